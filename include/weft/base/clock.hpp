@@ -1,0 +1,27 @@
+// Clocks: monotonic nanoseconds, and the processor's tick counter for the shortest spans.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace weft::base {
+
+/// Nanoseconds of CLOCK_MONOTONIC; the same clock in all processes of a host. 24–38 ns a call.
+uint64_t now_ns() noexcept;
+
+/// The tick counter; not comparable between hosts. A few ns a call, never a system call on x86-64.
+inline uint64_t ticks() noexcept {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return now_ns();
+#endif
+}
+
+/// Ticks in a nanosecond, measured once at first use (about 2 ms).
+double ticks_per_ns() noexcept;
+
+}  // namespace weft::base

@@ -1,0 +1,74 @@
+// Short-section locks: spin (try-lock on the message path), ticket and MCS.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "weft/base/cache_line.hpp"
+
+namespace weft::base {
+
+/// Test-and-test-and-set. For sections of a few dozen instructions; never held over user code or
+/// a system call. A waiter spins briefly and then yields its core, so that a holder that was
+/// preempted on the same core can go on. Not fair. One byte.
+class SpinLock {
+ public:
+  [[nodiscard]] bool try_lock() noexcept {
+    return !held_.load(std::memory_order_relaxed) &&
+           // acquire: pairs with unlock's release; what the last holder wrote is seen here.
+           !held_.exchange(true, std::memory_order_acquire);
+  }
+  void lock() noexcept {
+    while (!try_lock()) wait();
+  }
+  // release: pairs with try_lock's acquire.
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+  [[nodiscard]] bool is_locked() const noexcept { return held_.load(std::memory_order_relaxed); }
+
+ private:
+  void wait() const noexcept {
+    for (int spin = 0; held_.load(std::memory_order_relaxed); ++spin) {
+      if (spin < kSpins) {
+        cpu_relax();
+      } else {
+        sched_yield();
+        spin = 0;
+      }
+    }
+  }
+  static constexpr int kSpins = 64;
+  std::atomic<bool> held_{false};
+};
+static_assert(sizeof(SpinLock) == 1);
+
+/// First come, first served; collapses when threads outnumber cores. Yields as SpinLock does.
+class TicketLock {
+ public:
+  [[nodiscard]] bool try_lock() noexcept;
+  void lock() noexcept;
+  void unlock() noexcept;
+
+ private:
+  std::atomic<uint32_t> next_{0};
+  std::atomic<uint32_t> serving_{0};
+};
+
+/// Mellor-Crummey and Scott's queue lock: each waiter spins on a node of its own. First come,
+/// first served. The caller keeps `Node` alive from `lock` to `unlock`.
+class McsLock {
+ public:
+  struct alignas(kCacheLine) Node {
+    std::atomic<Node*> next{nullptr};
+    std::atomic<bool> waiting{false};
+  };
+  [[nodiscard]] bool try_lock(Node& mine) noexcept;
+  void lock(Node& mine) noexcept;
+  void unlock(Node& mine) noexcept;
+
+ private:
+  std::atomic<Node*> tail_{nullptr};
+};
+
+}  // namespace weft::base

@@ -1,0 +1,16 @@
+// A small dense number for each live thread, reused after it ends.
+#pragma once
+
+namespace weft::base {
+
+inline constexpr unsigned kThreadSlots = 1024;
+
+/// This thread's number, < kThreadSlots: the lowest that was free at the thread's first call, given
+/// back when it ends. With more live threads than slots, numbers are shared: what is indexed by
+/// slot must stay correct (only slower) when two threads share one. One thread_local load.
+unsigned this_thread_slot() noexcept;
+
+/// One more than the highest slot ever given: how far a reader of per-slot things must look.
+unsigned thread_slots_used() noexcept;
+
+}  // namespace weft::base

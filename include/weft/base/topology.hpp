@@ -1,0 +1,53 @@
+// The machine: cores this process may use, NUMA nodes, and binding of threads and memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace weft::base {
+
+struct Core {
+  int os_index;   ///< processor number as sched_setaffinity counts
+  int numa_node;  ///< memory node it belongs to, 0 when the machine has one
+};
+
+/// Read once with hwloc. `WEFT_BASE_TOPOLOGY` (an hwloc synthetic description such as
+/// "numa:2 core:4 pu:1") replaces the machine's own, for tests.
+class Topology {
+ public:
+  static const Topology& machine();
+
+  /// Cores this process may use (its affinity mask when the topology was first read, ≥ 1).
+  [[nodiscard]] const std::vector<Core>& cores() const noexcept { return cores_; }
+  [[nodiscard]] int numa_nodes() const noexcept { return numa_nodes_; }
+  [[nodiscard]] bool faked() const noexcept { return faked_; }
+  /// The memory node of the core that the calling thread is bound to, or runs on now.
+  [[nodiscard]] int this_numa_node() const noexcept;
+  /// One line per level, for weft-info.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  Topology();
+  std::vector<Core> cores_;
+  int numa_nodes_ = 1;
+  bool faked_ = false;
+};
+
+/// Binds the calling thread to one processor. False if the system refuses.
+bool bind_this_thread(int os_index) noexcept;
+
+/// Prefers memory node `node` for the pages of [address, address+bytes), shared mappings
+/// included, whoever touches them first. False where the system cannot; `place_log` tells tests
+/// what was asked for.
+bool prefer_numa_node(void* address, std::size_t bytes, int node) noexcept;
+
+/// The placements asked for so far in this process, newest last: for tests with a faked topology.
+struct Placement {
+  void* address;
+  std::size_t bytes;
+  int node;
+};
+std::vector<Placement> place_log();
+
+}  // namespace weft::base

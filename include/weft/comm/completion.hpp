@@ -1,0 +1,128 @@
+// How an operation's end is told: queue, synchronizer, counter, flag or handler.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "weft/base/cache_line.hpp"
+#include "weft/base/error.hpp"
+#include "weft/base/types.hpp"
+
+namespace weft {
+
+class Runtime;
+namespace comm {
+class WaitNode;
+}
+
+/// What happened. Plain data.
+struct Event {
+  Rank peer{};                ///< the other side
+  Tag tag{};                  ///< of the message or signal
+  Errc error = Errc::ok;      ///< anything else: the operation failed; `data` holds nothing new
+  std::byte* data = nullptr;  ///< where the bytes are: the posted buffer or the allocated one
+  std::size_t bytes = 0;      ///< how many came (for `truncated`: how many the message had)
+  void* context = nullptr;    ///< the caller's, given when it posted
+};
+
+/// The end of an operation. Called once per operation, from whichever thread progresses.
+///
+/// Implementations here are thread-safe for any number of completers. They must outlive the
+/// operations that were posted with them.
+class Completion {
+ public:
+  /// Tells; false: no room now, the caller keeps the event and tells again later.
+  [[nodiscard]] virtual bool try_complete(const Event& event) noexcept = 0;
+
+ protected:
+  ~Completion() = default;
+};
+
+/// Completed events in a bounded queue, first in, first out per completer. Any number of threads
+/// may pop. When full, events wait at the device and lose nothing.
+class CompletionQueue final : public Completion {
+ public:
+  /// Room for `capacity` events, rounded up to a power of two.
+  explicit CompletionQueue(std::size_t capacity = 4096);
+  ~CompletionQueue();
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override;
+  /// Takes the next event; false if there is none. Does not progress and never blocks.
+  [[nodiscard]] bool pop(Event& event) noexcept;
+
+ private:
+  struct Ring;
+  std::unique_ptr<Ring> ring_;
+};
+
+/// Counts n completions down and wakes who waits for the last (000 §2.2). Reusable through
+/// `reset` when it reached zero. The first error is kept.
+class Synchronizer final : public Completion {
+ public:
+  explicit Synchronizer(uint32_t expected = 1) noexcept : left_(expected) {}
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override;
+  /// Counts `n` operations that were answered `done` and will not complete.
+  void arrive(uint32_t n = 1) noexcept;
+  /// True once all have completed. Does not progress.
+  [[nodiscard]] bool ready() const noexcept {
+    // acquire: pairs with the release of the last completion; its data is visible.
+    return left_.load(std::memory_order_acquire) == 0;
+  }
+  /// The last completion's event, or the first that failed. Valid when ready.
+  [[nodiscard]] const Event& event() const noexcept { return event_; }
+  void reset(uint32_t expected) noexcept;
+
+ private:
+  friend class Runtime;
+  void finish_one() noexcept;
+  std::atomic<uint32_t> left_;
+  std::atomic<bool> failed_{false};
+  std::atomic<comm::WaitNode*> waiter_{nullptr};
+  Event event_{};
+};
+
+/// Counts completions up; reads are free. Errors are counted apart.
+class Counter final : public Completion {
+ public:
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override;
+  /// Completions so far, errors included; what they wrote is visible.
+  [[nodiscard]] uint64_t value() const noexcept { return value_.load(std::memory_order_acquire); }
+  [[nodiscard]] uint64_t errors() const noexcept { return errors_.load(std::memory_order_acquire); }
+
+ private:
+  alignas(base::kCacheLine) std::atomic<uint64_t> value_{0};
+  std::atomic<uint64_t> errors_{0};
+};
+
+/// One operation's end as one boolean (000 §3.3): read it, no call needed.
+class Flag final : public Completion {
+ public:
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override;
+  [[nodiscard]] bool is_set() const noexcept { return set_.load(std::memory_order_acquire); }
+  /// Valid once set.
+  [[nodiscard]] const Event& event() const noexcept { return event_; }
+  void clear() noexcept { set_.store(false, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> set_{false};
+  Event event_{};
+};
+
+/// Runs a function in the progressing thread. It may post; it must not block or wait.
+class HandlerCompletion final : public Completion {
+ public:
+  using Function = void (*)(void* argument, const Event& event);
+  HandlerCompletion(Function function, void* argument) noexcept
+      : function_(function), argument_(argument) {}
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override {
+    function_(argument_, event);
+    return true;
+  }
+
+ private:
+  Function function_;
+  void* argument_;
+};
+
+}  // namespace weft

@@ -1,0 +1,137 @@
+// The endpoint: what a message is sent through, with arrival, buffer and completion bound early.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "weft/base/types.hpp"
+#include "weft/comm/completion.hpp"
+#include "weft/comm/message.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft {
+
+class Device;
+class Runtime;
+
+/// What becomes of a message at its target.
+enum class Arrival : uint8_t {
+  matched,  ///< meets a posted receive by rank and tag (or one of them): concurrent hash matching
+  queue,    ///< waits in a queue from which any thread takes the first packet (000 §3.3)
+  handler,  ///< runs a function in the progressing thread (active message)
+  memory,   ///< put, get and put-with-signal on regions
+};
+
+/// Which parts of (rank, tag) a receive must name.
+enum class MatchOn : uint8_t { rank_and_tag, rank, tag };
+
+/// Where an arriving message's bytes go.
+enum class Buffer : uint8_t {
+  bound,       ///< the usual one of the arrival mode: posted buffer, Message, handler's argument
+  inlined,     ///< only messages that fit a ring cell; larger sends are refused when posted
+  explicit_,   ///< the buffer named by the receive, or the region named by the put
+  allocated,   ///< the endpoint's allocator, on arrival; the size is told with the completion
+};
+
+using Handler = void (*)(void* argument, const Incoming& message);
+
+/// How an endpoint is made. The same on every rank; combinations that make no sense are refused
+/// with Error(bad_argument) and a sentence.
+struct EndpointSpec {
+  Arrival arrival = Arrival::matched;
+  MatchOn match_on = MatchOn::rank_and_tag;
+  Buffer buffer = Buffer::bound;
+  Allocator* allocator = nullptr;        ///< for Buffer::allocated and large queue messages
+  Handler handler = nullptr;             ///< for Arrival::handler
+  void* handler_argument = nullptr;
+  Completion* at_source = nullptr;       ///< default for sends and puts posted without one
+  Completion* at_target = nullptr;       ///< default for receives; signals of Arrival::memory
+  std::size_t queue_capacity = 4096;     ///< Arrival::queue: messages held before senders wait
+  Device* device = nullptr;              ///< explicit assignment; nullptr: the runtime's policy
+};
+
+/// A registered range that peers may put to and get from, named by a key which is plain data and
+/// travels in messages. Withdrawn when it ends; later operations with its key fail with bad_key.
+class Region {
+ public:
+  Region(Runtime& runtime, std::span<std::byte> memory);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  [[nodiscard]] const fabric::MemoryKey& key() const noexcept { return key_; }
+  [[nodiscard]] std::span<std::byte> memory() const noexcept { return memory_; }
+
+ private:
+  Runtime& runtime_;
+  std::span<std::byte> memory_;
+  fabric::MemoryKey key_;
+};
+
+/// A numbered meeting point of all ranks: the n-th endpoint made on one rank talks to the n-th on
+/// every other. Messages that arrive before it is made wait at their sender.
+///
+/// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
+/// posted or retry; arguments that no state could make right throw Error(bad_argument) or
+/// Error(no_such_peer) before anything is posted. `completion` nullptr: the bound one; if there is
+/// none either, the end of the operation is not told. `context` comes back in the event. A null
+/// buffer with a length is refused. Ended only when nothing is pending on it.
+class Endpoint {
+ public:
+  Endpoint(Runtime& runtime, const EndpointSpec& spec);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  /// Sends `data`. Up to the eager limit: done (or retry). Larger: posted; the buffer is lent
+  /// until the completion (rendezvous).
+  Post send(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion = nullptr,
+            void* context = nullptr);
+  /// The same for a list of pieces, which arrive as one message.
+  Post send_gathered(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
+                     Completion* completion = nullptr, void* context = nullptr);
+
+  /// Arrival::matched: receives into `buffer` the next message of that key, first posted first
+  /// served. done: it was there already, and `now` (if given) holds its event. A message larger
+  /// than the buffer completes the receive with `truncated` and is dropped whole.
+  /// Parts that `match_on` leaves out are ignored; the event tells them.
+  Post recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion* completion = nullptr,
+            void* context = nullptr, Event* now = nullptr);
+  /// Takes back a posted receive, found by key and context: true: it will complete with
+  /// `cancelled`, never with a message. False: it was matched already, or never posted.
+  bool cancel(Rank from, Tag tag, void* context);
+
+  /// Arrival::queue: takes the next message of whatever rank and tag; false: none now. Polls only
+  /// if the queue is empty.
+  [[nodiscard]] bool dequeue(Message& message);
+
+  /// Arrival::memory: copies `data` to `offset` of the region; completes when the bytes are there.
+  /// done at once for memory that weft allocated, on the same node.
+  Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
+           Completion* completion = nullptr, void* context = nullptr);
+  /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`.
+  Post put_signal(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
+                  Tag signal, Completion* completion = nullptr, void* context = nullptr);
+  /// Copies from `offset` of the region into `buffer`.
+  Post get(const fabric::MemoryKey& from, std::size_t offset, std::span<std::byte> buffer,
+           Completion* completion = nullptr, void* context = nullptr);
+
+  // Blocking conveniences: retry and wait inside, progressing meanwhile; suspend a task, not a
+  // core. Failures are returned in the event.
+  Event send_wait(Rank to, Tag tag, std::span<const std::byte> data);
+  Event recv_wait(Rank from, Tag tag, std::span<std::byte> buffer);
+  Message dequeue_wait();
+  Event put_wait(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data);
+  Event get_wait(const fabric::MemoryKey& from, std::size_t offset, std::span<std::byte> buffer);
+
+  [[nodiscard]] Runtime& runtime() const noexcept;
+  [[nodiscard]] uint16_t number() const noexcept;
+
+  struct Impl;  // src/comm/endpoint_impl.hpp
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft

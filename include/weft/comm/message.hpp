@@ -1,0 +1,94 @@
+// What arrives without a posted buffer: a message taken from a first-packet queue, or handed to a
+// handler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "weft/base/error.hpp"
+#include "weft/base/types.hpp"
+
+namespace weft {
+
+class Runtime;
+class Endpoint;
+namespace comm {
+struct Operation;
+struct QueueEntry;
+}  // namespace comm
+
+/// What a handler sees. The data is valid during the call only.
+struct Incoming {
+  Rank source;
+  Tag tag;
+  std::span<const std::byte> data;
+  Errc error = Errc::ok;  ///< not ok: a large message whose transfer failed; `data` is empty
+};
+
+/// Where a buffer for an arriving message comes from. Called from the progressing thread or from
+/// `dequeue`; must be thread-safe and must not block. `allocate` may answer nullptr for "none
+/// now": the message waits.
+class Allocator {
+ public:
+  virtual std::byte* allocate(std::size_t bytes) noexcept = 0;
+  virtual void release(std::byte* memory, std::size_t bytes) noexcept = 0;
+
+ protected:
+  ~Allocator() = default;
+};
+
+/// malloc and free.
+Allocator& heap_allocator() noexcept;
+
+/// A message from a queue endpoint. Owns its bytes: small ones inside itself, those up to a packet
+/// in the sender's packet (which returns there when this object ends), larger ones in memory from
+/// the endpoint's allocator. Movable; used by one thread at a time; ends before its Runtime.
+class Message {
+ public:
+  static constexpr std::size_t kInlineBytes = 40;
+
+  Message() noexcept = default;
+  Message(Message&& other) noexcept { take(other); }
+  Message& operator=(Message&& other) noexcept {
+    if (this != &other) {
+      release();
+      take(other);
+    }
+    return *this;
+  }
+  ~Message() { release(); }
+
+  [[nodiscard]] Rank source() const noexcept { return source_; }
+  [[nodiscard]] Tag tag() const noexcept { return tag_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// True when the bytes are here: at once for messages up to the eager limit; for larger ones
+  /// after a transfer that progress carries on.
+  [[nodiscard]] bool ready() const noexcept;
+  /// ok, or why the transfer failed. Valid when ready.
+  [[nodiscard]] Errc error() const noexcept;
+  /// The bytes. Valid when ready, until this object is moved from or ends.
+  [[nodiscard]] std::span<const std::byte> data() const noexcept;
+
+ private:
+  friend class Endpoint;
+  friend class Runtime;
+  enum class Holds : uint8_t { nothing, inlined, packet, own_packet, allocated };
+  void take(Message& other) noexcept;
+  void release() noexcept;
+
+  Rank source_{};
+  Tag tag_{};
+  std::size_t bytes_ = 0;
+  Holds holds_ = Holds::nothing;
+  uint16_t loan_port_ = 0;       // packet: to which port of its owner it returns
+  int32_t loan_owner_ = -1;      // packet: whose it is
+  uint32_t packet_index_ = 0;    // packet, own_packet: its number
+  Runtime* runtime_ = nullptr;   // packet, own_packet, allocated
+  const std::byte* place_ = nullptr;
+  comm::Operation* transfer_ = nullptr;  // allocated: the rendezvous under way
+  std::byte inlined_[kInlineBytes];
+};
+
+}  // namespace weft

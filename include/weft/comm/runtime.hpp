@@ -1,0 +1,114 @@
+// The runtime: this process as a rank of its job, its devices, progress and waiting.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "weft/base/types.hpp"
+#include "weft/comm/completion.hpp"
+#include "weft/comm/endpoint.hpp"
+#include "weft/comm/message.hpp"
+
+namespace weft {
+
+namespace fabric {
+class Job;
+class Transport;
+}  // namespace fabric
+
+/// Who progresses. `automatic` chooses by the cores this process may use: waiters.
+enum class Progress : uint8_t { automatic, explicit_, waiters, server };
+
+/// How threads get devices: own one each (until there are none left), in turn for every call, or
+/// named by the endpoint.
+enum class Assignment : uint8_t { dedicated, round_robin };
+
+struct RuntimeOptions {
+  std::optional<uint32_t> devices;       ///< default: configuration `comm.devices`
+  std::optional<Progress> progress;      ///< default: configuration `comm.progress`
+  std::optional<Assignment> assignment;  ///< default: configuration `comm.assignment`
+  fabric::Job* job = nullptr;            ///< tests: a rank of a local job; default: join_job()
+  /// Tests: wraps the transport (interceptors) before the runtime uses it.
+  std::function<std::unique_ptr<fabric::Transport>(std::unique_ptr<fabric::Transport>)> wrap;
+};
+
+/// A communication resource instance: own rings, own progress lock (try-lock only), own doorbell.
+class Device;
+
+/// This process in its job. One per process (tests: one per rank of a local job). Made and ended
+/// collectively. Thread-safe. Ended with work pending: the work is cancelled and a warning names
+/// how much there was.
+class Runtime {
+ public:
+  explicit Runtime(RuntimeOptions options = {});
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  [[nodiscard]] Rank rank() const noexcept;
+  [[nodiscard]] int size() const noexcept;
+  [[nodiscard]] fabric::Job& job() const noexcept;
+
+  [[nodiscard]] uint32_t device_count() const noexcept;
+  [[nodiscard]] Device& device(uint32_t number) const noexcept;
+  /// The device that this thread's next call uses, by the policy.
+  [[nodiscard]] Device& this_device() const noexcept;
+
+  /// Serves this thread's device; only if that yielded nothing, the others in turn by try-lock
+  /// until one yields (002 Alg. 2). Returns what was served; 0: nothing was waiting. Never blocks.
+  uint32_t progress();
+
+  /// Returns when `done` is ready. Progresses meanwhile (mode waiters: one waiting thread per
+  /// device polls, the others park and are woken by their completion; all asleep when nothing
+  /// comes). Blocks the thread, or suspends the task, that calls.
+  void wait(Synchronizer& done);
+  /// Returns when the message's bytes are here.
+  void wait(Message& message);
+  /// Returns when `ready(argument)` is true. For conditions that progress in this process brings
+  /// about: it is asked after each progress.
+  template <class Ready>
+  void wait_until(Ready ready) {
+    wait_for_condition([](void* p) { return static_cast<bool>((*static_cast<Ready*>(p))()); },
+                       &ready);
+  }
+  /// One try of a posting call that answered retry came to nothing: progress, and if that brings
+  /// nothing either, give the core away.
+  void relax();
+
+  /// Shared memory that node peers write without a copy; zeroed, page-aligned. Throws
+  /// Error(no_memory).
+  std::span<std::byte> allocate_shared(std::size_t bytes);
+  void release_shared(std::span<std::byte> memory) noexcept;
+
+  /// Messages up to this many bytes are sent eagerly.
+  [[nodiscard]] std::size_t eager_bytes() const noexcept;
+  /// Messages up to this many bytes travel inside the ring.
+  [[nodiscard]] std::size_t inline_bytes() const noexcept;
+
+  /// All ranks have called it.
+  void barrier();
+
+  struct Impl;  // src/comm/runtime_impl.hpp
+  [[nodiscard]] Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  void wait_for_condition(bool (*ready)(void*), void* argument);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Calls `post` (a posting call in a lambda) until it answers something else than retry.
+template <class Call>
+Post until_posted(Runtime& runtime, Call post) {
+  for (;;) {
+    const Post answer = post();
+    if (answer != Post::retry) return answer;
+    runtime.relax();
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+// Joining a job: the small contract (rank, size, put, get, fence, abort) and its providers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weft/base/types.hpp"
+
+namespace weft::fabric {
+
+/// A job as one of its ranks sees it.
+///
+/// Lifetime: one per process (the `local` provider: one per rank thread); ends with the process.
+/// Who may call: any thread; `fence` is collective, one call at a time per rank.
+class Job {
+ public:
+  virtual ~Job() = default;
+  Job() = default;
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  [[nodiscard]] virtual Rank rank() const noexcept = 0;
+  [[nodiscard]] virtual int size() const noexcept = 0;
+  /// The ranks of this node in ascending order, this rank included.
+  [[nodiscard]] virtual const std::vector<Rank>& node_ranks() const noexcept = 0;
+  /// The number, 0 ≤ n < node_count(), of the node that `rank` runs on.
+  [[nodiscard]] virtual int node_of(Rank rank) const noexcept = 0;
+  [[nodiscard]] virtual int node_count() const noexcept = 0;
+  /// Unique among the jobs of this user at this time; safe in a file name.
+  [[nodiscard]] virtual const std::string& id() const noexcept = 0;
+  /// A random secret that all ranks of this job share and no other process knows.
+  [[nodiscard]] virtual const std::string& key() const noexcept = 0;
+  /// "pmix", "alone", "local" …
+  [[nodiscard]] virtual std::string_view provider() const noexcept = 0;
+
+  /// Publishes `value` under this rank's `key`; visible to `get` after the next `fence`.
+  virtual void put(std::string_view key, std::string_view value) = 0;
+  /// What `from` published; asked for on first use, not collected in advance. Blocks. Throws
+  /// Error(launcher) if the launcher is gone, Error(no_such_peer) if it never was published.
+  virtual std::string get(Rank from, std::string_view key) = 0;
+  /// Returns when all ranks have called it. Throws Error(peer_died) or Error(launcher) if a rank
+  /// or the launcher died meanwhile.
+  virtual void fence() = 0;
+  /// Ends the whole job with `code` after printing `why`.
+  [[noreturn]] virtual void abort(int code, std::string_view why) = 0;
+
+  /// `told(rank, cause)` is called, from a thread of the provider's, once for each rank that the
+  /// launcher reports dead. At most one handler; set it before the first fence.
+  virtual void on_peer_death(std::function<void(Rank, std::string)> told) = 0;
+};
+
+/// Joins the job that started this process: PMIx if the environment says so (PMIX_RANK and
+/// PMIX_NAMESPACE), else alone, a job of one. Decided from the environment before any library is
+/// called. Throws Error(launcher).
+std::unique_ptr<Job> join_job();
+
+/// `ranks` ranks as threads of this process: element r is rank r's view. All on one node unless
+/// `nodes` > 1, which deals the ranks to nodes in blocks. For tests and for ThreadSanitizer.
+std::vector<std::unique_ptr<Job>> make_local_job(int ranks, int nodes = 1);
+
+}  // namespace weft::fabric

@@ -1,0 +1,197 @@
+// The transport contract: moving bytes between ranks, knowing nothing of what they mean.
+//
+// A Transport is what one rank has of one way to reach others (self, local, shm; ofi later).
+// A Port is one device's share of it: own inbound rings, own doorbell, polled by one thread at a
+// time. Everything on the message path is non-blocking, allocates nothing and makes no system
+// call, except that a send to a sleeping port rings its doorbell.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "weft/base/error.hpp"
+#include "weft/base/types.hpp"
+
+namespace weft::fabric {
+
+/// A packet that belongs to the sending rank's packet area and is lent to this one until
+/// `Port::give_back`. Plain data; may be kept and given back from any thread, on any port of the
+/// transport that delivered it.
+struct Loan {
+  int32_t owner = -1;  ///< rank that owns the packet; -1: no packet
+  uint16_t port = 0;   ///< port of the owner to which it returns
+  uint32_t index = 0;  ///< packet number in the owner's area
+  explicit operator bool() const noexcept { return owner >= 0; }
+};
+
+/// One arrived frame. The spans are valid until the sink returns; `packet` stays valid until the
+/// loan is given back.
+struct Frame {
+  Rank source;
+  std::span<const std::byte> head;    ///< header, followed by payload sent inline with it
+  std::span<const std::byte> packet;  ///< payload by reference; empty if none
+  Loan loan;                          ///< set if and only if `packet` came by reference
+};
+
+/// What a sink answers for a frame.
+enum class Taken : uint8_t {
+  yes,   ///< Taken (a loan, if any, is now the sink's to give back).
+  hold,  ///< Not now: keep this frame and everything behind it on its lane; offer it again at the
+         ///< next poll. Other lanes, and control frames, go on.
+};
+
+/// Where a port's poll delivers. Called only by the polling thread, never under a lock that a
+/// sender could need.
+class Sink {
+ public:
+  virtual Taken on_frame(const Frame& frame) = 0;
+  /// A control frame: always taken.
+  virtual void on_control(const Frame& frame) = 0;
+  /// Packets that this rank lent by `send_packet` and that came back, by number in its own area.
+  virtual void on_returned(std::span<const uint32_t> packets) = 0;
+  /// `peer` died; everything it sent before was offered already. Once per peer and port.
+  virtual void on_peer_down(Rank peer, std::string_view cause) = 0;
+
+ protected:
+  ~Sink() = default;
+};
+
+/// Memory that peers can name: what `Transport::expose` made of it. Plain data, sent in messages.
+struct MemoryKey {
+  int32_t owner = -1;
+  uint32_t slot = 0;        ///< row of the owner's exposure table
+  uint32_t generation = 0;  ///< of that row; a withdrawn row's generation moved on
+  uint32_t segment = 0;     ///< shared segment that holds it, 0: ordinary memory
+  uint64_t base = 0;        ///< address in the owner's process (ordinary) or offset in the segment
+  uint64_t bytes = 0;
+};
+static_assert(sizeof(MemoryKey) == 32);
+
+/// How large the parts of a transport are; filled from configuration.
+struct Geometry {
+  uint32_t ports = 1;            ///< most ports that this rank may open
+  uint32_t lane_cells = 256;     ///< cells of 64 bytes in a message ring; a power of two
+  uint32_t control_cells = 64;   ///< cells in a control ring; a power of two
+  uint32_t packet_bytes = 8192;  ///< payload of one packet; a multiple of 64
+  uint32_t packets = 1024;       ///< packets of this rank
+};
+
+/// One device's share of a transport.
+///
+/// Who may call: `try_send*` any thread (a process-private lock per lane, held for a few dozen
+/// instructions; contended: spins briefly, then yields); `poll`, `arm`, `disarm` one thread at a
+/// time (the device's progress lock, held by the caller, sees to it); `give_back` any thread.
+/// Ordering: frames from one port to one port of a peer arrive in the order in which they were
+/// accepted; control frames are ordered among themselves only.
+class Port {
+ public:
+  virtual ~Port() = default;
+  Port() = default;
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  /// Most bytes of header and payload together that `try_send` and `try_control` take.
+  [[nodiscard]] virtual uint32_t max_inline() const noexcept = 0;
+  [[nodiscard]] virtual uint32_t max_control() const noexcept = 0;
+
+  /// Copies header and payload into the ring to `to`, port `to_port` modulo the peer's number of
+  /// ports: done or retry. Throws nothing. A dead peer: done, and the bytes go nowhere.
+  virtual Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                        std::span<const std::byte> payload) noexcept = 0;
+  /// Lends packet `index` of this rank's area, `bytes` of it in use, with a copied header: posted
+  /// (the packet comes back through Sink::on_returned of this port) or retry. Not to a dead peer:
+  /// then it comes back at the next poll.
+  virtual Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                               uint32_t index, uint32_t bytes) noexcept = 0;
+  /// As try_send, on the control ring, which a held frame never blocks. A header alone.
+  virtual Post try_control(Rank to, uint32_t to_port,
+                           std::span<const std::byte> header) noexcept = 0;
+
+  /// Offers at most `budget` waiting frames to `sink`, serving active lanes in turn; returns how
+  /// many were taken, control frames and returned packets included.
+  virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
+
+  /// Returns a packet to its owner. Never fails.
+  virtual void give_back(Loan loan) noexcept = 0;
+
+  /// Announces that the caller is about to sleep on `bell_fd()`: from now on every send to this
+  /// port rings. After `arm` the caller must `poll` once more before it sleeps (Dekker's rule; a
+  /// membarrier inside `arm`, or fences on the sending side where the kernel has none).
+  virtual void arm() noexcept = 0;
+  /// Takes the announcement back and swallows what rang.
+  virtual void disarm() noexcept = 0;
+  /// Readable when somebody rang, or when a connected peer died; can join any poll or epoll set.
+  [[nodiscard]] virtual int bell_fd() const noexcept = 0;
+  /// Makes `bell_fd` readable from this process: so that one thread can get another out of sleep.
+  virtual void ring_self() noexcept = 0;
+};
+
+/// A way to reach other ranks.
+///
+/// Lifetime: made by the providers' functions below after the job was joined (collective: they
+/// publish and fence); outlived by nothing that it made. Any thread may call anything.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  [[nodiscard]] virtual const Geometry& geometry() const noexcept = 0;
+  /// True if frames can be sent to `rank`.
+  [[nodiscard]] virtual bool reaches(Rank rank) const noexcept = 0;
+  /// This rank's packets, back to back, `geometry().packets` × `geometry().packet_bytes` bytes.
+  [[nodiscard]] virtual std::span<std::byte> packet_area() noexcept = 0;
+  /// Opens port `number` < geometry().ports; once each. Senders may send to it from then on;
+  /// before, they are told retry.
+  virtual std::unique_ptr<Port> open_port(uint32_t number) = 0;
+
+  /// True if `read_memory` works towards `peer` (one address space, or cross-memory attach, probed
+  /// once per peer; `why_not` says what refused).
+  virtual bool can_read(Rank peer) noexcept = 0;
+  [[nodiscard]] virtual std::string why_not_read(Rank peer) const = 0;
+  /// Copies `local.size()` bytes from `address` of the peer's process: one copy. The peer must
+  /// know of it and keep the buffer alive. ok, peer_died, no_permission or bad_argument (the
+  /// peer's memory is not readable there).
+  virtual Errc read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept = 0;
+  /// The other direction.
+  virtual Errc write_memory(Rank peer, uint64_t address,
+                            std::span<const std::byte> local) noexcept = 0;
+
+  /// Memory that node peers can write without a copy: page-aligned, zeroed. Throws
+  /// Error(no_memory). Freed by `release_shared`, which withdraws its exposures first.
+  virtual std::span<std::byte> allocate_shared(std::size_t bytes) = 0;
+  virtual void release_shared(std::span<std::byte> memory) noexcept = 0;
+  /// Names [memory) to peers. Within memory from `allocate_shared` the key has a segment.
+  /// Throws Error(no_memory) when the exposure table is full.
+  virtual MemoryKey expose(std::span<std::byte> memory) = 0;
+  virtual void withdraw(const MemoryKey& key) noexcept = 0;
+  /// The owner's check of a key that came from outside: the range it names, or nothing if it was
+  /// withdrawn, forged, or belongs to another rank.
+  virtual std::optional<std::span<std::byte>> resolve(const MemoryKey& key) noexcept = 0;
+  /// A peer's view: its exposed shared memory mapped here (on first use, cached), or nothing if
+  /// the key is not of shared memory, or was withdrawn, or cannot be mapped.
+  virtual std::optional<std::span<std::byte>> map_peer(const MemoryKey& key) noexcept = 0;
+};
+
+class Job;
+
+/// What a provider must be to pass for a transport; checked where each is made.
+template <class F>
+concept TransportProvider = requires(F make, Job& job, const Geometry& geometry) {
+  { make(job, geometry) } -> std::same_as<std::unique_ptr<Transport>>;
+};
+
+/// Ranks of one process: `job` from make_local_job. A job of one is the `self` transport.
+std::unique_ptr<Transport> make_local_transport(Job& job, const Geometry& geometry);
+/// The ranks of this node, through shared segments. Throws Error(no_memory, no_permission).
+std::unique_ptr<Transport> make_shm_transport(Job& job, const Geometry& geometry);
+
+}  // namespace weft::fabric
