@@ -1,6 +1,8 @@
 // Thread slots, counters and clocks.
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "base/stress.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/counters.hpp"
+#include "weft/base/parker.hpp"
 #include "weft/base/thread_counters.hpp"
 #include "weft/base/thread_slot.hpp"
 
@@ -64,7 +67,7 @@ TEST(ThreadSlot, IsDenseDistinctAndReused) {
     });
     EXPECT_EQ(slots.size(), kThreads + 1);
     EXPECT_LE(*slots.rbegin(), kThreads);
-    EXPECT_EQ(thread_slots_used(), kThreads + 1);
+    EXPECT_GE(thread_slots_used(), kThreads + 1);
   }
 }
 
@@ -88,6 +91,40 @@ TEST(ThreadSlot, WorksInDestructorsOfThreadLocals) {
   }
   EXPECT_LE(thread_slots_used(), used + 1);
 }
+
+#if !defined(__SANITIZE_THREAD__)  // which does not follow a fork of a process with threads
+TEST(ThreadSlot, AForkWhileThreadsComeAndGoLeavesNothingLocked) {
+  std::atomic<bool> over{false};
+  std::vector<std::thread> busy;
+  for (int t = 0; t < 4; ++t) {
+    busy.emplace_back([&] {
+      while (!over.load(std::memory_order_relaxed)) {
+        std::thread([] {
+          this_thread_slot();
+          this_parker();
+        }).join();
+      }
+    });
+  }
+  const auto fork_once = [] {
+    // A thread that has neither slot nor parker yet: its child takes both for the first time.
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);  // a hang ends as a signal
+      this_parker().unpark();
+      this_parker().park();
+      _exit(this_thread_slot() < kThreadSlots ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  };
+  for (int i = 0; i < 50; ++i) std::thread(fork_once).join();
+  over.store(true, std::memory_order_relaxed);
+  for (auto& thread : busy) thread.join();
+}
+#endif
 
 TEST(ThreadCounters, ThreadsThatEndedStayCounted) {
   auto counters = std::make_unique<ThreadCounters<3>>();
