@@ -8,6 +8,7 @@
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
 #   make lint       formatting and naming, as CI checks them;  make format  repairs formatting
+#   make docs       docs/configuration.md again, from the rooms' tables
 #   make install    into PREFIX (default /usr/local)
 #   make clean      remove what was built
 #
@@ -30,7 +31,7 @@ build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
 .PHONY: all bootstrap configure build programs demo test bench stress asan tsan \
-        lint format install clean
+        lint format docs install clean
 
 all: build
 
@@ -77,6 +78,9 @@ lint: configure
 format:
 	@scripts/bootstrap lint
 	@scripts/lint --fix-format
+
+docs: programs
+	@python3 tests/house/check_configuration.py build/bin/weft-info --write
 
 install: build
 	@cmake --install build --prefix $(PREFIX)

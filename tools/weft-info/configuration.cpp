@@ -18,54 +18,41 @@ using base::ConfigType;
 
 std::string_view origin_text(base::Origin origin) {
   switch (origin) {
-    case base::Origin::fallback: return "default";
-    case base::Origin::environment: return "environment";
-    case base::Origin::program: return "program";
+    case base::Origin::fallback:
+      return "default";
+    case base::Origin::environment:
+      return "environment";
+    case base::Origin::program:
+      return "program";
   }
   return "";
 }
 
 std::string_view type_text(ConfigType type) {
   switch (type) {
-    case ConfigType::boolean: return "boolean";
-    case ConfigType::integer: return "integer";
-    case ConfigType::bytes: return "bytes";
-    case ConfigType::nanoseconds: return "time";
-    case ConfigType::text: return "text";
-    case ConfigType::choice: return "choice";
+    case ConfigType::boolean:
+      return "boolean";
+    case ConfigType::integer:
+      return "integer";
+    case ConfigType::bytes:
+      return "bytes";
+    case ConfigType::nanoseconds:
+      return "time";
+    case ConfigType::text:
+      return "text";
+    case ConfigType::choice:
+      return "choice";
   }
   return "";
-}
-
-/// A number the way a user would write it: 64K, 2ms.
-std::string number_text(ConfigType type, int64_t number) {
-  struct Unit {
-    std::string_view name;
-    int64_t size;
-  };
-  static constexpr Unit kBytes[] = {{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}};
-  static constexpr Unit kTimes[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}};
-  if (number != 0 && type == ConfigType::bytes) {
-    for (const Unit& unit : kBytes) {
-      if (number % unit.size == 0) return fmt::format("{}{}", number / unit.size, unit.name);
-    }
-  }
-  if (type == ConfigType::nanoseconds) {
-    for (const Unit& unit : kTimes) {
-      if (number != 0 && number % unit.size == 0) {
-        return fmt::format("{}{}", number / unit.size, unit.name);
-      }
-    }
-    return fmt::format("{}ns", number);
-  }
-  return fmt::format("{}", number);
 }
 
 /// What the key may be: "1 to 64", "on, off", "a, b or c"; empty for free text.
 std::string range_text(const ConfigKey& key) {
   switch (key.type) {
-    case ConfigType::text: return "";
-    case ConfigType::boolean: return "on, off";
+    case ConfigType::text:
+      return "";
+    case ConfigType::boolean:
+      return "on, off";
     case ConfigType::choice: {
       std::string text;
       for (const char c : key.choices) {
@@ -79,9 +66,11 @@ std::string range_text(const ConfigKey& key) {
     }
     case ConfigType::integer:
     case ConfigType::bytes:
-    case ConfigType::nanoseconds: break;
+    case ConfigType::nanoseconds:
+      break;
   }
-  return fmt::format("{} to {}", number_text(key.type, key.low), number_text(key.type, key.high));
+  return fmt::format("{} to {}", base::format_number(key.type, key.low),
+                     base::format_number(key.type, key.high));
 }
 
 std::string_view room_of(std::string_view key) { return key.substr(0, key.find('.')); }
@@ -93,6 +82,11 @@ std::string code_or_dash(std::string_view text) {
 }
 
 }  // namespace
+
+void register_all_tables() {
+  // base registers its own; each room above it has a function for that.
+  (void)base::all_config();
+}
 
 std::string config_as_text() {
   const auto values = base::all_config();
@@ -122,7 +116,8 @@ std::string config_as_markdown() {
       "\n"
       "Every key may be set in the environment; a program may override it. `weft-info --config`\n"
       "prints the values in force and where each came from. A variable that begins with `WEFT_`\n"
-      "and is none of these is warned of, with the nearest that is. Bytes may be written with K, M\n"
+      "and is none of these is warned of, with the nearest that is. Bytes may be written with K, "
+      "M\n"
       "or G (powers of 1024), times with ns, us, ms or s.\n";
   std::string room;
   for (const auto& value : base::all_config()) {
@@ -130,11 +125,13 @@ std::string config_as_markdown() {
     if (room_of(key.key) != room) {
       room = room_of(key.key);
       text += fmt::format(
-          "\n## {}\n\n| variable | type | default | range | what it does |\n|---|---|---|---|---|\n",
+          "\n## {}\n\n| variable | type | default | range | what it does "
+          "|\n|---|---|---|---|---|\n",
           room);
     }
-    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", base::environment_name(key.key), type_text(key.type),
-                        code_or_dash(key.fallback), or_dash(range_text(key)), key.help);
+    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", base::environment_name(key.key),
+                        type_text(key.type), code_or_dash(key.fallback), or_dash(range_text(key)),
+                        key.help);
   }
   return text;
 }
