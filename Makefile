@@ -73,6 +73,7 @@ stress: bootstrap
 
 lint: configure
 	@scripts/bootstrap lint
+	@$(call build,release) --target weft_commit
 	@scripts/lint --build build --jobs $(JOBS)
 
 format:
