@@ -26,7 +26,7 @@ TIMEOUT := 300
 # In CI a warning is an error.
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=$(if $(CI),ON,OFF)
 
-configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) --log-level=WARNING
+configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) >/dev/null
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
