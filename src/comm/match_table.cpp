@@ -117,7 +117,8 @@ inline MatchTable::Line& MatchTable::lock_bucket(uint64_t key, uint64_t& word) n
     Line& line = buckets_[at];
     base::prefetch_for_write(&line);
     word = lock(line);
-    if (bucket_of(h, span()) == at) [[likely]] return line;  // invariant 5
+    if (bucket_of(h, span()) == at) [[likely]]
+      return line;  // invariant 5
     unlock(line, word);
   }
 }
@@ -291,7 +292,8 @@ bool MatchTable::queue_append(Slot& slot, bool& queued, uint64_t value) noexcept
   if (!queued) {
     const uint32_t number = new_line();
     if (number == 0) return false;
-    queue_at(number) = {.next = 0, .tail = number, .begin = 0, .end = 2, .values = {slot.value, value}};
+    queue_at(number) = {
+        .next = 0, .tail = number, .begin = 0, .end = 2, .values = {slot.value, value}};
     slot.value = number;
     queued = true;
     return true;
@@ -379,7 +381,8 @@ void MatchTable::count_chain(int change) noexcept {
 void MatchTable::grow_if_chained() noexcept {
   // relaxed: as count_chain.
   const uint32_t count = span().count;
-  if (count >= max_buckets_ || chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
+  if (count >= max_buckets_ ||
+      chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
     return;
   if (!growing_.try_lock()) return;  // someone is at it
   for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
@@ -428,7 +431,8 @@ void MatchTable::split_next() noexcept {
         to.used = 0;
       }
       to.line->slots[to.used] = source.slots[slot];
-      to.word = with_slot(to.word, to.used++, has(source_word, kSide, slot), has(source_word, kQueued, slot));
+      to.word = with_slot(to.word, to.used++, has(source_word, kSide, slot),
+                          has(source_word, kQueued, slot));
     }
     const uint32_t next = next_of(source_word);
     if (next == 0) break;
@@ -465,7 +469,8 @@ void MatchTable::set_span(uint32_t count, std::memory_order order) noexcept {
 // ---- making, ending, telling --------------------------------------------------------------------
 
 MatchTable::MatchTable(std::size_t buckets, std::size_t entries)
-    : spare_(static_cast<uint32_t>(std::min(entries + kSlack, std::size_t{1} << 31)), SlotPool::Checks::by_build) {
+    : spare_(static_cast<uint32_t>(std::min(entries + kSlack, std::size_t{1} << 31)),
+             SlotPool::Checks::by_build) {
   const std::size_t start = std::bit_ceil(std::max<std::size_t>(buckets, 2));
   const std::size_t most = std::max(start, std::bit_ceil(std::max<std::size_t>(entries / 2, 2)));
   if (most > std::size_t{1} << 31 || entries >= std::size_t{1} << 31)

@@ -120,7 +120,8 @@ class MatchTable {
   };
 
   class Held;
-  /// Where a key is: `line` is null if nowhere; `before` is null if it is in the bucket's first line.
+  /// Where a key is: `line` is null if nowhere; `before` is null if it is in the bucket's first
+  /// line.
   struct Place {
     Line* line;
     Line* before;
