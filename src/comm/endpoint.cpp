@@ -168,10 +168,12 @@ void Endpoint::Impl::fail_if_dead(uint64_t key, Operation* op, Rank from) {
 bool Endpoint::cancel(Rank from, Tag tag, void* context) {
   Impl& my = *impl_;
   if (my.table == nullptr) return false;
-  const uint64_t met =
-      my.table->remove_if(my.key(from, tag), comm::Side::receive, [context](uint64_t value) {
-        return reinterpret_cast<Operation*>(value)->context == context;
-      });
+  const uint64_t met = my.table->remove_if(
+      my.key(from, tag), comm::Side::receive,
+      [](uint64_t value, const void* wanted) {
+        return reinterpret_cast<const Operation*>(value)->context == wanted;
+      },
+      context);
   if (met == 0) return false;
   my.runtime.end_later(*reinterpret_cast<Operation*>(met), Errc::cancelled);
   return true;

@@ -265,14 +265,15 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
         endpoint->spec.match_on == MatchOn::tag) {
       continue;
     }
-    endpoint->table->remove_every(
-        comm::Side::receive,
-        [peer](uint64_t key, uint64_t) {
-          return key >> 32 == static_cast<uint32_t>(peer.value);
-        },
-        [this](uint64_t value) {
-          end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
-        });
+    // Everything behind these keys waits for the dead rank: end the oldest as often as it was seen.
+    const auto keys = endpoint->table->keys_where(comm::Side::receive, [peer](uint64_t key) {
+      return key >> 32 == static_cast<uint32_t>(peer.value);
+    });
+    for (const uint64_t key : keys) {
+      if (const uint64_t value = endpoint->table->take(key, comm::Side::arrival); value != 0) {
+        end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
+      }
+    }
   }
 }
 
