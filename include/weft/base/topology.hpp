@@ -26,10 +26,18 @@ class Topology {
   [[nodiscard]] int this_numa_node() const noexcept;
   /// One line per level, for weft-info.
   [[nodiscard]] std::string describe() const;
+  /// True if the machine has a processor of that number, allowed to this process or not.
+  [[nodiscard]] bool has_processor(int os_index) const noexcept;
+  /// The system's number of memory node `node`, 0 ≤ node < numa_nodes(), which counts densely.
+  [[nodiscard]] int numa_os_index(int node) const noexcept {
+    return numa_os_index_.empty() ? 0 : numa_os_index_[static_cast<std::size_t>(node)];
+  }
 
  private:
   Topology();
   std::vector<Core> cores_;
+  std::vector<int> node_of_processor_;  // by os_index; -1: no such processor
+  std::vector<int> numa_os_index_;      // by node
   int numa_nodes_ = 1;
   bool faked_ = false;
 };
