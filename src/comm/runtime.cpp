@@ -13,6 +13,7 @@
 #include "weft/base/clock.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/thread_slot.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft {
 
@@ -55,8 +56,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const auto ranks = static_cast<std::size_t>(job.size());
   dead = std::make_unique<std::atomic<bool>[]>(ranks);
 
-  fabric::Geometry geometry = fabric::default_geometry();
-  geometry.ports = settings.devices;
+  const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
   transport = open_transport(job, geometry, options);
   packet_memory = transport->packet_area().data();
   packet_bytes = transport->geometry().packet_bytes;
