@@ -47,8 +47,8 @@ namespace base {
 }  // namespace weft
 
 /// Ends the job when `condition`, which the code itself guarantees, does not hold. Kept in release.
-#define WEFT_CHECK(condition, what)                                          \
-  do {                                                                       \
-    if (!(condition)) [[unlikely]]                                           \
-      ::weft::base::broken(what " [" #condition "]", __FILE__, __LINE__);    \
+#define WEFT_CHECK(condition, what)                                       \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]]                                        \
+      ::weft::base::broken(what " [" #condition "]", __FILE__, __LINE__); \
   } while (false)

@@ -1,11 +1,10 @@
 // Short-section locks: spin (try-lock on the message path), ticket and MCS.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 
+#include "weft/base/backoff.hpp"
 #include "weft/base/cache_line.hpp"
 
 namespace weft::base {
@@ -21,24 +20,16 @@ class SpinLock {
            !held_.exchange(true, std::memory_order_acquire);
   }
   void lock() noexcept {
-    while (!try_lock()) wait();
+    for (Backoff backoff; !try_lock();) {
+      // relaxed: only decides when to try again; try_lock's acquire does the synchronizing.
+      while (held_.load(std::memory_order_relaxed)) backoff.pause();
+    }
   }
   // release: pairs with try_lock's acquire.
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
   [[nodiscard]] bool is_locked() const noexcept { return held_.load(std::memory_order_relaxed); }
 
  private:
-  void wait() const noexcept {
-    for (int spin = 0; held_.load(std::memory_order_relaxed); ++spin) {
-      if (spin < kSpins) {
-        cpu_relax();
-      } else {
-        sched_yield();
-        spin = 0;
-      }
-    }
-  }
-  static constexpr int kSpins = 64;
   std::atomic<bool> held_{false};
 };
 static_assert(sizeof(SpinLock) == 1);
@@ -66,6 +57,19 @@ class McsLock {
   [[nodiscard]] bool try_lock(Node& mine) noexcept;
   void lock(Node& mine) noexcept;
   void unlock(Node& mine) noexcept;
+
+  /// Holds the lock for a scope, with a node on the stack.
+  class Guard {
+   public:
+    explicit Guard(McsLock& lock) noexcept : lock_(lock) { lock_.lock(node_); }
+    ~Guard() { lock_.unlock(node_); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    McsLock& lock_;
+    Node node_;
+  };
 
  private:
   std::atomic<Node*> tail_{nullptr};

@@ -20,10 +20,10 @@ struct Tag {
 };
 
 /// The answer of every posting call. None of them is an error, and none is ever a crash.
-enum class [[nodiscard]] Post : uint8_t {
-  done,    ///< Finished: the buffer is the caller's again and no completion will follow.
-  posted,  ///< Under way: a completion will follow; the buffer is lent until then.
-  retry,   ///< No packet, ring or credit now: nothing happened. Progress, then call again.
+enum class [[nodiscard]] Post : uint8_t{
+    done,    ///< Finished: the buffer is the caller's again and no completion will follow.
+    posted,  ///< Under way: a completion will follow; the buffer is lent until then.
+    retry,   ///< No packet, ring or credit now: nothing happened. Progress, then call again.
 };
 
 }  // namespace weft
