@@ -62,10 +62,10 @@ Input load(const Options& options) {
   if (options.root) {
     const auto root = list.find(*options.root);
     if (!root) {
-      throw Error(Errc::bad_argument,
-                  fmt::format("--root {}: {} has no such vertex; its {} ids lie between {} and {}",
-                              *options.root, name, list.ids.size(), list.ids.front(),
-                              list.ids.back()));
+      throw Error(
+          Errc::bad_argument,
+          fmt::format("--root {}: {} has no such vertex; its {} ids lie between {} and {}",
+                      *options.root, name, list.ids.size(), list.ids.front(), list.ids.back()));
     }
     input.root = *root;
   }
@@ -91,11 +91,12 @@ bool verify(Exchange& exchange, const LocalGraph& graph, const std::vector<Value
   for (Vertex v = 0; v < right.size(); ++v) {
     if (is_equal(all[v], right[v])) continue;
     if (wrong++ == 0) {
-      complain(fmt::format("vertex {}: {} where a serial run has {}", input.ids[v], all[v],
-                           right[v]));
+      complain(
+          fmt::format("vertex {}: {} where a serial run has {}", input.ids[v], all[v], right[v]));
     }
   }
-  if (wrong != 0) complain(fmt::format("{} of {} values differ from a serial run's", wrong, right.size()));
+  if (wrong != 0)
+    complain(fmt::format("{} of {} values differ from a serial run's", wrong, right.size()));
   if (wrong == 0) {
     fmt::print("verify    all {} values equal a serial run's ({:.3f} s)\n", right.size(), seconds);
   }

@@ -71,8 +71,9 @@ Options parse_options(int argc, char** argv, std::string& help) {
   }
   if (options.file.empty() == generate.empty()) {
     throw Error(Errc::bad_argument,
-                options.file.empty() ? "a FILE or --generate kron:SCALE is needed (--help tells more)"
-                                     : "FILE and --generate exclude each other");
+                options.file.empty()
+                    ? "a FILE or --generate kron:SCALE is needed (--help tells more)"
+                    : "FILE and --generate exclude each other");
   }
   if (!generate.empty()) options.kronecker_scale = parse_kronecker(generate);
   return options;

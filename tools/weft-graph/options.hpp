@@ -11,8 +11,8 @@ enum class Algorithm : uint8_t { bfs, cc, pagerank };
 
 struct Options {
   Algorithm algorithm = Algorithm::bfs;
-  std::string file;          ///< empty: generate
-  int kronecker_scale = 0;   ///< 0: read the file
+  std::string file;              ///< empty: generate
+  int kronecker_scale = 0;       ///< 0: read the file
   std::optional<uint64_t> root;  ///< as the file numbers vertices; none: the one of most neighbours
   int threads = 1;
   bool verify = false;

@@ -18,9 +18,9 @@ std::string grouped(uint64_t number) {
 }
 
 void print_round(std::size_t number, const RoundLog::Line& line) {
-  fmt::print("  {:>7} {:>12.1f} {:>12} {:>10} {:>12}\n", number,
-             static_cast<double>(line.ns) / 1e3, grouped(line.totals.sum.active),
-             grouped(line.totals.messages), grouped(line.totals.bytes));
+  fmt::print("  {:>7} {:>12.1f} {:>12} {:>10} {:>12}\n", number, static_cast<double>(line.ns) / 1e3,
+             grouped(line.totals.sum.active), grouped(line.totals.messages),
+             grouped(line.totals.bytes));
 }
 
 void print_answer(Algorithm algorithm, std::size_t rounds, const Summary& summary,

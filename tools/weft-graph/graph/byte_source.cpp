@@ -20,7 +20,10 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 18;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
-constexpr std::string_view kXzMagic{"\xfd" "7zXZ\0", 6};
+constexpr std::string_view kXzMagic{
+    "\xfd"
+    "7zXZ\0",
+    6};
 
 [[noreturn]] void fail(const std::string& path, std::string_view why,
                        Errc code = Errc::bad_argument) {
@@ -30,7 +33,8 @@ constexpr std::string_view kXzMagic{"\xfd" "7zXZ\0", 6};
 /// The file as it lies on the disk.
 class File {
  public:
-  explicit File(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit File(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_ < 0) {
       fail(path, fmt::format("cannot be opened: {}", std::strerror(errno)),
            errno == EACCES ? Errc::no_permission : Errc::bad_argument);
@@ -123,7 +127,8 @@ class GzipSource final : public ByteSource {
         break;
       }
       if (std::exchange(member_ended_, false)) {  // a file may hold several, one after the other
-        if (blocks_->rest()[0] != kGzipMagic[0]) fail(blocks_->path(), "has garbage after its gzip data");
+        if (blocks_->rest()[0] != kGzipMagic[0])
+          fail(blocks_->path(), "has garbage after its gzip data");
         inflateReset(&stream_);
       }
       const auto rest = blocks_->rest();

@@ -88,12 +88,12 @@ class Components final : public RoundWork {
   }
 
   const LocalGraph& graph_;
-  UnionFind sets_;                            // of local numbers, mirrors included
-  std::vector<std::atomic<Vertex>> lowest_;   // [root of a set]: what is known so far
-  std::vector<Vertex> told_;                  // [mirror]: what its owner knows from here
+  UnionFind sets_;                           // of local numbers, mirrors included
+  std::vector<std::atomic<Vertex>> lowest_;  // [root of a set]: what is known so far
+  std::vector<Vertex> told_;                 // [mirror]: what its owner knows from here
   Chunks chunks_{1024};
   std::atomic<uint64_t> sent_{0};
-  std::atomic<bool> news_{false};             // some label fell since the last gather began
+  std::atomic<bool> news_{false};  // some label fell since the last gather began
 };
 
 }  // namespace

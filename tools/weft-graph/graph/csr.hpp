@@ -13,8 +13,9 @@ using Vertex = uint32_t;
 using Edge = std::pair<Vertex, Vertex>;
 
 struct Csr {
-  std::vector<uint64_t> offsets{0};  ///< vertices() + 1; row v is targets[offsets[v] … offsets[v+1])
-  std::vector<Vertex> targets;       ///< every edge twice, once from each end
+  std::vector<uint64_t> offsets{
+      0};                       ///< vertices() + 1; row v is targets[offsets[v] … offsets[v+1])
+  std::vector<Vertex> targets;  ///< every edge twice, once from each end
 
   [[nodiscard]] Vertex vertices() const noexcept { return static_cast<Vertex>(offsets.size() - 1); }
   [[nodiscard]] uint64_t edges() const noexcept { return targets.size() / 2; }

@@ -56,7 +56,7 @@ std::vector<Vertex> components(Exchange& exchange, const LocalGraph& graph,
 
 /// Each round sends the shares of vertices that have mirrors (broadcast), then every vertex adds
 /// its neighbours' (pull). The change and the edgeless vertices' rank travel on the end marks.
-std::vector<double> pagerank(Exchange& exchange, const LocalGraph& graph,
-                             const RunOptions& options, RoundLog& log);
+std::vector<double> pagerank(Exchange& exchange, const LocalGraph& graph, const RunOptions& options,
+                             RoundLog& log);
 
 }  // namespace weft::graph

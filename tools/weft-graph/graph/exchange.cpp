@@ -79,7 +79,8 @@ void Exchange::start(RoundWork& work, int threads) {
   work_ = &work;
   ++round_;
   // relaxed, all of them: no other thread of this rank is in a round; the team's fork publishes.
-  for (int to = 0; to < size_; ++to) sent_packets_[static_cast<std::size_t>(to)].store(0, std::memory_order_relaxed);
+  for (int to = 0; to < size_; ++to)
+    sent_packets_[static_cast<std::size_t>(to)].store(0, std::memory_order_relaxed);
   sent_bytes_.store(0, std::memory_order_relaxed);
   scattered_.store(0, std::memory_order_relaxed);
   promised_.store(0, std::memory_order_relaxed);
@@ -118,7 +119,8 @@ void Exchange::send_end_marks(int thread) {
   marks_[static_cast<std::size_t>(rank_)] = mark;
   for (int step = 1; step < size_; ++step) {  // each rank begins with another one
     const int to = (rank_ + step) % size_;
-    mark.packets_to_you = sent_packets_[static_cast<std::size_t>(to)].load(std::memory_order_relaxed);
+    mark.packets_to_you =
+        sent_packets_[static_cast<std::size_t>(to)].load(std::memory_order_relaxed);
     post(thread, to, true, std::as_bytes(std::span(&mark, 1)));
   }
 }

@@ -43,7 +43,8 @@ class Outbox {
   void push(int to, const Item& item) {
     static_assert(std::is_trivially_copyable_v<Item>);
     Packet& packet = packets_[static_cast<std::size_t>(to)];
-    if (packet.room < sizeof(Item)) [[unlikely]] make_room(to);
+    if (packet.room < sizeof(Item)) [[unlikely]]
+      make_room(to);
     std::memcpy(packet.bytes.get() + packet.used, &item, sizeof(Item));
     packet.used += sizeof(Item);
     packet.room -= sizeof(Item);

@@ -28,8 +28,8 @@ std::vector<Edge> kronecker_edges(int scale, uint64_t seed) {
     Vertex row = 0, column = 0;
     uint64_t random = 0;
     for (int level = 0; level < scale; ++level) {
-      random = level % 4 == 0 ? mix(mix(seed) + i * 8 + static_cast<uint64_t>(level / 4))
-                              : random >> 16;
+      random =
+          level % 4 == 0 ? mix(mix(seed) + i * 8 + static_cast<uint64_t>(level / 4)) : random >> 16;
       const uint64_t draw = random & 0xFFFF;
       row = row << 1 | static_cast<Vertex>(draw >= kAB);
       column = column << 1 | static_cast<Vertex>((draw >= kA && draw < kAB) || draw >= kABC);

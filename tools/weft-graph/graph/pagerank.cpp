@@ -107,18 +107,18 @@ class PageRank final : public RoundWork {
 
   const LocalGraph& graph_;
   const double damping_, n_;
-  const std::vector<Vertex> bounds_;        // a thread's vertices
-  std::vector<base::OwnLine<Sums>> sums_;   // a thread's sums of the last step
+  const std::vector<Vertex> bounds_;       // a thread's vertices
+  std::vector<base::OwnLine<Sums>> sums_;  // a thread's sums of the last step
   std::vector<double> rank_;
-  std::vector<double> shares_, next_;       // rank over degree, of the block and its mirrors
-  std::vector<Piece> pieces_;               // what a round sends
+  std::vector<double> shares_, next_;  // rank over degree, of the block and its mirrors
+  std::vector<Piece> pieces_;          // what a round sends
   Chunks pieces_left_{1};
 };
 
 }  // namespace
 
-std::vector<double> pagerank(Exchange& exchange, const LocalGraph& graph,
-                             const RunOptions& options, RoundLog& log) {
+std::vector<double> pagerank(Exchange& exchange, const LocalGraph& graph, const RunOptions& options,
+                             RoundLog& log) {
   PageRank work(graph, options.pagerank, exchange.team().size());
   log.start();
   for (uint32_t step = 0;; ++step) {

@@ -32,7 +32,7 @@ struct LocalGraph {
   Vertex first = 0;                  ///< vertex of local number 0
   Csr rows;                          ///< of the block; targets are local numbers
   std::vector<Mirror> mirrors;
-  std::vector<uint32_t> mirrors_begin;         ///< owner r's are [mirrors_begin[r], …[r+1])
+  std::vector<uint32_t> mirrors_begin;          ///< owner r's are [mirrors_begin[r], …[r+1])
   std::vector<std::vector<uint32_t>> mirrored;  ///< [r]: local numbers that have a mirror on r
 
   [[nodiscard]] Vertex count() const noexcept { return rows.vertices(); }

@@ -35,9 +35,9 @@ class RunRound final : public RoundWork {
     WEFT_CHECK(header.sequence < places_.size(), "a run's sequence is known");
     const Place place = places_[header.sequence];
     const std::size_t at = header.first * place.value_bytes;
-    WEFT_CHECK(at + header.bytes <= place.memory.size() &&
-                   packet.size() == sizeof(header) + header.bytes,
-               "a run lies inside its sequence");
+    WEFT_CHECK(
+        at + header.bytes <= place.memory.size() && packet.size() == sizeof(header) + header.bytes,
+        "a run lies inside its sequence");
     std::memcpy(place.memory.data() + at, packet.data() + sizeof(header), header.bytes);
   }
 

@@ -19,12 +19,12 @@ struct Summary {
 
   uint64_t reached = 0, max_level = 0, sum_of_levels = 0;  // bfs
   uint64_t components = 0;                                 // cc
-  double sum = 0;           // pagerank: 1, if no rank is lost
-  double l1_from_even = 0;  // pagerank: distance from equal ranks
-  double weighted = 0;      // pagerank: each rank times a number made from its vertex
-  std::array<Top, 5> top{};                                // pagerank: greatest first
-  uint64_t hash = 0;   ///< bfs, cc: over all (vertex, value)
-  uint64_t arcs = 0;  ///< twice the edges: bfs of the reached part, else all
+  double sum = 0;                                          // pagerank: 1, if no rank is lost
+  double l1_from_even = 0;                                 // pagerank: distance from equal ranks
+  double weighted = 0;       // pagerank: each rank times a number made from its vertex
+  std::array<Top, 5> top{};  // pagerank: greatest first
+  uint64_t hash = 0;         ///< bfs, cc: over all (vertex, value)
+  uint64_t arcs = 0;         ///< twice the edges: bfs of the reached part, else all
 
   void add(const Summary& other);
 };

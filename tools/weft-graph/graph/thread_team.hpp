@@ -31,7 +31,6 @@ class ThreadTeam {
   /// What one piece wrote, the next one sees. `work` must not throw.
   template <class Work>
   void run(const Work& work) {
-    
     run_erased([](const void* w, int thread) { (*static_cast<const Work*>(w))(thread); }, &work);
   }
 
