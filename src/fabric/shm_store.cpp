@@ -75,7 +75,7 @@ ShmAddress ShmAddress::parse(std::string_view text) {
 }
 
 ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
-    : kind_(kind), dir_(std::move(dir)) {
+    : kind_(kind), pid_(::getpid()), dir_(std::move(dir)) {
   static std::atomic<uint32_t> serial{0};
   name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), pid_namespace(), ::getpid(),
                       own_start_time(), serial.fetch_add(1, std::memory_order_relaxed),
@@ -94,6 +94,7 @@ ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
 }
 
 ShmStore::~ShmStore() {
+  if (pid_ != ::getpid()) return;
   for (const std::string& part : parts_) ::unlink((name_ + part).c_str());
 }
 

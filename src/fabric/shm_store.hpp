@@ -68,6 +68,7 @@ class ShmStore {
 
  private:
   ShmKind kind_;
+  int64_t pid_;  // of the maker: a fork's copy removes nothing
   std::string dir_;
   std::string name_;
   std::vector<std::string> parts_;  // file: those that exist
