@@ -90,6 +90,9 @@ class Runtime {
   /// Messages up to this many bytes travel inside the ring.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 
+  /// Why `rank` is dead, naming rank, host and cause; empty while it lives.
+  [[nodiscard]] std::string cause_of_death(Rank rank) const;
+
   /// All ranks have called it.
   void barrier();
 

@@ -1,0 +1,129 @@
+// A bounded many-producer many-consumer queue whose items each travel on one cache line.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include "weft/base/cache_line.hpp"
+
+namespace weft::comm {
+
+/// Completed events, first packets and deferred work on their way between threads.
+///
+/// Owner and lifetime: whoever made it; every caller has returned before it is destroyed.
+/// Who may call: any thread, any function, at any time.
+/// Progress: no call ever waits. A claim is one compare-and-swap that fails only because another
+/// succeeded. A producer stopped between claim and publish hides its item and those behind it:
+/// `try_pop` answers false, it does not spin. A consumer stopped between claim and release makes
+/// `try_push` answer false once the ring comes round to its cell.
+/// Order: first in, first out in the order of claims; so per producer in its own order.
+/// Layout: `capacity` cells of one line, sequence number and item together, so an item costs one
+/// line's transfer each way; the two claim counters on a line each.
+/// Invariants, for the cell at index i and the claims p with p mod capacity == i:
+///  1. sequence == p: free for the producer that claims p, nobody reads or writes the item;
+///  2. sequence == p + 1: the item of claim p is in it; only the consumer that claims p touches it;
+///  3. between a claim and the store of the next sequence exactly the claimer touches the item;
+///  4. head <= tail <= head + capacity, up to claims whose release is under way.
+/// Source: D. Vyukov's bounded queue, as known; the in-place calls and look-ahead are ours.
+template <class T>
+class BoundedQueue {
+  static_assert(std::is_trivially_copyable_v<T>, "a cell is copied, never constructed");
+  static_assert(sizeof(T) <= base::kCacheLine - sizeof(uint64_t), "item and sequence on one line");
+  static_assert(alignof(T) <= 8);
+
+ public:
+  /// Room for `capacity` items, rounded up to a power of two (at least 2). Allocates; may throw.
+  explicit BoundedQueue(std::size_t capacity)
+      : mask_(std::bit_ceil(capacity < 2 ? std::size_t{2} : capacity) - 1),
+        cells_(new Cell[mask_ + 1]) {
+    for (std::size_t i = 0; i <= mask_; ++i) cells_[i].sequence.store(i, std::memory_order_relaxed);
+  }
+  BoundedQueue(const BoundedQueue&) = delete;
+  BoundedQueue& operator=(const BoundedQueue&) = delete;
+
+  [[nodiscard]] std::size_t capacity() const noexcept { return mask_ + 1; }
+
+  /// Appends what `fill(T&)` writes into the cell; false if full. `fill` is a few stores: it runs
+  /// between claim and publish. The cell's old content is unspecified.
+  template <class F>
+  [[nodiscard]] bool try_push_with(F&& fill) noexcept {
+    uint64_t at = tail_->load(std::memory_order_relaxed);  // a guess; the sequence decides
+    for (;;) {
+      Cell& cell = cells_[at & mask_];
+      // acquire: pairs with try_pop's release; its reader is done with the item.
+      const uint64_t sequence = cell.sequence.load(std::memory_order_acquire);
+      if (sequence == at) {
+        // relaxed: the claim orders nothing; the cell's sequence does.
+        if (tail_->compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          fill(*reinterpret_cast<T*>(cell.item));
+          // release: pairs with try_pop's acquire; the item is seen with its sequence.
+          cell.sequence.store(at + 1, std::memory_order_release);
+          return true;
+        }
+      } else if (static_cast<int64_t>(sequence - at) < 0) {
+        return false;
+      } else {
+        at = tail_->load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  [[nodiscard]] bool try_push(const T& item) noexcept {
+    return try_push_with([&](T& cell) { cell = item; });
+  }
+
+  /// Hands the oldest item to `take(const T&)` where it lies; false if there is none. `take` is a
+  /// few loads: it runs between claim and release.
+  template <class F>
+  [[nodiscard]] bool try_pop_with(F&& take) noexcept {
+    uint64_t at = head_->load(std::memory_order_relaxed);  // a guess; the sequence decides
+    for (;;) {
+      Cell& cell = cells_[at & mask_];
+      // acquire: pairs with try_push's release; the item is visible.
+      const uint64_t sequence = cell.sequence.load(std::memory_order_acquire);
+      if (sequence == at + 1) {
+        // relaxed: the claim orders nothing; the cell's sequence does.
+        if (head_->compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          take(*reinterpret_cast<const T*>(cell.item));
+          // release: pairs with try_push's acquire a round later; our reads are done.
+          cell.sequence.store(at + mask_ + 1, std::memory_order_release);
+          return true;
+        }
+      } else if (static_cast<int64_t>(sequence - (at + 1)) < 0) {
+        return false;
+      } else {
+        at = head_->load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  [[nodiscard]] bool try_pop(T& item) noexcept {
+    return try_pop_with([&](const T& cell) { item = cell; });
+  }
+
+  /// Claims outstanding: exact when nobody calls, a hint otherwise.
+  [[nodiscard]] std::size_t size_hint() const noexcept {
+    const uint64_t head = head_->load(std::memory_order_relaxed);
+    const uint64_t tail = tail_->load(std::memory_order_relaxed);
+    return tail > head ? static_cast<std::size_t>(tail - head) : 0;
+  }
+
+ private:
+  struct alignas(base::kCacheLine) Cell {
+    std::atomic<uint64_t> sequence;
+    alignas(8) std::byte item[base::kCacheLine - sizeof(uint64_t)];
+  };
+  static_assert(sizeof(Cell) == base::kCacheLine);
+
+  const std::size_t mask_;
+  const std::unique_ptr<Cell[]> cells_;
+  base::OwnLine<std::atomic<uint64_t>> tail_;  ///< next claim of a producer
+  base::OwnLine<std::atomic<uint64_t>> head_;  ///< next claim of a consumer
+};
+
+}  // namespace weft::comm

@@ -1,0 +1,52 @@
+// Random names and secrets of jobs, and the end of a process that aborts its job by itself.
+#pragma once
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "weft/base/error.hpp"
+
+namespace weft::fabric {
+
+/// `bytes` bytes of the kernel's randomness as lower-case hexadecimal digits, two a byte.
+inline std::string random_hex(std::size_t bytes) {
+  std::string raw(bytes, '\0');
+  for (std::size_t have = 0; have < bytes;) {
+    const ssize_t got = getrandom(raw.data() + have, bytes - have, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw Error(Errc::launcher, std::string("getrandom: ") + std::strerror(errno));
+    have += static_cast<std::size_t>(got);
+  }
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  hex.reserve(2 * bytes);
+  for (const char c : raw) {
+    const auto byte = static_cast<unsigned char>(c);
+    hex.push_back(kDigits[byte >> 4]);
+    hex.push_back(kDigits[byte & 15]);
+  }
+  return hex;
+}
+
+/// A job's key: 128 bits.
+inline std::string random_job_key() { return random_hex(16); }
+
+/// The exit code that an abort with `code` leaves: what wait(2) can carry, and never success.
+inline int abort_exit_code(int code) noexcept {
+  const int low = code & 255;
+  return low == 0 ? 1 : low;
+}
+
+/// Prints `line` and a newline to stderr in one write, so that no other line gets into it.
+inline void print_line(std::string line) noexcept {
+  line.push_back('\n');
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace weft::fabric
