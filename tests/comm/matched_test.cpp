@@ -252,9 +252,9 @@ TEST_P(Matched, RefusesBadArguments) {
 INSTANTIATE_TEST_SUITE_P(Modes, Matched,
                          ::testing::Values(Progress::waiters, Progress::server,
                                            Progress::explicit_),
-                         [](const auto& info) {
-                           return std::string(info.param == Progress::waiters  ? "waiters"
-                                              : info.param == Progress::server ? "server"
+                         [](const auto& mode) {
+                           return std::string(mode.param == Progress::waiters  ? "waiters"
+                                              : mode.param == Progress::server ? "server"
                                                                                : "explicit");
                          });
 
