@@ -36,7 +36,7 @@ void print_answer(Algorithm algorithm, std::size_t rounds, const Summary& summar
       fmt::print("checksum  {:016x}\n", summary.hash);
       return;
     case Algorithm::pagerank:
-      fmt::print("result    steps {}, sum {:.12f}\n", rounds - 1, summary.sum);
+      fmt::print("result    steps {}, sum {:.9f}\n", rounds - 1, summary.sum);
       for (const auto& [vertex, value] : summary.top) {
         if (value >= 0) fmt::print("          vertex {} has rank {:.12e}\n", ids[vertex], value);
       }
