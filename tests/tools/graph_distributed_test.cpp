@@ -247,6 +247,9 @@ TEST(GraphKnownResults, RoadNetworksOfTheRepository) {
 }
 
 TEST(GraphKnownResults, GraphsBesideTheRepository) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "a minute under ThreadSanitizer, and nothing new";
+#endif
   const std::string table = test::shared_data("graphs-expected.json");
   if (!std::filesystem::exists(table)) GTEST_SKIP() << table << " is not here";
   const auto expected = expected_results(table);
