@@ -7,8 +7,9 @@
 // Progress: unpark is wait-free (one exchange and at most one system call); park blocks.
 // Layout: one cache line, so that unparking one thread disturbs no other's.
 // Invariants:
-//  1. state is empty, permit or asleep. Only unpark writes permit; only the owner writes the others,
-//     by compare-and-swap (the pool's reset for a new owner apart), so that no permit is overwritten.
+//  1. state is empty, permit or asleep. Only unpark writes permit; only the owner writes the
+//     others, by compare-and-swap (the pool's reset for a new owner apart), so that no permit is
+//     overwritten.
 //  2. asleep means: the owner is in, or on its way into or out of, the futex call. So whoever
 //     replaces asleep by permit owes one wake, and pays it.
 //  3. The owner leaves park only by replacing permit by empty (or, timed out, asleep by empty).
