@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "fabric/job_secret.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 
@@ -106,11 +107,9 @@ void Launcher::prepare() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) fail("epoll_create1");
   const base::Environment folder = base::environment("TMPDIR");
-  temp_dir_ = fmt::format("{}/weftrun-XXXXXX",
-                          folder.found && !folder.value.empty() ? folder.value : "/tmp");
-  if (mkdtemp(temp_dir_.data()) == nullptr)
-    throw std::runtime_error(
-        fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
+  temp_dir_ = fmt::format("{}/weftrun-{}",
+                          folder.found && !folder.value.empty() ? folder.value : "/tmp",
+                          fabric::random_hex(8));
 }
 
 void Launcher::take_signals() {
@@ -139,10 +138,7 @@ void Launcher::start_guardian(char** argv_area) {
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";
     for (int error = 0; error < 2; ++error) {
       int ends[2];
-      if (pipe2(ends, O_CLOEXEC) != 0) {
-        remove_tree(temp_dir_);
-        fail("making pipes for the ranks' output");
-      }
+      if (pipe2(ends, O_CLOEXEC) != 0) fail("making pipes for the ranks' output");
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
       const int source = raw ? 0 : 2 * rank + error;
       streams_.emplace_back(source, Fd(ends[0]), error == 1 && err_ ? *err_ : out_, tag, raw);
@@ -155,6 +151,10 @@ void Launcher::start_guardian(char** argv_area) {
 
 int Launcher::run() {
   std::signal(SIGPIPE, SIG_IGN);
+  // Only now that the guardian knows of it: so that it is removed whenever we are killed.
+  if (mkdir(temp_dir_.c_str(), 0700) != 0)
+    throw std::runtime_error(
+        fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
   server_ = std::make_unique<PmixServer>(
       PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
   guardian_->start(server_->environment());
