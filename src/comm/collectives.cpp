@@ -25,7 +25,7 @@ using ConstBytes = std::span<const std::byte>;
 struct Team::Impl {
   explicit Impl(Runtime& the_runtime)
       : runtime(the_runtime),
-        endpoint(the_runtime, {.arrival = Arrival::matched}),
+        endpoint(the_runtime, {.arrival = Arrival::matched, .device = &the_runtime.device(0)}),
         map(the_runtime.job()),
         me(the_runtime.rank().value),
         size(the_runtime.size()) {}

@@ -168,10 +168,12 @@ void Endpoint::Impl::fail_if_dead(uint64_t key, Operation* op, Rank from) {
 bool Endpoint::cancel(Rank from, Tag tag, void* context) {
   Impl& my = *impl_;
   if (my.table == nullptr) return false;
-  const uint64_t met =
-      my.table->remove_if(my.key(from, tag), comm::Side::receive, [context](uint64_t value) {
-        return reinterpret_cast<Operation*>(value)->context == context;
-      });
+  const uint64_t met = my.table->remove_if(
+      my.key(from, tag), comm::Side::receive,
+      [](uint64_t value, const void* wanted) {
+        return reinterpret_cast<const Operation*>(value)->context == wanted;
+      },
+      context);
   if (met == 0) return false;
   my.runtime.end_later(*reinterpret_cast<Operation*>(met), Errc::cancelled);
   return true;
@@ -244,20 +246,23 @@ Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
 
 Message Endpoint::dequeue_wait() {
   Message message;
-  if (dequeue(message)) return message;
+  if (!dequeue(message)) wait_for_message(*impl_, message);
+  impl_->runtime.self.wait(message);
+  return message;
+}
+
+void Endpoint::wait_for_message(Impl& my, Message& message) {
   struct Wanted {
     Endpoint::Impl& my;
     Message& message;
-  } wanted{*impl_, message};
-  impl_->runtime.wait_for(
-      impl_->queue_waiters,
+  } wanted{my, message};
+  my.runtime.wait_for(
+      my.queue_waiters,
       [](void* argument) {
         auto& want = *static_cast<Wanted*>(argument);
         return want.message.runtime_ != nullptr || want.my.take_from_queue(want.message);
       },
       &wanted);
-  impl_->runtime.self.wait(message);
-  return message;
 }
 
 // --- Making and ending --------------------------------------------------------------------------------

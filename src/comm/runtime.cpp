@@ -13,6 +13,7 @@
 #include "weft/base/clock.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/thread_slot.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft {
 
@@ -55,9 +56,11 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const auto ranks = static_cast<std::size_t>(job.size());
   dead = std::make_unique<std::atomic<bool>[]>(ranks);
 
-  fabric::Geometry geometry = fabric::default_geometry();
-  geometry.ports = settings.devices;
+  const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
   transport = open_transport(job, geometry, options);
+  bool reaches_all = true;
+  for (int r = 0; r < job.size(); ++r) reaches_all = reaches_all && transport->reaches(Rank{r});
+  ranks_limit = reaches_all ? static_cast<uint32_t>(job.size()) : 0;
   packet_memory = transport->packet_area().data();
   packet_bytes = transport->geometry().packet_bytes;
   settings.eager_bytes = std::min<std::size_t>(settings.eager_bytes, packet_bytes);
@@ -217,9 +220,16 @@ void Runtime::Impl::end_later(comm::Operation& op, Errc error) {
   devices[op.device]->enqueue(op);
 }
 
+/// Returns only if the rank is there after all (a job with ranks out of reach).
 void Runtime::Impl::refuse_rank(Rank rank) const {
-  throw Error(Errc::no_such_peer, fmt::format("there is no rank {} in a job of {}", rank.value,
-                                              job.size()));
+  if (rank.value < 0 || rank.value >= job.size()) {
+    throw Error(Errc::no_such_peer,
+                fmt::format("there is no rank {} in a job of {}", rank.value, job.size()));
+  }
+  if (transport->reaches(rank)) return;
+  throw Error(Errc::no_such_peer,
+              fmt::format("rank {} runs on another node, and the {} transport ends at this one",
+                          rank.value, transport->name()));
 }
 
 namespace comm {
@@ -265,14 +275,15 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
         endpoint->spec.match_on == MatchOn::tag) {
       continue;
     }
-    endpoint->table->remove_every(
-        comm::Side::receive,
-        [peer](uint64_t key, uint64_t) {
-          return key >> 32 == static_cast<uint32_t>(peer.value);
-        },
-        [this](uint64_t value) {
-          end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
-        });
+    // Everything behind these keys waits for the dead rank: end the oldest as often as it was seen.
+    const auto keys = endpoint->table->keys_where(comm::Side::receive, [peer](uint64_t key) {
+      return key >> 32 == static_cast<uint32_t>(peer.value);
+    });
+    for (const uint64_t key : keys) {
+      if (const uint64_t value = endpoint->table->take(key, comm::Side::arrival); value != 0) {
+        end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
+      }
+    }
   }
 }
 

@@ -9,6 +9,8 @@
 
 #include "base/config_parse.hpp"
 #include "weft/base/config.hpp"
+#include "weft/comm/config.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft::info {
 namespace {
@@ -84,8 +86,9 @@ std::string code_or_dash(std::string_view text) {
 }  // namespace
 
 void register_all_tables() {
-  // base registers its own; each room above it has a function for that.
-  (void)base::all_config();
+  // base registers its own.
+  fabric::register_fabric_config();
+  register_comm_config();
 }
 
 std::string config_as_text() {

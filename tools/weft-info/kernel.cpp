@@ -1,22 +1,23 @@
 // What the kernel permits of the things that weft's speed or tidiness stands on.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/membarrier.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <string>
 #include <system_error>
 
+#include "fabric/cma.hpp"
+#include "fabric/membarrier.hpp"
 #include "report.hpp"
+#include "weft/base/config.hpp"
 
 namespace weft::info {
 namespace {
@@ -31,63 +32,58 @@ std::string first_word_of(const char* path) {
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 std::string membarrier_answer() {
-  const long commands = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-  if (commands < 0) return fmt::format("no ({})", error_text(errno));
-  if ((commands & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0) return "yes, expedited between processes";
-  if ((commands & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0) return "within a process only";
-  return "not expedited";
+  return fabric::register_membarrier()
+             ? "yes: a sleeper pays for the barrier, senders do not"
+             : "no expedited one between processes: every sender fences for itself";
 }
 
 /// One process of this user reads another's memory, neither being the other's parent: what two
-/// ranks of a job are to each other. 0 or the errno.
-int cross_memory_errno() {
-  volatile int treasure = 0x77656674;
+/// ranks of a job are to each other. Empty if it could, else why not.
+std::string refusal_between_siblings() {
+  static volatile uint64_t word = 0x7765667420696e66;
   int keep_alive[2];
-  if (pipe2(keep_alive, O_CLOEXEC) != 0) return errno;
+  int answer[2];
+  if (pipe2(keep_alive, O_CLOEXEC) != 0 || pipe2(answer, O_CLOEXEC) != 0) return error_text(errno);
   const pid_t owner = fork();
   if (owner == 0) {
     close(keep_alive[1]);
-    // As every rank does: where Yama restricts tracing to parents, siblings are let in.
-    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    char byte = 0;
-    [[maybe_unused]] const ssize_t end = read(keep_alive[0], &byte, 1);
+    fabric::permit_cross_memory();
+    char byte = 'r';
+    if (write(answer[1], &byte, 1) != 1) _exit(1);
+    while (read(keep_alive[0], &byte, 1) > 0) {
+    }
     _exit(0);
   }
-  const pid_t reader = owner < 0 ? -1 : fork();
+  char ready = 0;
+  if (owner < 0 || read(answer[0], &ready, 1) != 1) return "cannot start a process to try it on";
+  const pid_t reader = fork();
   if (reader == 0) {
-    int found = 0;
-    iovec here{&found, sizeof found};
-    iovec there{const_cast<int*>(&treasure), sizeof treasure};
-    int error = 0;
-    // The owner may not have called prctl yet: a refusal is believed only after a while.
-    for (int attempt = 0; attempt < 50; ++attempt) {
-      error = process_vm_readv(owner, &here, 1, &there, 1, 0) == sizeof found ? 0 : errno;
-      if (error == 0) break;
-      usleep(2000);
-    }
-    _exit(error == 0 && found != treasure ? EIO : error);
+    const std::string why =
+        fabric::probe_cross_memory(owner, reinterpret_cast<uint64_t>(&word), word);
+    _exit(write(answer[1], why.data(), why.size()) == static_cast<ssize_t>(why.size()) ? 0 : 1);
   }
-  int status = 0;
-  int answer = EAGAIN;
-  if (reader > 0 && waitpid(reader, &status, 0) == reader && WIFEXITED(status)) {
-    answer = WEXITSTATUS(status);
+  close(answer[1]);
+  std::string why;
+  if (reader < 0) why = "cannot start a process to try it from";
+  // The owner holds the other end open: what the reader wrote is all there once he ended.
+  if (reader > 0) waitpid(reader, nullptr, 0);
+  close(keep_alive[1]);
+  waitpid(owner, nullptr, 0);
+  std::array<char, 256> text{};
+  for (ssize_t got = 0; (got = read(answer[0], text.data(), text.size())) > 0;) {
+    why.append(text.data(), static_cast<std::size_t>(got));
   }
   close(keep_alive[0]);
-  close(keep_alive[1]);
-  if (owner > 0) waitpid(owner, &status, 0);
-  return answer;
+  close(answer[0]);
+  return why;
 }
 
 std::string cross_memory_answer() {
-  const int error = cross_memory_errno();
-  if (error == 0) return "yes (probed between two processes)";
-  std::string why = fmt::format("no: {}", error_text(error));
-  if (error == EPERM) {
-    const std::string scope = first_word_of("/proc/sys/kernel/yama/ptrace_scope");
-    why += scope.empty() || scope == "0" ? " (a container's rules?)"
-                                         : fmt::format(" (Yama's ptrace_scope is {})", scope);
-  }
-  return why + "; large messages are copied through packets";
+  const char* instead = "; large messages are copied through packets";
+  if (base::config_text("fabric.cma") == "off")
+    return fmt::format("switched off by fabric.cma{}", instead);
+  const std::string why = refusal_between_siblings();
+  return why.empty() ? "yes: tried between two processes" : fmt::format("no: {}{}", why, instead);
 }
 
 std::string shared_memory_answer() {

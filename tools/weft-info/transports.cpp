@@ -6,6 +6,7 @@
 #include "report.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
+#include "weft/fabric/config.hpp"
 #include "weft/fabric/job.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -16,7 +17,7 @@ template <fabric::TransportProvider Provider>
 std::string try_to_make(Provider make, const char* use) {
   try {
     const auto job = fabric::make_local_job(1);
-    const auto made = make(*job.front(), fabric::Geometry{});
+    const auto made = make(*job.front(), fabric::default_geometry());
     return fmt::format("yes: {}", use);
   } catch (const Error& error) {
     return fmt::format("no: {} ({})", error.what(), to_string(error.code()));

@@ -24,7 +24,8 @@ class Job {
 
   [[nodiscard]] virtual Rank rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
-  /// The ranks of this node in ascending order, this rank included.
+  /// The ranks that share memory with this one, in ascending order, itself included: those of its
+  /// node. Where nodes are pretended (tests), all ranks that are really here.
   [[nodiscard]] virtual const std::vector<Rank>& node_ranks() const noexcept = 0;
   /// The number, 0 ≤ n < node_count(), of the node that `rank` runs on.
   [[nodiscard]] virtual int node_of(Rank rank) const noexcept = 0;
