@@ -168,17 +168,15 @@ void PmixJob::find_nodes() {
   if (peers != nullptr && peers->type == PMIX_STRING && peers->data.string != nullptr)
     near_ = parse_ranks(peers->data.string);
   if (near_.empty()) near_ = {rank().value};
+  for (const int r : near_) node_ranks_.push_back(Rank{r});
 
   const PmixValue fake = job_info(kFakeNodesInfo, true);
   if (fake != nullptr && fake->type == PMIX_UINT32)
     fake_nodes_ = std::clamp(static_cast<int>(fake->data.uint32), 1, size_);
   if (fake_nodes_ > 1) {
     node_count_ = fake_nodes_;
-    for (int r = 0; r < size_; ++r)
-      if (node_of(Rank{r}) == node_of(rank())) node_ranks_.push_back(Rank{r});
     return;
   }
-  for (const int r : near_) node_ranks_.push_back(Rank{r});
   if (static_cast<int>(near_.size()) == size_) return;
 
   char* names = nullptr;
