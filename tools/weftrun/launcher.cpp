@@ -33,8 +33,6 @@ constexpr uint64_t kGrace = kSecond;
 /// How long after a rank's good end the others are told: most jobs are over by then.
 constexpr uint64_t kTellLeft = kSecond;
 constexpr int kTimeoutCode = 124;
-/// Seconds that ending the PMIx server may take before weftrun goes without.
-constexpr unsigned kServerEndSeconds = 5;
 /// Bytes taken from one stream before the others get their turn.
 constexpr std::size_t kReadAtOnce = std::size_t{1} << 18;
 
@@ -77,9 +75,6 @@ void forget_outer_job() {
   }
   for (const std::string& name : names) unsetenv(name.c_str());
 }
-
-volatile sig_atomic_t g_exit_code = 0;
-void exit_on_alarm(int) { _exit(g_exit_code); }
 
 }  // namespace
 
@@ -150,17 +145,22 @@ void Launcher::start_guardian(char** argv_area) {
 }
 
 int Launcher::run() {
-  std::signal(SIGPIPE, SIG_IGN);
-  // Only now that the guardian knows of it: so that it is removed whenever we are killed.
-  if (mkdir(temp_dir_.c_str(), 0700) != 0)
-    throw std::runtime_error(
-        fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
-  server_ = std::make_unique<PmixServer>(
-      PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
-  guardian_->start(server_->environment());
-  if (options_.timeout_s > 0)
-    timeout_at_ = start_ns_ + static_cast<uint64_t>(options_.timeout_s * double{kSecond});
-  loop();
+  try {
+    std::signal(SIGPIPE, SIG_IGN);
+    // Only now that the guardian knows of it: so that it is removed whenever we are killed.
+    if (mkdir(temp_dir_.c_str(), 0700) != 0)
+      throw std::runtime_error(
+          fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
+    server_ = std::make_unique<PmixServer>(
+        PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
+    guardian_->start(server_->environment());
+    if (options_.timeout_s > 0)
+      timeout_at_ = start_ns_ + static_cast<uint64_t>(options_.timeout_s * double{kSecond});
+    loop();
+  } catch (const std::exception& error) {
+    say(error.what());
+    table_.fail_with(1);
+  }
   finish();
   return table_.exit_code();
 }
@@ -405,11 +405,6 @@ void Launcher::finish() {
     if (stream.fd() >= 0) stream.finish();
     serve_sinks();
   }
-  g_exit_code = table_.exit_code();
-  std::signal(SIGALRM, exit_on_alarm);
-  alarm(kServerEndSeconds);
-  server_.reset();
-  alarm(0);
   remove_tree(temp_dir_);
   guardian_->dismiss();
   // Whoever reads our output may take as long as he likes; signals end us as they end any program.

@@ -27,7 +27,8 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  /// Runs the job; weftrun's exit code. Throws std::runtime_error if it cannot be set up.
+  /// Runs the job; weftrun's exit code. The process should end by _exit then, because PMIx's thread
+  /// still runs.
   int run();
 
  private:
