@@ -8,8 +8,8 @@
 // finds a queue full or empty does something else for about half a microsecond, as a progress loop
 // does, and yields now and then.
 // It would lie: if who waits polled without pause (then each item is taken from under its writer,
-// and the figure is that of a ping-pong); with producer and consumer on one core (then it measures the scheduler), and by the
-// state of the cores' caches (hence the probe beside each round).
+// and the figure is that of a ping-pong); with producer and consumer on one core (then it measures
+// the scheduler), and by the state of the cores' caches (hence the probe beside each round).
 #include <concurrentqueue/concurrentqueue.h>
 
 #include <boost/lockfree/queue.hpp>
@@ -143,16 +143,22 @@ StructureContest measure(StructureContest form, double seconds, Turn turn) {
 
 StructureContest measure_queue_through(unsigned producers, double seconds) {
   const uint64_t each = 200'000 / producers;
-  return measure({.structure = "queue", .mode = "through", .threads = producers,
+  return measure({.structure = "queue",
+                  .mode = "through",
+                  .threads = producers,
                   .what = "wall time of one item from producer to consumer",
-                  .contestants = {}, .rounds = {}},
+                  .contestants = {},
+                  .rounds = {}},
                  seconds, [=](auto& queue) { return through(queue, producers, each); });
 }
 
 StructureContest measure_queue_alone(double seconds) {
-  return measure({.structure = "queue", .mode = "alone", .threads = 1,
+  return measure({.structure = "queue",
+                  .mode = "alone",
+                  .threads = 1,
                   .what = "core time of one push and its pop by one thread",
-                  .contestants = {}, .rounds = {}},
+                  .contestants = {},
+                  .rounds = {}},
                  seconds, [](auto& queue) { return alone(queue, 200'000); });
 }
 

@@ -139,7 +139,7 @@ class BoundedQueue {
 
   const std::size_t mask_;
   const std::unique_ptr<Cell[]> cells_;
-  base::OwnLine<std::atomic<uint64_t>> tail_;  ///< next claim of a producer
+  base::OwnLine<std::atomic<uint64_t>> tail_;                ///< next claim of a producer
   alignas(base::kCacheLine) std::atomic<uint64_t> head_{0};  ///< next claim of a consumer
   std::atomic<uint32_t> run_{0};  ///< pops since one found nothing, at most kAhead
 };
