@@ -1,0 +1,325 @@
+#include "fabric/lane_port.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "fabric/returns.hpp"
+#include "fabric/small_copy.hpp"
+#include "weft/base/clock.hpp"
+
+namespace weft::fabric {
+
+namespace {
+
+/// What a packet frame carries before its header.
+struct PacketRef {
+  uint32_t index;
+  uint32_t bytes;
+};
+static_assert(sizeof(PacketRef) == 8);
+
+constexpr uint32_t kQuantum = 64;      ///< frames that one lane may deliver before the next's turn
+constexpr uint32_t kPollsPerLook = 256;
+constexpr uint64_t kLookEveryNs = 100'000'000;
+
+}  // namespace
+
+// ---- sending ----
+
+inline OutLane* LanePort::lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept {
+  OutLane& lane = peer.lane(to_port);
+  // acquire: pairs with open_lane's release; the lane is set up.
+  if (lane.open.load(std::memory_order_acquire)) [[likely]] return &lane;
+  if (transport_.open_lane(peer, to_port % peer.ports())) return &lane;
+  // relaxed: whoever misses a death now meets it at the next call.
+  answer = peer.down.load(std::memory_order_relaxed) ? Post::done : Post::retry;
+  return nullptr;
+}
+
+inline void LanePort::ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept {
+  const uint32_t seen = sleeper_of(*lane.port, lane.fence);
+  if (seen != 0) [[unlikely]] transport_.ring_port(peer, to_port % peer.ports(), seen);
+}
+
+Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                        std::span<const std::byte> payload) noexcept {
+  const std::size_t length = header.size() + payload.size();
+  WEFT_CHECK(length <= max_inline_, "a frame within max_inline");
+  Peer& peer = transport_.known_or_met(to);
+  Post answer = Post::done;
+  OutLane* const lane = lane_to(peer, to_port, answer);
+  if (lane == nullptr) [[unlikely]] return answer;
+  const uint32_t cells = cells_of(length);
+  {
+    const std::scoped_lock hold(lane->lock);
+    // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
+    if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] return Post::done;
+    Cell* const cell = lane->messages.claim(cells);
+    if (cell == nullptr) return Post::retry;
+    std::byte* const bytes = cell->bytes + kWordBytes;
+    small_copy(bytes, header.data(), header.size());
+    small_copy(bytes + header.size(), payload.data(), payload.size());
+    lane->messages.publish(cell, cells, length, FrameKind::inlined, number_);
+  }
+  ring_if_asleep(peer, *lane, to_port);
+  return Post::done;
+}
+
+Post LanePort::try_control(Rank to, uint32_t to_port,
+                           std::span<const std::byte> header) noexcept {
+  WEFT_CHECK(header.size() <= max_inline_, "a control frame within max_control");
+  Peer& peer = transport_.known_or_met(to);
+  Post answer = Post::done;
+  OutLane* const lane = lane_to(peer, to_port, answer);
+  if (lane == nullptr) [[unlikely]] return answer;
+  const uint32_t cells = cells_of(header.size());
+  {
+    const std::scoped_lock hold(lane->lock);
+    if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] return Post::done;  // as above
+    Cell* const cell = lane->control.claim(cells);
+    if (cell == nullptr) return Post::retry;
+    small_copy(cell->bytes + kWordBytes, header.data(), header.size());
+    lane->control.publish(cell, cells, header.size(), FrameKind::inlined, number_);
+  }
+  ring_if_asleep(peer, *lane, to_port);
+  return Post::done;
+}
+
+Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                               uint32_t index, uint32_t bytes) noexcept {
+  const std::size_t length = sizeof(PacketRef) + header.size();
+  WEFT_CHECK(length <= max_inline_ && index < transport_.geometry().packets &&
+                 bytes <= transport_.geometry().packet_bytes,
+             "a packet frame within its bounds");
+  Peer& peer = transport_.known_or_met(to);
+  Post answer = Post::done;
+  OutLane* const lane = lane_to(peer, to_port, answer);
+  if (lane == nullptr && answer == Post::retry) return answer;
+  const uint32_t cells = cells_of(length);
+  bool dead = lane == nullptr;
+  if (!dead) {
+    const std::scoped_lock hold(lane->lock);
+    dead = peer.down.load(std::memory_order_relaxed);  // relaxed: under the lock, as above
+    if (!dead) [[likely]] {
+      Cell* const cell = lane->messages.claim(cells);
+      if (cell == nullptr) return Post::retry;
+      const PacketRef ref{index, bytes};
+      std::memcpy(cell->bytes + kWordBytes, &ref, sizeof ref);
+      small_copy(cell->bytes + kWordBytes + sizeof ref, header.data(), header.size());
+      transport_.book().lend(index, to.value, number_);
+      lane->messages.publish(cell, cells, length, FrameKind::packet, number_);
+    }
+  }
+  if (dead) [[unlikely]] {  // it comes back the way every packet does
+    transport_.book().lend(index, transport_.self().value, number_);
+    give_back({transport_.self().value, number_, index});
+    return Post::posted;
+  }
+  ring_if_asleep(peer, *lane, to_port);
+  return Post::posted;
+}
+
+void LanePort::give_back(Loan loan) noexcept {
+  Peer* const owner = transport_.find(Rank{loan.owner});
+  WEFT_CHECK(owner != nullptr && owner->attached() && loan.port < owner->ports(),
+             "a loan that a frame delivered");
+  const SegmentView& view = owner->view();
+  PortControl& port = view.port(loan.port);
+  push_returned(port.returned, view.links(), loan.index);
+  // A read-modify-write that succeeded is a fence on x86 only; ask as every sender does.
+  const bool fence = view.header().has_membarrier == 0 || transport_.own().header().has_membarrier == 0;
+  const uint32_t seen = sleeper_of(port, fence);
+  if (seen != 0) [[unlikely]] transport_.ring_port(*owner, loan.port, seen);
+}
+
+// ---- polling ----
+
+LanePort::LanePort(LaneTransport& transport, uint32_t number, const BellPipe& pipe, int deaths_fd)
+    : transport_(transport),
+      number_(static_cast<uint16_t>(number)),
+      max_inline_(static_cast<uint32_t>(transport.inline_cells() * sizeof(Cell) - kWordBytes)),
+      control_(transport.own().port(number)),
+      active_seen_(transport.own().layout().active_words, 0),
+      bell_(control_, pipe, deaths_fd) {}
+
+LanePort::~LanePort() { transport_.forget_port(number_); }
+
+uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
+  // acquire: pairs with open_lane's release; the lane's bit is set.
+  if (control_.activations.load(std::memory_order_acquire) != activations_seen_) [[unlikely]]
+    discover();
+  uint32_t taken = drain_returns(sink);
+  const std::size_t count = lanes_.size();
+  for (std::size_t i = 0; i < count && taken < budget; ++i) {
+    if (turn_ >= count) turn_ = 0;
+    taken += serve(lanes_[turn_++], sink, std::min(budget - taken, kQuantum));
+  }
+  if (++polls_ % kPollsPerLook == 0 || look_now_ || !downs_.empty() ||
+      transport_.death_count() != deaths_seen_) [[unlikely]]
+    housekeeping(sink);
+  return taken;
+}
+
+inline bool LanePort::offer(InLane& lane, const ControlWord& word, const std::byte* bytes,
+                            Sink& sink) {
+  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
+  if (word.kind == FrameKind::packet) {
+    PacketRef ref;
+    std::memcpy(&ref, bytes, sizeof ref);
+    frame.head = frame.head.subspan(sizeof ref);
+    frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
+    frame.loan = {lane.peer->rank().value, word.port, ref.index};
+  }
+  return sink.on_frame(frame) == Taken::yes;
+}
+
+uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
+  if (lane.broken) [[unlikely]] return 0;
+  ControlWord word;
+  const std::byte* bytes;
+  uint32_t taken = 0;
+  RingConsumer::Peek peek;
+  while ((peek = lane.control.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
+    sink.on_control({lane.peer->rank(), {bytes, word.length}, {}, {}});
+    lane.control.consume(word);
+    ++taken;
+  }
+  if (peek == RingConsumer::Peek::nonsense) [[unlikely]] break_lane(lane, "sent nonsense");
+  lane.control.publish_head();
+  while ((peek = lane.messages.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
+    if (word.kind == FrameKind::packet && !packet_makes_sense(lane, word, bytes)) [[unlikely]] {
+      peek = RingConsumer::Peek::nonsense;
+      break;
+    }
+    if (!offer(lane, word, bytes, sink)) break;
+    lane.messages.consume(word);
+    ++taken;
+  }
+  if (peek == RingConsumer::Peek::nonsense) [[unlikely]] break_lane(lane, "sent nonsense");
+  lane.messages.publish_head();
+  return taken;
+}
+
+bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
+                                  const std::byte* bytes) noexcept {
+  // A peer that could not be attached before it died: its packets died with it.
+  if (!lane.peer->attached() || word.length < sizeof(PacketRef)) return false;
+  PacketRef ref;
+  std::memcpy(&ref, bytes, sizeof ref);
+  const Geometry& theirs = lane.peer->view().header().geometry;
+  return ref.index < theirs.packets && ref.bytes <= theirs.packet_bytes &&
+         word.port < theirs.ports;
+}
+
+void LanePort::break_lane(InLane& lane, std::string_view why) {
+  lane.broken = true;
+  transport_.mark_down(*lane.peer, fmt::format("rank {} {}", lane.peer->rank().value, why));
+}
+
+void LanePort::discover() {
+  activations_seen_ = control_.activations.load(std::memory_order_acquire);  // as in poll
+  const SegmentView& own = transport_.own();
+  const Geometry& g = transport_.geometry();
+  for (std::size_t w = 0; w < active_seen_.size(); ++w) {
+    // relaxed: the count's acquire covers the bits that were set before it.
+    uint64_t fresh = own.active(number_)[w].load(std::memory_order_relaxed) & ~active_seen_[w];
+    active_seen_[w] |= fresh;
+    for (; fresh != 0; fresh &= fresh - 1) {
+      const uint32_t l = static_cast<uint32_t>(w * 64 + std::countr_zero(fresh));
+      if (l >= transport_.lanes()) break;
+      LaneHeads& heads = own.heads(number_, l);
+      lanes_.push_back({&transport_.known_or_met(transport_.rank_of_lane(l)),
+                        RingConsumer(own.message_cells(number_, l), g.lane_cells, &heads.messages),
+                        RingConsumer(own.control_cells(number_, l), g.control_cells, &heads.control)});
+    }
+  }
+}
+
+uint32_t LanePort::drain_returns(Sink& sink) {
+  uint32_t next = take_returned(control_.returned);
+  if (next == 0) [[likely]] return 0;
+  std::array<uint32_t, 64> batch;
+  uint32_t filled = 0;
+  uint32_t total = 0;
+  std::atomic<uint32_t>* const links = transport_.own().links();
+  // The book ends the walk: what is not lent from this port is nonsense (returns.hpp, 3).
+  while (next != 0 && transport_.book().strike(next - 1, number_)) {
+    const uint32_t packet = next - 1;
+    // relaxed: covered by take_returned's acquire. Read before the sink may lend it again.
+    next = links[packet].load(std::memory_order_relaxed);
+    batch[filled++] = packet;
+    if (filled < batch.size()) continue;
+    sink.on_returned({batch.data(), filled});
+    total += filled;
+    filled = 0;
+  }
+  if (filled > 0) sink.on_returned({batch.data(), filled});
+  return total + filled;
+}
+
+// ---- sleep, death ----
+
+void LanePort::disarm() noexcept {
+  switch (bell_.disarm()) {
+    case Doorbell::Rung::news:
+      look_thoroughly_ = true;
+      [[fallthrough]];
+    case Doorbell::Rung::nothing:  // perhaps it was a death that woke us
+      look_now_ = true;
+      break;
+    case Doorbell::Rung::frames:
+      break;
+  }
+}
+
+void LanePort::housekeeping(Sink& sink) {
+  const uint64_t now = base::now_ns();
+  if (now >= next_look_ns_) {
+    next_look_ns_ = now + kLookEveryNs;
+    look_now_ = look_thoroughly_ = true;
+  }
+  if (look_now_) transport_.look_for_deaths(look_thoroughly_);
+  look_now_ = look_thoroughly_ = false;
+  for (const std::size_t count = transport_.death_count(); deaths_seen_ < count; ++deaths_seen_) {
+    auto [peer, cause] = transport_.death(deaths_seen_);
+    downs_.push_back({peer, std::move(cause)});
+  }
+  if (downs_.empty()) return;
+  discover();  // a lane that was opened just before the death
+  for (std::size_t i = 0; i < downs_.size();)
+    if (report_down(downs_[i], sink))
+      downs_.erase(downs_.begin() + static_cast<std::ptrdiff_t>(i));
+    else
+      ++i;
+}
+
+bool LanePort::report_down(const Down& down, Sink& sink) {
+  for (InLane& lane : lanes_) {
+    if (lane.peer != down.peer || lane.broken) continue;
+    ControlWord word;
+    const std::byte* bytes;
+    if (lane.control.peek(word, bytes) == RingConsumer::Peek::frame ||
+        lane.messages.peek(word, bytes) == RingConsumer::Peek::frame)
+      return false;  // everything it published is offered first
+  }
+  drain_returns(sink);
+  LoanBook& book = transport_.book();
+  std::array<uint32_t, 64> batch;
+  uint32_t filled = 0;
+  for (uint32_t packet = 0; packet < book.packets(); ++packet) {
+    if (!book.is_lent(packet, down.peer->rank().value, number_)) continue;
+    book.unlend(packet);
+    batch[filled++] = packet;
+    if (filled == batch.size()) sink.on_returned({batch.data(), std::exchange(filled, 0)});
+  }
+  if (filled > 0) sink.on_returned({batch.data(), filled});
+  sink.on_peer_down(down.peer->rank(), down.cause);
+  return true;
+}
+
+}  // namespace weft::fabric

@@ -1,0 +1,86 @@
+// A port of the lane engine: the message path, sending and polling.
+//
+// Owner and lifetime: made by LaneTransport::open_port, ends before it.
+// Who may call: as fabric::Port says. Everything that only the polling thread touches is below the
+// line that says so, away from what senders on this port read.
+// Progress: a send holds one process-private spin lock for the copy of one frame; a poll takes no
+// lock at all, except when a peer is met or dies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fabric/doorbell.hpp"
+#include "fabric/lane_transport.hpp"
+#include "fabric/ring.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::fabric {
+
+class LanePort final : public Port {
+ public:
+  LanePort(LaneTransport& transport, uint32_t number, const BellPipe& pipe, int deaths_fd);
+  ~LanePort() override;
+
+  [[nodiscard]] uint32_t max_inline() const noexcept override { return max_inline_; }
+  [[nodiscard]] uint32_t max_control() const noexcept override { return max_inline_; }
+  Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                std::span<const std::byte> payload) noexcept override;
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       uint32_t index, uint32_t bytes) noexcept override;
+  Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
+  uint32_t poll(Sink& sink, uint32_t budget) override;
+  void give_back(Loan loan) noexcept override;
+  void arm() noexcept override { bell_.arm(); }
+  void disarm() noexcept override;
+  [[nodiscard]] int bell_fd() const noexcept override { return bell_.fd(); }
+  void ring_self() noexcept override { bell_.ring_self(); }
+
+ private:
+  /// The receiving side of one peer's lane.
+  struct InLane {
+    Peer* peer;
+    RingConsumer messages;
+    RingConsumer control;
+    bool broken = false;  ///< it sent nonsense, or packets that cannot be reached any more
+  };
+  struct Down {
+    Peer* peer;
+    std::string cause;
+  };
+
+  /// The lane to a port of a peer, ready to use, or nullptr with `answer` set.
+  OutLane* lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept;
+  void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
+
+  void discover();
+  uint32_t serve(InLane& lane, Sink& sink, uint32_t budget);
+  bool offer(InLane& lane, const ControlWord& word, const std::byte* bytes, Sink& sink);
+  static bool packet_makes_sense(const InLane& lane, const ControlWord& word,
+                                 const std::byte* bytes) noexcept;
+  void break_lane(InLane& lane, std::string_view why);
+  uint32_t drain_returns(Sink& sink);
+  void housekeeping(Sink& sink);
+  bool report_down(const Down& down, Sink& sink);
+
+  LaneTransport& transport_;
+  const uint16_t number_;
+  const uint32_t max_inline_;
+
+  // ---- the polling thread's own ----
+  alignas(base::kCacheLine) PortControl& control_;
+  std::vector<InLane> lanes_;
+  std::size_t turn_ = 0;
+  uint32_t activations_seen_ = 0;
+  uint32_t polls_ = 0;
+  std::size_t deaths_seen_ = 0;
+  std::vector<uint64_t> active_seen_;
+  std::vector<Down> downs_;  // told to this port, not yet to the sink
+  uint64_t next_look_ns_ = 0;
+  bool look_now_ = false, look_thoroughly_ = false;
+  Doorbell bell_;
+};
+
+}  // namespace weft::fabric

@@ -1,0 +1,414 @@
+#include "fabric/lane_transport.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "fabric/lane_port.hpp"
+#include "fabric/membarrier.hpp"
+#include "fabric/proc.hpp"
+#include "weft/base/log.hpp"
+#include "weft/base/topology.hpp"
+
+namespace weft::fabric {
+
+Layout LaneTransport::layout_for(const Job& job, const LaneSetup& setup) {
+  check_geometry(setup.geometry, setup.inline_cells);
+  return Layout(setup.geometry, static_cast<uint32_t>(job.node_ranks().size()), setup.exposures);
+}
+
+LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<Backing> backing)
+    : job_(job),
+      options_(setup),
+      self_(job.rank()),
+      membarrier_(register_membarrier()),
+      pid_(::getpid()),
+      backing_(std::move(backing)),
+      own_(backing_->base(), layout_for(job, setup)),
+      book_(setup.geometry.packets),
+      exposures_(own_, self_.value, setup.exposures),
+      peers_(std::make_unique<std::atomic<Peer*>[]>(static_cast<std::size_t>(job.size()))),
+      ports_(setup.geometry.ports, nullptr) {
+  const auto& node = job.node_ranks();
+  my_lane_ = static_cast<uint32_t>(std::find(node.begin(), node.end(), self_) - node.begin());
+  WEFT_CHECK(my_lane_ < node.size(), "a rank is among its node's ranks");
+  fill_header();
+  place_packets();
+  meet(self_);
+}
+
+LaneTransport::~LaneTransport() {
+  if (pid_ != ::getpid()) return;  // a fork's copy: the segment is not its own to leave
+  // release: pairs with Peer::left; all that was sent before is seen by whoever sees this.
+  own_.header().left.store(1, std::memory_order_release);
+  for (auto& peer : met_) {
+    if (!peer->attached() || peer->rank() == self_) continue;
+    for (uint32_t p = 0; p < peer->ports(); ++p) {
+      PortControl& port = peer->view().port(p);
+      const uint32_t seen = sleeper_of(port, true);
+      if (seen == 0) continue;
+      const int bell = peer->link().open_bell(p);
+      if (bell >= 0) ring(port, seen, bell, Knock::news);
+    }
+  }
+}
+
+void LaneTransport::fill_header() {
+  SegmentHeader& header = own_.header();
+  header.version = kSegmentVersion;
+  header.lanes = static_cast<uint32_t>(job_.node_ranks().size());
+  header.job_hash = text_hash(job_.id());
+  header.key_hash = text_hash(job_.key());
+  header.total_bytes = own_.layout().total;
+  header.rank = self_.value;
+  header.inline_cells = options_.inline_cells;
+  header.geometry = options_.geometry;
+  header.exposures = options_.exposures;
+  header.has_membarrier = membarrier_ ? 1 : 0;
+  header.self_address = reinterpret_cast<uint64_t>(&header);
+  header.pid = pid_;
+  header.start_time = own_start_time();
+  // release: pairs with header_fault's acquire.
+  header.magic.store(kSegmentMagic, std::memory_order_release);
+}
+
+void LaneTransport::place_packets() noexcept {
+  const auto& machine = base::Topology::machine();
+  if (machine.numa_nodes() < 2) return;
+  // The writer's node: the sender writes every packet, and readers sit on any node.
+  const int node =
+      options_.packet_node >= 0 ? options_.packet_node : machine.this_numa_node();
+  const auto area = packet_area();
+  base::prefer_numa_node(area.data(), area.size(), node);
+}
+
+bool LaneTransport::reaches(Rank rank) const noexcept {
+  const auto& node = job_.node_ranks();
+  return std::binary_search(node.begin(), node.end(), rank);
+}
+
+std::span<std::byte> LaneTransport::packet_area() noexcept {
+  const Geometry& g = options_.geometry;
+  return {own_.packet(0), std::size_t{g.packets} * g.packet_bytes};
+}
+
+std::unique_ptr<Port> LaneTransport::open_port(uint32_t number) {
+  const std::scoped_lock hold(setup_);
+  if (number >= ports_.size())
+    throw Error(Errc::bad_argument, fmt::format("port {} of a transport with {} ports", number,
+                                                ports_.size()));
+  PortControl& control = own_.port(number);
+  if (ports_[number] != nullptr || control.state.load(std::memory_order_relaxed) != PortControl::closed)
+    throw Error(Errc::bad_argument, fmt::format("port {} was opened before", number));
+  const auto& machine = base::Topology::machine();
+  if (machine.numa_nodes() > 1)  // the consumer's node, before any sender touches a page
+    base::prefer_numa_node(own_.base() + own_.layout().lane_at(number, 0),
+                           own_.layout().port_lanes_bytes, machine.this_numa_node());
+  auto port = std::make_unique<LanePort>(*this, number, backing_->open_own_bell(number, control),
+                                         backing_->deaths_fd());
+  ports_[number] = port.get();
+  // release: pairs with open_lane's acquire; the bell is entered.
+  control.state.store(PortControl::open, std::memory_order_release);
+  return port;
+}
+
+void LaneTransport::forget_port(uint32_t number) noexcept {
+  const std::scoped_lock hold(setup_);
+  ports_[number] = nullptr;
+}
+
+Peer& LaneTransport::meet(Rank rank) noexcept {
+  const std::scoped_lock hold(setup_);
+  auto& entry = peers_[rank.value];
+  // relaxed: entries are written under this lock.
+  if (Peer* const met = entry.load(std::memory_order_relaxed)) return *met;
+  std::unique_ptr<Peer> peer;
+  try {
+    peer = attach(rank);
+  } catch (const std::exception& failure) {
+    peer = std::make_unique<Peer>(rank);
+    enter_death(*peer, fmt::format("rank {} cannot be reached through {}: {}", rank.value, name(),
+                                   failure.what()));
+  }
+  // release: pairs with find's acquire.
+  entry.store(peer.get(), std::memory_order_release);
+  met_.push_back(std::move(peer));
+  return *met_.back();
+}
+
+std::unique_ptr<Peer> LaneTransport::attach(Rank rank) {
+  auto link = backing_->attach(rank);
+  const auto& header = *reinterpret_cast<const SegmentHeader*>(link->base());
+  return std::make_unique<Peer>(
+      rank, std::move(link),
+      SegmentView(const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&header)),
+                  Layout(header.geometry, header.lanes, header.exposures)));
+}
+
+bool LaneTransport::fence_towards(const SegmentView& view) const noexcept {
+  return !membarrier_ || view.header().has_membarrier == 0;
+}
+
+bool LaneTransport::open_lane(Peer& peer, uint32_t port) noexcept {
+  if (!peer.attached()) return false;
+  PortControl& control = peer.view().port(port);
+  // acquire: pairs with open_port's release.
+  if (control.state.load(std::memory_order_acquire) != PortControl::open) return false;
+  OutLane& lane = peer.lane(port);
+  {
+    const std::scoped_lock hold(setup_);
+    if (lane.open.load(std::memory_order_relaxed)) return true;  // relaxed: set under this lock
+    if (peer.down.load(std::memory_order_relaxed)) return false;
+    const SegmentView& view = peer.view();
+    const Geometry& g = view.header().geometry;
+    try {
+      peer.link().secure(view.layout().lane_at(port, my_lane_), view.layout().lane_bytes);
+    } catch (const std::exception& failure) {
+      enter_death(peer, fmt::format("no lane to {}: {}", describe(peer), failure.what()));
+      return false;
+    }
+    LaneHeads& heads = view.heads(port, my_lane_);
+    lane.port = &control;
+    lane.fence = fence_towards(view);
+    lane.messages = RingProducer(view.message_cells(port, my_lane_), g.lane_cells, &heads.messages);
+    lane.control = RingProducer(view.control_cells(port, my_lane_), g.control_cells, &heads.control);
+    // The receiver learns of the lane, and is woken to learn it, before anything is published on
+    // it: from now on it watches this process, so that a death cannot go unnoticed.
+    view.active(port)[my_lane_ / 64].fetch_or(uint64_t{1} << (my_lane_ % 64),
+                                              std::memory_order_relaxed);
+    // release: pairs with LanePort::discover's acquire; the bit is seen with the count.
+    control.activations.fetch_add(1, std::memory_order_release);
+    // release: pairs with lane_to's acquire.
+    lane.open.store(true, std::memory_order_release);
+  }
+  const uint32_t seen = sleeper_of(control, true);
+  if (seen != 0) ring_port(peer, port, seen);
+  return true;
+}
+
+void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept {
+  constexpr int kGone = -2;
+  OutLane& lane = peer.lane(port);
+  int bell = lane.bell.load(std::memory_order_relaxed);  // relaxed: a number, nothing behind it
+  if (bell == OutLane::kNoBell) [[unlikely]] {
+    const std::scoped_lock hold(setup_);
+    bell = lane.bell.load(std::memory_order_relaxed);
+    if (bell == OutLane::kNoBell) {
+      bell = peer.link().open_bell(port);
+      if (bell < 0) bell = kGone;
+      lane.bell.store(bell, std::memory_order_relaxed);
+    }
+  }
+  if (bell != kGone) ring(peer.view().port(port), seen, bell, Knock::frame);
+}
+
+// ---- deaths ----
+
+void LaneTransport::look_for_deaths(bool thorough) noexcept {
+  const std::unique_lock hold(setup_, std::try_to_lock);
+  if (!hold) return;  // somebody is meeting a peer; the next look will do
+  bool somebody = false;
+  if (const int fd = backing_->deaths_fd(); fd >= 0) {
+    pollfd ask{fd, POLLIN, 0};
+    somebody = ::poll(&ask, 1, 0) > 0;
+  }
+  if (!somebody && !thorough) return;
+  for (auto& peer : met_) {
+    if (!peer->attached() || peer->rank() == self_) continue;
+    const bool dead = somebody && peer->link().gone();
+    if (peer->down.load(std::memory_order_relaxed)) continue;  // relaxed: set under this lock
+    if (!dead && !peer->left()) continue;
+    enter_death(*peer, fmt::format("{} {}", describe(*peer), peer->left() ? "left the job"
+                                                                           : "ended"));
+  }
+}
+
+void LaneTransport::mark_down(Peer& peer, std::string cause) noexcept {
+  const std::scoped_lock hold(setup_);
+  if (!peer.down.load(std::memory_order_relaxed)) enter_death(peer, std::move(cause));
+}
+
+void LaneTransport::enter_death(Peer& peer, std::string cause) noexcept {
+  peer.down.store(true, std::memory_order_relaxed);  // relaxed: the locks below publish it
+  for (uint32_t p = 0; p < peer.ports(); ++p) {      // invariant 2
+    peer.lane(p).lock.lock();
+    peer.lane(p).lock.unlock();
+  }
+  deaths_.push_back({&peer, std::move(cause)});
+  // release: pairs with death_count's acquire.
+  death_count_.fetch_add(1, std::memory_order_release);
+  wake_own_ports();
+}
+
+void LaneTransport::wake_own_ports() noexcept {
+  for (LanePort* const port : ports_)
+    if (port != nullptr) port->ring_self();
+}
+
+LaneTransport::Death LaneTransport::death(std::size_t number) {
+  const std::scoped_lock hold(setup_);
+  return deaths_[number];
+}
+
+std::string LaneTransport::describe(const Peer& peer) const {
+  return fmt::format("rank {} (pid {} of this node)", peer.rank().value, peer.view().header().pid);
+}
+
+// ---- memory of peers ----
+
+bool LaneTransport::can_read(Rank rank) noexcept {
+  if (!reaches(rank)) return false;
+  Peer& peer = known_or_met(rank);
+  // acquire: pairs with the release below; the reason is written.
+  int state = peer.reads.load(std::memory_order_acquire);
+  if (state == 0) {
+    const std::scoped_lock hold(setup_);
+    state = peer.reads.load(std::memory_order_relaxed);
+    if (state == 0) {
+      if (!peer.attached())
+        peer.why_not_read = "the rank cannot be reached";
+      else if (!options_.reads && rank != self_)
+        peer.why_not_read = "switched off by configuration (fabric.cma)";
+      else
+        peer.why_not_read = peer.link().probe_read();
+      state = peer.why_not_read.empty() ? 1 : 2;
+      peer.reads.store(state, std::memory_order_release);
+    }
+  }
+  return state == 1;
+}
+
+std::string LaneTransport::why_not_read(Rank rank) const {
+  if (!reaches(rank)) return "the rank is not on this node";
+  const Peer* const peer = find(rank);
+  if (peer == nullptr || peer->reads.load(std::memory_order_acquire) == 0) return "not tried yet";
+  return peer->why_not_read;
+}
+
+Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte> local) noexcept {
+  if (!can_read(rank)) return Errc::no_permission;
+  Peer& peer = *find(rank);
+  // relaxed: a death noticed a moment later is told by the system call.
+  if (peer.down.load(std::memory_order_relaxed)) return Errc::peer_died;
+  return peer.link().read(address, local);
+}
+
+Errc LaneTransport::write_memory(Rank rank, uint64_t address,
+                                 std::span<const std::byte> local) noexcept {
+  if (!can_read(rank)) return Errc::no_permission;
+  Peer& peer = *find(rank);
+  if (peer.down.load(std::memory_order_relaxed)) return Errc::peer_died;  // relaxed: as above
+  return peer.link().write(address, local);
+}
+
+// ---- shared allocations ----
+
+std::span<std::byte> LaneTransport::allocate_shared(std::size_t bytes) {
+  const std::scoped_lock hold(setup_);
+  for (uint32_t row = 0; row < kSharedRows; ++row) {
+    SharedRow& entry = own_.shared_row(row);
+    if (entry.segment.load(std::memory_order_relaxed) != 0) continue;  // relaxed: under the lock
+    // A row's segments are numbered row + 1, row + 1 + rows, …, so that an old one is told from a
+    // new one.
+    const uint32_t segment = shared_uses_[row]++ * kSharedRows + row + 1;
+    const auto memory = backing_->allocate_shared(bytes, segment, entry);
+    const auto& machine = base::Topology::machine();
+    if (machine.numa_nodes() > 1)
+      base::prefer_numa_node(memory.data(), memory.size(), machine.this_numa_node());
+    allocations_[memory.data()] = {memory, segment};
+    // release: pairs with map_segment's acquire; the row is filled in.
+    entry.segment.store(segment, std::memory_order_release);
+    return memory.first(bytes);
+  }
+  throw Error(Errc::no_memory,
+              fmt::format("all {} shared allocations of a rank are in use", kSharedRows));
+}
+
+void LaneTransport::release_shared(std::span<std::byte> memory) noexcept {
+  const std::scoped_lock hold(setup_);
+  const auto found = allocations_.find(memory.data());
+  if (found == allocations_.end()) return;
+  const auto [whole, segment] = found->second;
+  exposures_.withdraw_segment(segment);
+  SharedRow& entry = own_.shared_row((segment - 1) % kSharedRows);
+  backing_->release_shared(whole, segment, entry);
+  allocations_.erase(found);
+  entry.segment.store(0, std::memory_order_release);  // pairs with map_segment's acquire
+}
+
+MemoryKey LaneTransport::expose(std::span<std::byte> memory) {
+  const std::scoped_lock hold(setup_);
+  auto after = allocations_.upper_bound(memory.data());
+  if (after != allocations_.begin()) {
+    const auto& [whole, segment] = std::prev(after)->second;
+    if (memory.data() + memory.size() <= whole.data() + whole.size())
+      return exposures_.expose(memory, segment,
+                               static_cast<uint64_t>(memory.data() - whole.data()));
+  }
+  return exposures_.expose(memory, 0, reinterpret_cast<uint64_t>(memory.data()));
+}
+
+std::optional<std::span<std::byte>> LaneTransport::map_peer(const MemoryKey& key) noexcept {
+  if (key.segment == 0 || !reaches(Rank{key.owner})) return std::nullopt;
+  if (key.owner == self_.value) return exposures_.resolve(key);
+  Peer& peer = known_or_met(Rank{key.owner});
+  if (!peer.attached() || key.slot >= peer.view().header().exposures) return std::nullopt;
+  // acquire: pairs with Exposures::expose's release. A row withdrawn has moved on.
+  if (key.generation % 2 == 0 ||
+      peer.view().generation(key.slot).load(std::memory_order_acquire) != key.generation)
+    return std::nullopt;
+  const Peer::Mapping* mapping = nullptr;
+  // acquire, twice: pair with map_segment's releases.
+  if (auto* const table = peer.mappings.load(std::memory_order_acquire))
+    mapping = table[(key.segment - 1) % kSharedRows].load(std::memory_order_acquire);
+  if (mapping == nullptr || mapping->segment != key.segment) {
+    mapping = map_segment(peer, key);
+    if (mapping == nullptr) return std::nullopt;
+  }
+  if (key.base > mapping->memory.size() || key.bytes > mapping->memory.size() - key.base)
+    return std::nullopt;
+  return mapping->memory.subspan(key.base, key.bytes);
+}
+
+Peer::Mapping* LaneTransport::map_segment(Peer& peer, const MemoryKey& key) noexcept {
+  const std::scoped_lock hold(setup_);
+  try {
+    const uint32_t row = (key.segment - 1) % kSharedRows;
+    if (!peer.mappings_owner) {
+      peer.mappings_owner = std::make_unique<std::atomic<Peer::Mapping*>[]>(kSharedRows);
+      peer.mappings.store(peer.mappings_owner.get(), std::memory_order_release);
+    }
+    auto& entry = peer.mappings_owner[row];
+    Peer::Mapping* const old = entry.load(std::memory_order_relaxed);  // relaxed: under the lock
+    if (old != nullptr && old->segment == key.segment) return old;
+    const SharedRow& shared = peer.view().shared_row(row);
+    // acquire: pairs with allocate_shared's release.
+    if (shared.segment.load(std::memory_order_acquire) != key.segment) return nullptr;
+    const auto memory = peer.link().map_shared(shared);
+    if (memory.empty()) return nullptr;
+    peer.live.push_back(std::make_unique<Peer::Mapping>(Peer::Mapping{key.segment, memory}));
+    entry.store(peer.live.back().get(), std::memory_order_release);  // pairs with map_peer's acquire
+    if (old == nullptr) return peer.live.back().get();
+    // The old mapping's memory is withdrawn. Its address range is kept for one more generation, for
+    // a thread that is still copying, and given up when the next one takes its place. The record
+    // stays: a thread may still be looking at it.
+    for (auto& gone : peer.retired)
+      if (gone->mapped && (gone->segment - 1) % kSharedRows == row) {
+        peer.link().unmap_shared(gone->memory);
+        gone->mapped = false;
+      }
+    const auto at = std::find_if(peer.live.begin(), peer.live.end(),
+                                 [old](const auto& one) { return one.get() == old; });
+    peer.retired.push_back(std::move(*at));
+    peer.live.erase(at);
+    return entry.load(std::memory_order_relaxed);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+}  // namespace weft::fabric

@@ -1,0 +1,14 @@
+// The memory barrier that a sleeper executes on behalf of all senders.
+#pragma once
+
+namespace weft::fabric {
+
+/// Registers this process, once; false if the kernel has no MEMBARRIER_CMD_GLOBAL_EXPEDITED. Then
+/// those who send from or to this process fence for themselves (SegmentHeader::has_membarrier).
+bool register_membarrier() noexcept;
+
+/// A full barrier on every running thread of every registered process, and on the caller.
+/// About half a microsecond.
+void heavy_barrier() noexcept;
+
+}  // namespace weft::fabric

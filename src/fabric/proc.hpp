@@ -1,0 +1,18 @@
+// What /proc says about processes.
+#pragma once
+
+#include <cstdint>
+
+namespace weft::fabric {
+
+/// When process `pid` started, in the kernel's ticks since boot; 0 if it cannot be known.
+uint64_t start_time_of(int64_t pid) noexcept;
+uint64_t own_start_time() noexcept;
+
+/// The number of this process's pid namespace; 0 if it cannot be known.
+uint64_t pid_namespace() noexcept;
+
+/// False only if it is certain that no process `pid` that started at `start_time` lives.
+bool may_be_alive(int64_t pid, uint64_t start_time) noexcept;
+
+}  // namespace weft::fabric

@@ -1,0 +1,170 @@
+// A lane's ring: one producing process, one consuming thread, frames of one to a few cells.
+//
+// Purpose: carries frames so that one of up to 56 bytes costs one cache line on either side.
+// Owner and lifetime: the cells and the published head lie in the consumer's segment. Producer
+// state (RingProducer) is private to the sending process, consumer state (RingConsumer) to the
+// receiving port.
+// Who may call: RingProducer under its owner's lock; RingConsumer the polling thread.
+// Progress: both sides wait-free; a full ring is told, not waited for.
+// Layout: a frame's first cell begins with a control word:
+//     bits 0–31 stamp | 32–47 length in bytes | 48–51 kind | 52–63 sender's port
+//   and its bytes follow it without a gap through the frame's cells, which are contiguous; a frame
+//   that would wrap is preceded by a pad frame up to the ring's end (whose length counts cells).
+//
+// Invariants
+//  1. The stamp of position p is p's low 31 bits with the top bit set: never 0, and different from
+//     those of the laps before it.
+//  2. When a cell is released, its first word is either the stamp word of that lap or 0: the
+//     consumer zeroes the first word of every continuation cell. So old payload never looks like a
+//     stamp, and a cell at the consumer's head holds 0, last lap's stamp, or the stamp awaited.
+//  3. The stamp word is the last store of a frame. A producer stopped or killed before it has
+//     published nothing, after it everything. Nobody waits in between.
+//  4. head ≤ tail ≤ head + capacity; the producer's copy of head is never ahead of the published
+//     one, and that never ahead of the consumer's.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "fabric/layout.hpp"
+
+namespace weft::fabric {
+
+enum class FrameKind : uint8_t { inlined = 0, packet = 1, pad = 2 };
+
+/// A frame's control word, taken apart.
+struct ControlWord {
+  uint32_t stamp;
+  uint16_t length;
+  FrameKind kind;
+  uint16_t port;
+
+  static constexpr uint32_t stamp_of(uint64_t position) noexcept {
+    return static_cast<uint32_t>(position) | 0x80000000u;
+  }
+  [[nodiscard]] constexpr uint64_t packed() const noexcept {
+    return uint64_t{stamp} | uint64_t{length} << 32 | uint64_t{static_cast<uint8_t>(kind)} << 48 |
+           uint64_t{port} << 52;
+  }
+  static constexpr ControlWord unpack(uint64_t word) noexcept {
+    return {static_cast<uint32_t>(word), static_cast<uint16_t>(word >> 32),
+            static_cast<FrameKind>((word >> 48) & 0xf), static_cast<uint16_t>(word >> 52)};
+  }
+};
+
+inline constexpr std::size_t kWordBytes = 8;
+
+/// Cells that a frame of `length` bytes after its control word occupies.
+constexpr uint32_t cells_of(std::size_t length) noexcept {
+  return static_cast<uint32_t>((length + kWordBytes + sizeof(Cell) - 1) / sizeof(Cell));
+}
+
+inline std::atomic<uint64_t>& word_of(Cell& cell) noexcept {
+  return *reinterpret_cast<std::atomic<uint64_t>*>(cell.bytes);
+}
+
+/// The sending side.
+class RingProducer {
+ public:
+  RingProducer() = default;
+  RingProducer(Cell* cells, uint32_t capacity, const std::atomic<uint64_t>* head) noexcept
+      : cells_(cells), head_(head), capacity_(capacity) {}
+
+  /// Where the next frame of `cells` cells goes; nullptr if there is no room for it now.
+  [[nodiscard]] Cell* claim(uint32_t cells) noexcept {
+    const uint32_t offset = static_cast<uint32_t>(tail_) & (capacity_ - 1);
+    if (offset + cells > capacity_) [[unlikely]] {
+      if (!pad_to_end(capacity_ - offset, cells)) return nullptr;
+      return cells_;
+    }
+    if (!has_room(cells)) [[unlikely]] return nullptr;
+    return cells_ + offset;
+  }
+
+  /// Publishes the frame that was written at `cell`, which `claim` gave.
+  void publish(Cell* cell, uint32_t cells, std::size_t length, FrameKind kind,
+               uint16_t port) noexcept {
+    const ControlWord word{ControlWord::stamp_of(tail_), static_cast<uint16_t>(length), kind, port};
+    // release: pairs with RingConsumer::peek's acquire; the frame's bytes are seen with its stamp.
+    word_of(*cell).store(word.packed(), std::memory_order_release);
+    tail_ += cells;
+  }
+
+ private:
+  [[nodiscard]] bool has_room(uint32_t cells) noexcept {
+    if (tail_ + cells - head_seen_ <= capacity_) [[likely]] return true;
+    // acquire: pairs with RingConsumer's release of cells; its zeroing and reading are over.
+    head_seen_ = head_->load(std::memory_order_acquire);
+    return tail_ + cells - head_seen_ <= capacity_;
+  }
+  [[nodiscard]] bool pad_to_end(uint32_t pad, uint32_t cells) noexcept {
+    if (!has_room(pad + cells)) return false;
+    publish(cells_ + (capacity_ - pad), pad, pad, FrameKind::pad, 0);
+    return true;
+  }
+
+  Cell* cells_ = nullptr;
+  const std::atomic<uint64_t>* head_ = nullptr;
+  uint64_t tail_ = 0;
+  uint64_t head_seen_ = 0;
+  uint32_t capacity_ = 0;
+};
+
+/// The receiving side.
+class RingConsumer {
+ public:
+  enum class Peek : uint8_t { nothing, frame, nonsense };
+
+  RingConsumer() = default;
+  RingConsumer(Cell* cells, uint32_t capacity, std::atomic<uint64_t>* head) noexcept
+      : cells_(cells), head_out_(head), capacity_(capacity) {}
+
+  /// Looks at the next frame. `nonsense`: a control word that no producer writes.
+  [[nodiscard]] Peek peek(ControlWord& word, const std::byte*& bytes) noexcept {
+    for (;;) {
+      const uint32_t offset = static_cast<uint32_t>(head_) & (capacity_ - 1);
+      // acquire: pairs with RingProducer::publish's release.
+      word = ControlWord::unpack(word_of(cells_[offset]).load(std::memory_order_acquire));
+      if (word.stamp != ControlWord::stamp_of(head_)) return Peek::nothing;
+      if (word.kind == FrameKind::pad) [[unlikely]] {
+        if (word.length == 0 || word.length > capacity_ - offset) return Peek::nonsense;
+        release(word.length);
+        continue;
+      }
+      if (word.kind > FrameKind::packet || cells_of(word.length) > capacity_ - offset) [[unlikely]]
+        return Peek::nonsense;
+      bytes = cells_[offset].bytes + kWordBytes;
+      return Peek::frame;
+    }
+  }
+
+  /// Gives the frame that `peek` showed back to the producer.
+  void consume(const ControlWord& word) noexcept { release(cells_of(word.length)); }
+
+  /// Tells the producer how far this side is. Called when the lane has nothing more for now, so
+  /// that a waiting producer never waits for less than a quarter of a ring.
+  void publish_head() noexcept {
+    if (head_ == published_) return;
+    published_ = head_;
+    // release: pairs with RingProducer::has_room's acquire; reading and zeroing come before it.
+    head_out_->store(head_, std::memory_order_release);
+  }
+
+ private:
+  void release(uint32_t cells) noexcept {
+    for (uint32_t i = 1; i < cells; ++i)  // invariant 2; relaxed: the head's release covers it
+      word_of(cells_[(static_cast<uint32_t>(head_) + i) & (capacity_ - 1)])
+          .store(0, std::memory_order_relaxed);
+    head_ += cells;
+    if (head_ - published_ >= capacity_ / 4) publish_head();
+  }
+
+  Cell* cells_ = nullptr;
+  std::atomic<uint64_t>* head_out_ = nullptr;
+  uint64_t head_ = 0;
+  uint64_t published_ = 0;
+  uint32_t capacity_ = 0;
+};
+
+}  // namespace weft::fabric

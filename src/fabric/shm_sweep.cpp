@@ -1,0 +1,53 @@
+// Removing what a crashed job of this user left in the folder of named segments.
+#include <dirent.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "fabric/proc.hpp"
+#include "fabric/shm_store.hpp"
+
+namespace weft::fabric {
+
+namespace {
+
+/// The numbers at the head of a name; false if it is not one of ours.
+bool read_name(std::string_view name, std::array<uint64_t, 4>& numbers) noexcept {
+  constexpr std::string_view kPrefix = "weft-";
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  for (uint64_t& number : numbers) {
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || end == name.data() + name.size() || *end != '-') return false;
+    name.remove_prefix(static_cast<std::size_t>(end - name.data()) + 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+int sweep_leftovers(const std::string& dir) noexcept {
+  struct Close {
+    void operator()(DIR* open) const noexcept { ::closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> folder(::opendir(dir.c_str()));
+  if (!folder) return 0;
+  int removed = 0;
+  while (const dirent* const entry = ::readdir(folder.get())) {
+    std::array<uint64_t, 4> numbers;  // uid, pid namespace, pid, start time
+    if (!read_name(entry->d_name, numbers)) continue;
+    const auto [uid, pidns, pid, start] = numbers;
+    // A process of another pid namespace cannot be seen from here; it may well live.
+    if (uid != ::geteuid() || pidns != pid_namespace()) continue;
+    if (may_be_alive(static_cast<int64_t>(pid), start)) continue;
+    if (::unlinkat(::dirfd(folder.get()), entry->d_name, 0) == 0) ++removed;
+  }
+  return removed;
+}
+
+}  // namespace weft::fabric

@@ -1,0 +1,233 @@
+// Frames: sizes, order, hold, control, packets by reference, retry and recovery.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "fabric/conformance_ranks.hpp"
+
+namespace weft::fabric::test {
+namespace {
+
+using Frames = Conformance;
+
+TEST_P(Frames, EverySizeArrivesWhole) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  Recorder sink;
+  const uint32_t most = ranks.port(0).max_inline();
+  ASSERT_GE(most, 56u);
+  std::vector<std::string> sent;
+  for (uint32_t n = 0; n <= most; ++n)
+    for (const uint32_t head : {0u, n / 3, std::min(n, 24u), n}) {
+      const std::string all = pattern(n, n * 7 + head);
+      send_all(ranks.port(0), Rank{to}, 0, all.substr(0, head), all.substr(head), ranks.port(to),
+               sink);
+      sent.push_back(all);
+    }
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == sent.size(); }));
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    ASSERT_EQ(sink.frames[i].head, sent[i]) << "frame " << i;
+    ASSERT_EQ(sink.frames[i].source, Rank{0});
+    ASSERT_FALSE(sink.frames[i].loan);
+  }
+}
+
+TEST_P(Frames, PortsAreApartAndTakenModulo) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  Recorder zero, one;
+  ASSERT_EQ(ranks.port(0).try_send(Rank{to}, 3, bytes_of("a"), {}), Post::done);
+  ASSERT_EQ(ranks.port(0).try_send(Rank{to}, 2, bytes_of("b"), {}), Post::done);
+  ASSERT_TRUE(poll_until(ranks.port(to, 1), one, [&] { return one.frames.size() == 1; }));
+  ASSERT_TRUE(poll_until(ranks.port(to, 0), zero, [&] { return zero.frames.size() == 1; }));
+  EXPECT_EQ(one.frames[0].head, "a");
+  EXPECT_EQ(zero.frames[0].head, "b");
+}
+
+TEST_P(Frames, AFullRingAnswersRetryAndRecovers) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  Recorder sink;
+  uint32_t next = 0;
+  for (int round = 0; round < 40; ++round) {
+    int refused = 0;
+    while (refused < 3) {  // an interceptor refuses now and then, a full ring always
+      const std::string text = std::to_string(next);
+      if (ranks.port(0).try_send(Rank{to}, 0, bytes_of(text), {}) == Post::done)
+        ++next, refused = 0;
+      else
+        ++refused;
+      ASSERT_LT(next, 100000u) << "a ring that never fills";
+    }
+    ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == next; }));
+  }
+  for (uint32_t i = 0; i < next; ++i) ASSERT_EQ(sink.frames[i].head, std::to_string(i));
+}
+
+TEST_P(Frames, AHeldFrameKeepsItsLaneAndLetsControlPass) {
+  Ranks ranks = make(3);
+  const int to = ranks.at(2);
+  Recorder sink;
+  bool holding = true;
+  sink.hold = [&](const Frame& f) { return holding && text_of(f.head) == "first"; };
+  const auto send = [&](int from, std::string_view text) {
+    while (ranks.port(from).try_send(Rank{to}, 0, bytes_of(text), {}) == Post::retry) {
+    }
+  };
+  send(0, "first");
+  send(0, "second");
+  while (ranks.port(0).try_control(Rank{to}, 0, bytes_of("control")) == Post::retry) {
+  }
+  if (ranks.size() == 3) send(1, "other");
+  const std::size_t others = ranks.size() == 3 ? 1 : 0;
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] {
+    return sink.held > 3 && sink.control.size() == 1 && sink.frames.size() == others;
+  }));
+  EXPECT_EQ(sink.control[0].head, "control");
+  EXPECT_EQ(sink.control[0].source, Rank{0});
+  if (others > 0) {
+    EXPECT_EQ(sink.frames[0].head, "other");
+  }
+  for (int i = 0; i < 50; ++i) ranks.port(to).poll(sink, 64);
+  EXPECT_EQ(sink.frames.size(), others);
+  holding = false;
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == others + 2; }));
+  EXPECT_EQ(sink.frames[others].head, "first");
+  EXPECT_EQ(sink.frames[others + 1].head, "second");
+}
+
+TEST_P(Frames, ABudgetIsKept) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  Recorder sink;
+  for (int i = 0; i < 8; ++i)
+    while (ranks.port(0).try_send(Rank{to}, 0, bytes_of("x"), {}) == Post::retry) {
+    }
+  while (sink.frames.size() < 8) {
+    const std::size_t before = sink.frames.size();
+    const uint32_t taken = ranks.port(to).poll(sink, 3);
+    EXPECT_LE(taken, 3u);
+    EXPECT_EQ(sink.frames.size(), before + taken);
+  }
+}
+
+TEST_P(Frames, PacketsAreLentAndComeBack) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  Recorder sink, sender;
+  Port& from = ranks.port(0);
+  Port& at = ranks.port(to);
+  const auto area = ranks.transport(0).packet_area();
+  const Geometry g = ranks.transport(0).geometry();
+  ASSERT_EQ(area.size(), std::size_t{g.packets} * g.packet_bytes);
+  std::set<uint32_t> free;
+  for (uint32_t i = 0; i < g.packets; ++i) free.insert(i);
+  uint64_t sent = 0, checked = 0;
+  while (checked < 300) {
+    if (!free.empty() && sent < 300) {
+      const uint32_t index = *free.begin();
+      const std::string text = pattern(1 + sent * 37 % g.packet_bytes, sent);
+      std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(),
+                  area.data() + std::size_t{index} * g.packet_bytes);
+      const std::string header = std::to_string(sent);
+      const Post answer = from.try_send_packet(Rank{to}, 0, bytes_of(header), index,
+                                               static_cast<uint32_t>(text.size()));
+      ASSERT_NE(answer, Post::done);
+      if (answer == Post::posted) {
+        free.erase(index);
+        ++sent;
+      }
+    }
+    Recorder& there = to == 0 ? sender : sink;
+    at.poll(there, 8);
+    if (to != 0) from.poll(sender, 8);
+    for (; checked < there.frames.size(); ++checked) {
+      const Seen& seen = there.frames[checked];
+      ASSERT_EQ(seen.head, std::to_string(checked));
+      ASSERT_EQ(seen.packet, pattern(1 + checked * 37 % g.packet_bytes, checked));
+      ASSERT_TRUE(seen.loan);
+      ASSERT_EQ(seen.loan.owner, 0);
+      at.give_back(seen.loan);
+    }
+    for (const uint32_t index : sender.returned) ASSERT_TRUE(free.insert(index).second);
+    sender.returned.clear();
+  }
+  ASSERT_TRUE(poll_until(from, sender, [&] { return free.size() + sender.returned.size() == g.packets; }));
+}
+
+TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  Recorder sink;
+  int refused = 0;
+  while (refused < 3)
+    refused = ranks.port(0).try_send(Rank{to}, 0, bytes_of("x"), {}) == Post::done ? 0 : refused + 1;
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 5, 10), Post::retry);
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() >= 4; }));
+  EXPECT_TRUE(sink.returned.empty());
+  Post answer;
+  while ((answer = ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 5, 10)) == Post::retry)
+    ranks.port(to).poll(sink, 64);
+  EXPECT_EQ(answer, Post::posted);
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return bool(sink.frames.back().loan); }));
+  EXPECT_EQ(sink.frames.back().loan.index, 5u);
+  ranks.port(to).give_back(sink.frames.back().loan);
+  Recorder owner;
+  ASSERT_TRUE(poll_until(ranks.port(0), owner, [&] { return owner.returned.size() == 1; }));
+  EXPECT_EQ(owner.returned[0], 5u);
+}
+
+/// Several threads of several ranks send to one port at once; each thread's frames stay in order.
+TEST_P(Frames, ManyThreadsKeepTheirOrder) {
+  Ranks ranks = make(3);
+  const uint64_t seed = stress_seed("ManyThreadsKeepTheirOrder");
+  const int to = ranks.at(2);
+  constexpr int kThreads = 4;
+  constexpr uint32_t kEach = 4000;
+  std::vector<std::thread> senders;
+  for (int t = 0; t < kThreads; ++t)
+    senders.emplace_back([&, t] {
+      std::minstd_rand random(static_cast<unsigned>(seed) + static_cast<unsigned>(t));
+      const int from = ranks.at(t % 2);
+      for (uint32_t i = 0; i < kEach;) {
+        const std::string head = std::to_string(t) + " " + std::to_string(i) + " ";
+        const std::string body = pattern(random() % 150, i);
+        // The two ports of a rank share the lane to one port of a peer.
+        if (ranks.port(from, static_cast<uint32_t>(t) / 2)
+                .try_send(Rank{to}, 0, bytes_of(head), bytes_of(body)) == Post::done)
+          ++i;
+        else
+          std::this_thread::yield();
+      }
+    });
+  std::map<int, uint32_t> next;
+  Recorder sink;
+  uint32_t total = 0;
+  const bool complete = poll_until(
+      ranks.port(to), sink,
+      [&] {
+        for (const Seen& seen : sink.frames) {
+          const std::size_t blank = seen.head.find(' ');
+          const std::size_t second = seen.head.find(' ', blank + 1);
+          const int thread = std::stoi(seen.head);
+          const uint32_t number = static_cast<uint32_t>(std::stoul(seen.head.substr(blank)));
+          EXPECT_EQ(number, next[thread]++);
+          EXPECT_EQ(seen.head.substr(second + 1),
+                    pattern(seen.head.size() - second - 1, number));
+          ++total;
+        }
+        sink.frames.clear();
+        return total == kThreads * kEach;
+      },
+      120);
+  for (auto& sender : senders) sender.join();
+  EXPECT_TRUE(complete);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Frames, ::testing::ValuesIn(providers()), provider_name);
+
+}  // namespace
+}  // namespace weft::fabric::test

@@ -1,0 +1,1 @@
+#include "fabric/conformance_ranks.hpp"

@@ -1,0 +1,118 @@
+#include "fabric/conformance_ranks.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <thread>
+
+#include "weft/base/config.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft::fabric::test {
+
+const std::vector<Provider>& plain_providers() {
+  static const std::vector<Provider> all = {
+      {"self", 1, make_local_transport},
+      {"local", 2, make_local_transport},
+      {"shm", 2, make_shm_transport},
+      {"shm_file", 2, make_shm_transport, {{"fabric.shm_backing", "file"}}},
+  };
+  return all;
+}
+
+const std::vector<Provider>& providers() { return plain_providers(); }
+
+Taken Recorder::on_frame(const Frame& frame) {
+  if (hold && hold(frame)) {
+    ++held;
+    return Taken::hold;
+  }
+  frames.push_back({frame.source, text_of(frame.head), text_of(frame.packet), frame.loan});
+  return Taken::yes;
+}
+
+void Recorder::on_control(const Frame& frame) {
+  control.push_back({frame.source, text_of(frame.head), text_of(frame.packet), frame.loan});
+}
+
+void Recorder::on_returned(std::span<const uint32_t> packets) {
+  returned.insert(returned.end(), packets.begin(), packets.end());
+}
+
+void Recorder::on_peer_down(Rank peer, std::string_view cause) {
+  downs.emplace_back(peer, cause);
+}
+
+Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry)
+    : jobs_(make_local_job(n)), transports_(jobs_.size()), ports_(jobs_.size()) {
+  register_fabric_config();
+  std::vector<std::pair<std::string, std::string>> before;
+  for (const auto& [key, value] : provider.config) {
+    before.emplace_back(key, base::config_text(key));
+    base::set_config(key, value);
+  }
+  std::vector<std::thread> makers;  // making a transport is collective
+  for (std::size_t r = 0; r < jobs_.size(); ++r)
+    makers.emplace_back([&, r] { transports_[r] = provider.make(*jobs_[r], geometry); });
+  for (auto& maker : makers) maker.join();
+  for (const auto& [key, value] : before) base::set_config(key, value);
+  for (std::size_t r = 0; r < jobs_.size(); ++r) {
+    if (provider.wrap) transports_[r] = provider.wrap(std::move(transports_[r]));
+    for (uint32_t p = 0; p < geometry.ports; ++p)
+      ports_[r].push_back(transports_[r]->open_port(p));
+  }
+}
+
+void Ranks::end(int rank) {
+  ports_[static_cast<std::size_t>(rank)].clear();
+  transports_[static_cast<std::size_t>(rank)].reset();
+}
+
+std::string pattern(std::size_t n, uint64_t seed) {
+  std::string text(n, '\0');
+  std::minstd_rand random(static_cast<unsigned>(seed * 2654435761u + 1));
+  for (char& c : text) c = static_cast<char>(random() >> 8);
+  return text;
+}
+
+Geometry small_geometry() {
+  Geometry g;
+  g.ports = 2;
+  g.lane_cells = 16;
+  g.control_cells = 8;
+  g.packet_bytes = 1024;
+  g.packets = 16;
+  return g;
+}
+
+bool poll_until(Port& port, Sink& sink, const std::function<bool()>& done, double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (!done()) {
+    if (port.poll(sink, 64) == 0) std::this_thread::yield();
+    if (std::chrono::steady_clock::now() > end) return done();
+  }
+  return true;
+}
+
+void send_all(Port& from, Rank to, uint32_t to_port, std::string_view header,
+              std::string_view payload, Port& receiver, Sink& sink) {
+  while (from.try_send(to, to_port, bytes_of(header), bytes_of(payload)) == Post::retry)
+    receiver.poll(sink, 64);
+}
+
+double stress_seconds() {
+  return static_cast<double>(base::config_int("stress.seconds"));
+}
+
+uint64_t stress_seed(const char* test) {
+  const auto set = base::environment("WEFT_STRESS_SEED");
+  const uint64_t seed = set.found ? std::stoull(set.value) : std::random_device{}();
+  std::printf("%s: WEFT_STRESS_SEED=%llu\n", test, static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+std::string provider_name(const ::testing::TestParamInfo<Provider>& info) {
+  return info.param.name;
+}
+
+}  // namespace weft::fabric::test
