@@ -1,3 +1,4 @@
+// Breadth-first search over ranks and threads, level by level.
 #include <atomic>
 
 #include "graph/chunks.hpp"

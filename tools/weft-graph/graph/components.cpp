@@ -1,3 +1,4 @@
+// Connected components over ranks and threads: sets inside a block, labels between blocks.
 #include <atomic>
 
 #include "graph/chunks.hpp"

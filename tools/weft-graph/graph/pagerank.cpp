@@ -1,3 +1,4 @@
+// PageRank over ranks and threads: shares of the borders travel, each vertex pulls.
 #include <algorithm>
 #include <array>
 #include <cmath>
