@@ -246,20 +246,23 @@ Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
 
 Message Endpoint::dequeue_wait() {
   Message message;
-  if (dequeue(message)) return message;
+  if (!dequeue(message)) wait_for_message(*impl_, message);
+  impl_->runtime.self.wait(message);
+  return message;
+}
+
+void Endpoint::wait_for_message(Impl& my, Message& message) {
   struct Wanted {
     Endpoint::Impl& my;
     Message& message;
-  } wanted{*impl_, message};
-  impl_->runtime.wait_for(
-      impl_->queue_waiters,
+  } wanted{my, message};
+  my.runtime.wait_for(
+      my.queue_waiters,
       [](void* argument) {
         auto& want = *static_cast<Wanted*>(argument);
         return want.message.runtime_ != nullptr || want.my.take_from_queue(want.message);
       },
       &wanted);
-  impl_->runtime.self.wait(message);
-  return message;
 }
 
 // --- Making and ending --------------------------------------------------------------------------------

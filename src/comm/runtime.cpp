@@ -58,6 +58,9 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
 
   const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
   transport = open_transport(job, geometry, options);
+  bool reaches_all = true;
+  for (int r = 0; r < job.size(); ++r) reaches_all = reaches_all && transport->reaches(Rank{r});
+  ranks_limit = reaches_all ? static_cast<uint32_t>(job.size()) : 0;
   packet_memory = transport->packet_area().data();
   packet_bytes = transport->geometry().packet_bytes;
   settings.eager_bytes = std::min<std::size_t>(settings.eager_bytes, packet_bytes);
@@ -217,9 +220,16 @@ void Runtime::Impl::end_later(comm::Operation& op, Errc error) {
   devices[op.device]->enqueue(op);
 }
 
+/// Returns only if the rank is there after all (a job with ranks out of reach).
 void Runtime::Impl::refuse_rank(Rank rank) const {
-  throw Error(Errc::no_such_peer, fmt::format("there is no rank {} in a job of {}", rank.value,
-                                              job.size()));
+  if (rank.value < 0 || rank.value >= job.size()) {
+    throw Error(Errc::no_such_peer,
+                fmt::format("there is no rank {} in a job of {}", rank.value, job.size()));
+  }
+  if (transport->reaches(rank)) return;
+  throw Error(Errc::no_such_peer,
+              fmt::format("rank {} runs on another node, and the {} transport ends at this one",
+                          rank.value, transport->name()));
 }
 
 namespace comm {

@@ -49,6 +49,7 @@ struct Runtime::Impl {
   fabric::Job& job;
   RuntimeSettings settings;
   std::unique_ptr<fabric::Transport> transport;
+  uint32_t ranks_limit = 0;  ///< ranks below are known to be reached: the job's size, or 0
   std::byte* packet_memory = nullptr;
   uint32_t packet_bytes = 0;
 
@@ -95,11 +96,9 @@ struct Runtime::Impl {
     return dead[static_cast<std::size_t>(rank.value)].load(std::memory_order_acquire);
   }
   void check_rank(Rank rank) const {
-    if (static_cast<uint32_t>(rank.value) >= static_cast<uint32_t>(job.size())) [[unlikely]] {
-      refuse_rank(rank);
-    }
+    if (static_cast<uint32_t>(rank.value) >= ranks_limit) [[unlikely]] refuse_rank(rank);
   }
-  [[noreturn]] void refuse_rank(Rank rank) const;
+  void refuse_rank(Rank rank) const;
 
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,

@@ -157,9 +157,7 @@ class LocalJobState {
 class LocalJob final : public Job {
  public:
   LocalJob(std::shared_ptr<LocalJobState> state, int rank) : state_(std::move(state)), rank_(rank) {
-    const int node = state_->node_of(rank);
-    for (int r = 0; r < state_->size(); ++r)
-      if (state_->node_of(r) == node) node_ranks_.push_back(Rank{r});
+    for (int r = 0; r < state_->size(); ++r) node_ranks_.push_back(Rank{r});
   }
   ~LocalJob() override { state_->leave(rank_); }
 

@@ -86,10 +86,12 @@ int exchange(Job& job, const Arguments&) {
   const int next = (mine + 1) % job.size();
   require(job.get(Rank{next}, "second") == value_of(next, 2), "a wrong second value");
   require(job.get(Rank{next}, "first") == value_of(next, 1), "the first value changed");
-  // A key published again.
+  // A key published again, once all have read the one before.
+  job.fence();
   job.put("second", value_of(mine, 3));
   job.fence();
   require(job.get(Rank{next}, "second") == value_of(next, 3), "an old value");
+  require(job.get(Rank{next}, "first") == value_of(next, 1), "the first value changed later");
   for (const Rank unknown : {Rank{-1}, Rank{job.size()}}) {
     try {
       job.get(unknown, "first");

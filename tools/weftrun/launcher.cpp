@@ -29,7 +29,7 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kTermToKill = 2 * kSecond;
 /// What the other ranks get to end by themselves after one that had left the job failed.
 constexpr uint64_t kGrace = kSecond;
-/// How long after a rank's good end the others are told: most jobs are over by then.
+/// How long after a rank left in order the others are told: most jobs are over by then.
 constexpr uint64_t kTellLeft = kSecond;
 constexpr int kTimeoutCode = 124;
 /// Seconds that ending the PMIx server may take before weftrun goes without.
@@ -301,7 +301,7 @@ void Launcher::on_rank_end(int rank, int status) {
   } else if (options_.verbose) {
     say(fmt::format("{} {}", name_of(rank), how));
   }
-  if (!failed && phase_ == Phase::running) left_.push_back({base::now_ns() + kTellLeft, rank});
+  if (!failed && !table_.has_finalized(rank)) left_.push_back({base::now_ns() + kTellLeft, rank});
   sweep_when_all_ended();
 }
 
@@ -309,6 +309,7 @@ void Launcher::on_server() {
   while (std::optional<PmixServer::Event> event = server_->next_event()) {
     if (event->kind == PmixServer::Event::finalized) {
       table_.finalized(event->rank);
+      left_.push_back({base::now_ns() + kTellLeft, event->rank});
       continue;
     }
     if (phase_ == Phase::running)

@@ -88,7 +88,7 @@ class Launcher {
   Deadline timeout_at_;
   Deadline end_at_;   ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;
-  std::vector<Left> left_;  ///< ranks that ended well, in the order in which they did
+  std::vector<Left> left_;  ///< ranks that left in order, the first first
 };
 
 }  // namespace weft::run

@@ -81,7 +81,7 @@ Parsed parse_options(int argc, const char* const* argv) {
   // Everything from the program's name on is the program's.
   app.prefix_command();
   app.set_version_flag("--version", "weftrun " WEFT_VERSION);
-  app.add_option("-n,--ranks", options.ranks, "how many processes to start")->required();
+  app.add_option("-n,--ranks", options.ranks, "how many processes to start");
   const std::map<std::string, Bind> binds{
       {"none", Bind::none}, {"core", Bind::core}, {"numa", Bind::numa}};
   app.add_option("--bind", options.bind,
@@ -91,8 +91,7 @@ Parsed parse_options(int argc, const char* const* argv) {
       ->type_name("core|numa|none");
   app.add_option("--env", options.env, "set an environment variable of all ranks; may be repeated")
       ->type_name("K=V")
-      ->expected(1)
-      ->take_all();
+      ->allow_extra_args(false);
   app.add_option("--timeout", options.timeout_s,
                  "end the job after so many seconds, with exit code 124")
       ->type_name("S");
@@ -120,6 +119,8 @@ Parsed parse_options(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return {std::nullopt, Usage{kUsage, error.what()}};
   }
+  if (app.count("-n") == 0)
+    return {std::nullopt, Usage{kUsage, "how many ranks? weftrun -n N prog args…"}};
   options.command = app.remaining();
   if (!options.command.empty() && options.command.front() == "--")
     options.command.erase(options.command.begin());

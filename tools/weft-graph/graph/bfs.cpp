@@ -1,4 +1,4 @@
-// Breadth-first search over ranks and threads, level by level.
+// Breadth-first search over the ranks: one level of the tree in each round.
 #include <atomic>
 
 #include "graph/chunks.hpp"

@@ -1,4 +1,4 @@
-// Connected components over ranks and threads: sets inside a block, labels between blocks.
+// Connected components over the ranks: local ones joined first, then the lowest name travels.
 #include <atomic>
 
 #include "graph/chunks.hpp"

@@ -1,4 +1,4 @@
-// PageRank over ranks and threads: shares of the borders travel, each vertex pulls.
+// PageRank over the ranks: one step of the iteration in each round.
 #include <algorithm>
 #include <array>
 #include <cmath>
