@@ -234,8 +234,9 @@ void LaneTransport::mark_down(Peer& peer, std::string cause) noexcept {
 void LaneTransport::enter_death(Peer& peer, std::string cause) noexcept {
   peer.down.store(true, std::memory_order_relaxed);  // relaxed: the locks below publish it
   for (uint32_t p = 0; p < peer.ports(); ++p) {      // invariant 2
-    peer.lane(p).lock.lock();
-    peer.lane(p).lock.unlock();
+    OutLane& lane = peer.lane(p);
+    // relaxed: opened under the lock that this thread holds.
+    if (lane.open.load(std::memory_order_relaxed)) const BiasedLock::Hold passed(lane.lock);
   }
   deaths_.push_back({&peer, std::move(cause)});
   // release: pairs with death_count's acquire.
