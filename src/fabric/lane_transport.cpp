@@ -38,7 +38,7 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
   WEFT_CHECK(my_lane_ < node.size(), "a rank is among its node's ranks");
   fill_header();
   place_packets();
-  meet(self_);
+  WEFT_CHECK(meet(self_).attached(), "a rank reaches itself");
 }
 
 LaneTransport::~LaneTransport() {
@@ -308,6 +308,7 @@ Errc LaneTransport::write_memory(Rank rank, uint64_t address,
 // ---- shared allocations ----
 
 std::span<std::byte> LaneTransport::allocate_shared(std::size_t bytes) {
+  if (bytes == 0) throw Error(Errc::bad_argument, "a shared allocation of no bytes");
   const std::scoped_lock hold(setup_);
   for (uint32_t row = 0; row < kSharedRows; ++row) {
     SharedRow& entry = own_.shared_row(row);
