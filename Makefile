@@ -1,18 +1,90 @@
-# The front door: `make demo`, `make test`, `make bench`, `make stress`, `make lint`.
-BUILD ?= build
-JOBS ?= $(shell nproc)
+# The front door. Every target first installs what this machine lacks (scripts/bootstrap).
+#
+#   make            build everything into build/
+#   make demo       run a real job, checked, and show what a message costs here
+#   make test       build, then run all tests
+#   make bench      run the benchmarks and print each figure beside its limit
+#   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer
+#   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   make tsan       the tests under ThreadSanitizer
+#   make lint       formatting and naming, as CI checks them;  make format  repairs formatting
+#   make docs       docs/configuration.md again, from the rooms' tables
+#   make install    into PREFIX (default /usr/local)
+#   make clean      remove what was built
+#
+# Variables: JOBS (parallel jobs), WEFT_STRESS_SECONDS (length of a stress test),
+# CMAKE_FLAGS (more options for cmake), CTEST_FLAGS (more options for ctest), PREFIX.
 
-.PHONY: all bootstrap configure build clean
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+CTEST_FLAGS ?=
+CMAKE_FLAGS ?=
+
+# Seconds after which one test is given up; a watchdog, not a limit to tune against.
+TIMEOUT := 300
+
+# In CI a warning is an error.
+STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=$(if $(CI),ON,OFF)
+
+configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) >/dev/null
+build = cmake --build --preset $(1) -j $(JOBS)
+run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
+
+.PHONY: all bootstrap configure build programs demo test bench stress asan tsan \
+        lint format docs install clean
+
 all: build
 
 bootstrap:
-	@scripts/bootstrap
+	@scripts/bootstrap build
 
 configure: bootstrap
-	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release
+	@$(call configure,release)
 
 build: configure
-	@cmake --build $(BUILD) -j $(JOBS)
+	@$(call build,release)
+
+programs: configure
+	@$(call build,release) --target programs
+
+demo: programs
+	@scripts/demo
+
+bench: programs
+	@scripts/bench
+
+test: build
+	@$(call run_tests,release)
+
+asan tsan: bootstrap
+	@$(call configure,$@)
+	@$(call build,$@)
+	@scripts/sanitized $(call run_tests,$@)
+
+# A stress test may take many times its usual length: so may its watchdog.
+stress: TIMEOUT := 7200
+stress: export WEFT_STRESS_SECONDS ?= 30
+stress: bootstrap
+	@for preset in release tsan asan; do \
+	  echo "stress: $$preset, WEFT_STRESS_SECONDS=$$WEFT_STRESS_SECONDS"; \
+	  $(call configure,$$preset) && $(call build,$$preset) && \
+	  scripts/sanitized $(call run_tests,$$preset) -LE '^house$$' || exit 1; \
+	done
+
+lint: configure
+	@scripts/bootstrap lint
+	@$(call build,release) --target weft_commit
+	@scripts/lint --build build --jobs $(JOBS)
+
+format:
+	@scripts/bootstrap lint
+	@scripts/lint --fix-format
+
+docs: programs
+	@python3 tests/house/check_configuration.py build/bin/weft-info --write
+
+install: build
+	@cmake --install build --prefix $(PREFIX)
 
 clean:
-	rm -rf $(BUILD) build-*
+	rm -rf build build-dev build-asan build-tsan

@@ -1,5 +1,5 @@
 # The house: one library target per room, and the one table of what each may stand on.
-# tests/house/includes_test reads the same table and fails on an #include that is not in it.
+# tests/house/check_includes.py reads the same table and fails on an #include that is not in it.
 #
 #            room    stands on
 set(WEFT_ROOMS
@@ -36,4 +36,11 @@ foreach(entry IN LISTS WEFT_ROOMS)
   string(REGEX REPLACE ":.*" "" room "${entry}")
   add_subdirectory(src/${room})
 endforeach()
-add_subdirectory(tools)
+
+# weft::weft: all rooms at once, for programs.
+add_library(weft INTERFACE)
+add_library(weft::weft ALIAS weft)
+foreach(entry IN LISTS WEFT_ROOMS)
+  string(REGEX REPLACE ":.*" "" room "${entry}")
+  target_link_libraries(weft INTERFACE weft_${room})
+endforeach()

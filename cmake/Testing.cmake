@@ -1,7 +1,10 @@
-# weft_test(name ROOM room SOURCES ...): a GoogleTest binary, one CTest test, with a watchdog.
-# weft_job_test(name RANKS n COMMAND ...): a multi-process test run through weftrun.
+# weft_test(name ROOM room SOURCES ... [LIBRARIES ...]): a GoogleTest binary, one CTest test, with
+# a watchdog, labelled with its room.
+# weft_job_test(name RANKS n COMMAND ...): a multi-process test, run through weftrun.
+# weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
 find_package(GTest REQUIRED)
-set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test")
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
 
 function(weft_test name)
   cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
@@ -18,4 +21,13 @@ function(weft_job_test name)
   add_test(NAME jobs.${name}.${ARG_RANKS}
     COMMAND $<TARGET_FILE:weftrun> -n ${ARG_RANKS} --timeout ${WEFT_TEST_TIMEOUT_S} ${ARG_COMMAND})
   set_tests_properties(jobs.${name}.${ARG_RANKS} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "jobs")
+endfunction()
+
+function(weft_script_test name)
+  cmake_parse_arguments(ARG "" "SCRIPT" "ARGUMENTS" ${ARGN})
+  add_test(NAME house.${name}
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${ARG_ARGUMENTS}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(house.${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "house"
+    ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 endfunction()

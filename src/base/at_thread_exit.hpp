@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include "weft/base/error.hpp"
+
 namespace weft::base {
 
 /// A pthread key whose destructor is `Release`.
@@ -18,13 +20,14 @@ class AtThreadExit {
   /// Asks for `Release(value)`; `value` must not be nullptr.
   static void arm(void* value) noexcept {
     static const pthread_key_t key = make_key();
-    pthread_setspecific(key, value);
+    // Fails only without memory; then `value` stays taken for ever, which is all the harm.
+    (void)pthread_setspecific(key, value);
   }
 
  private:
   static pthread_key_t make_key() noexcept {
     pthread_key_t key{};
-    pthread_key_create(&key, Release);
+    WEFT_CHECK(pthread_key_create(&key, Release) == 0, "no thread-specific key left");
     return key;
   }
 };

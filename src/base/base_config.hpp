@@ -9,7 +9,7 @@ namespace weft::base {
 
 inline constexpr std::string_view kLogLevelKey = "log.level";
 inline constexpr std::string_view kTopologyKey = "base.topology";
-inline constexpr std::string_view kFakedCoreKey = "base.faked_core";
+inline constexpr std::string_view kFakedAffinityKey = "base.faked_affinity";
 
 /// The level called `text`; warn if there is none.
 LogLevel parse_log_level(std::string_view text) noexcept;

@@ -1,4 +1,6 @@
 // Binding of threads to processors and of memory to nodes.
+#include "base/binding.hpp"
+
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -9,16 +11,13 @@
 #include <memory>
 #include <mutex>
 
-#include "base/base_config.hpp"
-#include "base/faked_core.hpp"
-#include "weft/base/config.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::base {
 namespace {
 
 constexpr int kNotBound = -1;
-constinit thread_local int faked_binding = kNotBound;
+constinit thread_local int my_faked_binding = kNotBound;
 
 /// What was asked for; the newest kPlacesKept, so that a long run's memory stays bounded.
 constexpr std::size_t kPlacesKept = 4096;
@@ -38,8 +37,11 @@ void remember(const Placement& placement) {
   if (all.kept.size() > kPlacesKept) all.kept.pop_front();
 }
 
-/// Prefers node `os_index` for the pages that the range touches.
-bool system_prefer(void* address, std::size_t bytes, int os_index) noexcept {
+}  // namespace
+
+int faked_binding() noexcept { return my_faked_binding; }
+
+bool prefer_system_node(void* address, std::size_t bytes, int os_index) noexcept {
   constexpr unsigned kBits = 8 * sizeof(unsigned long);
   std::array<unsigned long, 1024 / kBits> mask{};
   const auto node = static_cast<unsigned>(os_index);
@@ -54,23 +56,12 @@ bool system_prefer(void* address, std::size_t bytes, int os_index) noexcept {
                  mask.size() * kBits + 1, 0U) == 0;
 }
 
-}  // namespace
-
-int faked_core() noexcept {
-  if (faked_binding != kNotBound) return faked_binding;
-  try {
-    return static_cast<int>(config_int(kFakedCoreKey));
-  } catch (...) {
-    return kNotBound;
-  }
-}
-
 bool bind_this_thread(int os_index) noexcept {
   try {
     const Topology& machine = Topology::machine();
     if (!machine.has_processor(os_index)) return false;
     if (machine.faked()) {
-      faked_binding = os_index;
+      my_faked_binding = os_index;
       return true;
     }
     std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(os_index + 1),
@@ -92,7 +83,7 @@ bool prefer_numa_node(void* address, std::size_t bytes, int node) noexcept {
     if (node < 0 || node >= machine.numa_nodes()) return false;
     // One node holds every page anyway; and a made-up one cannot be asked for.
     if (machine.faked() || machine.numa_nodes() == 1 || bytes == 0) return true;
-    return system_prefer(address, bytes, machine.numa_os_index(node));
+    return prefer_system_node(address, bytes, machine.numa_os_index(node));
   } catch (...) {
     return false;
   }

@@ -28,8 +28,10 @@ constexpr ConfigKey kBaseTable[] = {
     {kTopologyKey, ConfigType::text, "", 0, 0, "",
      "A made-up machine in hwloc's synthetic notation, such as 'numa:2 core:4 pu:1', for tests; "
      "empty: the real one."},
-    {kFakedCoreKey, ConfigType::integer, "-1", -1, 1 << 20, "",
-     "Processor of a made-up machine that this process starts on; -1: as it comes."},
+    {kFakedAffinityKey, ConfigType::text, "", 0, 0, "",
+     "Processors of a made-up machine that this process may use, such as '4-7,9'; empty: all."},
+    {"stress.seed", ConfigType::text, "", 0, 0, "",
+     "Seed of the stress tests; empty: a new one each time, which they print."},
     {"stress.seconds", ConfigType::integer, "2", 0, 1'000'000, "",
      "How long one stress test of the test suite runs."},
 };

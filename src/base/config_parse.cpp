@@ -16,7 +16,7 @@ struct Suffix {
   std::string_view text;
   int64_t factor;
 };
-constexpr std::array<Suffix, 4> kBytes{{{"", 1}, {"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}}};
+constexpr std::array<Suffix, 4> kBytes{{{"", 1}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}}};
 constexpr std::array<Suffix, 5> kNanoseconds{
     {{"", 1}, {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}}};
 constexpr std::array<Suffix, 1> kPlain{{{"", 1}}};
@@ -100,6 +100,14 @@ std::optional<int64_t> parse_number(ConfigType type, std::string_view text) noex
   return std::nullopt;
 }
 
+std::string format_number(ConfigType type, int64_t value) {
+  const Suffix* best = nullptr;
+  for (const Suffix& suffix : suffixes_of(type)) {
+    if (value % suffix.factor == 0 && (value != 0 || suffix.factor == 1)) best = &suffix;
+  }
+  return fmt::format("{}{}", value / best->factor, best->text);
+}
+
 std::string objection(const ConfigKey& row, std::string_view text) {
   switch (row.type) {
     case ConfigType::text:
@@ -115,8 +123,8 @@ std::string objection(const ConfigKey& row, std::string_view text) {
   }
   const auto number = parse_number(row.type, text);
   if (number && *number >= row.low && *number <= row.high) return {};
-  return fmt::format("{} takes {} from {} to {}, not '{}'", row.key, kind_of(row.type), row.low,
-                     row.high, text);
+  return fmt::format("{} takes {} from {} to {}, not '{}'", row.key, kind_of(row.type),
+                     format_number(row.type, row.low), format_number(row.type, row.high), text);
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

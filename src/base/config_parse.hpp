@@ -20,6 +20,9 @@ std::optional<bool> parse_bool(std::string_view text) noexcept;
 /// A number of the row's type with its suffix; nothing if it is none, or does not fit 64 bits.
 std::optional<int64_t> parse_number(ConfigType type, std::string_view text) noexcept;
 
+/// The number as a user would write it, with the largest suffix that divides it: 65536 → "64K".
+std::string format_number(ConfigType type, int64_t value);
+
 /// The sentence that says what is wrong with `text` for `row`; empty if nothing is.
 std::string objection(const ConfigKey& row, std::string_view text);
 

@@ -62,13 +62,13 @@ void broken(std::string_view what, const char* file, int line) noexcept {
   const bool is_first = ending.compare_exchange_strong(first, thread, std::memory_order_relaxed);
   if (!is_first && first == thread) std::abort();  // broken while saying so
 
+  std::array<char, 32> rank{};
+  if (log_rank() >= 0) std::snprintf(rank.data(), rank.size(), "rank %d: ", log_rank());
   std::array<char, 512> head{};
-  const int length = std::snprintf(
-      head.data(), head.size(), "rank %d: weft broken contract in thread %d at %s:%d: ", log_rank(),
-      static_cast<int>(thread), file, line);
-  write_line(
-      {head.data(), std::min<std::size_t>(static_cast<std::size_t>(length), head.size() - 1)},
-      what);
+  const int length = std::snprintf(head.data(), head.size(),
+                                   "%sweft broken contract in thread %d at %s:%d: ", rank.data(),
+                                   static_cast<int>(thread), file, line);
+  write_line({head.data(), std::min(static_cast<std::size_t>(length), head.size() - 1)}, what);
   if (!is_first) {
     for (;;) pause();
   }

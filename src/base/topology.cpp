@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/base_config.hpp"
-#include "base/faked_core.hpp"
+#include "base/binding.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
 
@@ -53,6 +53,39 @@ std::vector<bool> affinity_mask() {
   return allowed;
 }
 
+/// The processors that a made-up affinity list names: all of them if it is empty.
+std::vector<bool> faked_mask(const std::string& list, hwloc_topology_t t) {
+  std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> named(hwloc_bitmap_alloc(),
+                                                                  hwloc_bitmap_free);
+  const hwloc_const_cpuset_t all = hwloc_topology_get_topology_cpuset(t);
+  if (list.empty()) {
+    hwloc_bitmap_copy(named.get(), all);
+  } else if (hwloc_bitmap_list_sscanf(named.get(), list.c_str()) != 0 ||
+             hwloc_bitmap_iszero(named.get()) != 0 ||
+             hwloc_bitmap_isincluded(named.get(), all) == 0) {
+    throw Error(Errc::bad_config,
+                fmt::format("base.faked_affinity takes a list of processors of base.topology, such "
+                            "as '0-1,3', not '{}'",
+                            list));
+  }
+  std::vector<bool> allowed(static_cast<std::size_t>(hwloc_bitmap_last(named.get()) + 1));
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    allowed[i] = hwloc_bitmap_isset(named.get(), static_cast<unsigned>(i)) != 0;
+  }
+  return allowed;
+}
+
+/// The dense number of the memory node that processor `os` is local to.
+int node_of(hwloc_topology_t t, unsigned os) noexcept {
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+    if (node->cpuset != nullptr && hwloc_bitmap_isset(node->cpuset, os) != 0) {
+      return static_cast<int>(node->logical_index);
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 const Topology& Topology::machine() {
@@ -72,37 +105,26 @@ Topology::Topology() {
   }
   numa_nodes_ = std::max(1, static_cast<int>(numa_os_index_.size()));
 
-  const std::vector<bool> allowed = faked_ ? std::vector<bool>{} : affinity_mask();
+  const std::vector<bool> allowed =
+      faked_ ? faked_mask(config_text(kFakedAffinityKey), t) : affinity_mask();
   for (hwloc_obj_t pu = nullptr;
        (pu = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_PU, pu)) != nullptr;) {
     const unsigned os = pu->os_index;
-    int numa = 0;
-    for (hwloc_obj_t node = nullptr;
-         (node = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
-      if (node->cpuset != nullptr && hwloc_bitmap_isset(node->cpuset, os)) {
-        numa = static_cast<int>(node->logical_index);
-        break;
-      }
-    }
     if (node_of_processor_.size() <= os) node_of_processor_.resize(os + 1, -1);
-    node_of_processor_[os] = numa;
-    if (faked_ || (os < allowed.size() && allowed[os])) {
-      cores_.push_back({static_cast<int>(os), numa});
+    node_of_processor_[os] = node_of(t, os);
+    if (os < allowed.size() && allowed[os]) {
+      cores_.push_back({static_cast<int>(os), node_of_processor_[os]});
     }
   }
   if (cores_.empty()) cores_.push_back({std::max(0, sched_getcpu()), 0});
 }
 
 int Topology::this_numa_node() const noexcept {
-  int processor = -1;
-  if (faked_) {
-    processor = faked_core();
-    if (processor < 0) {
-      return cores_[static_cast<std::size_t>(std::max(0, sched_getcpu())) % cores_.size()]
-          .numa_node;
-    }
-  } else {
-    processor = sched_getcpu();
+  int processor = faked_ ? faked_binding() : sched_getcpu();
+  if (faked_ && processor < 0) {
+    // Not bound: any processor of the mask, as the system would choose.
+    const auto at = static_cast<std::size_t>(std::max(0, sched_getcpu())) % cores_.size();
+    processor = cores_[at].os_index;
   }
   const auto index = static_cast<std::size_t>(processor);
   if (processor < 0 || index >= node_of_processor_.size()) return 0;

@@ -117,7 +117,8 @@ inline MatchTable::Line& MatchTable::lock_bucket(uint64_t key, uint64_t& word) n
     Line& line = buckets_[at];
     base::prefetch_for_write(&line);
     word = lock(line);
-    if (bucket_of(h, span()) == at) [[likely]] return line;  // invariant 5
+    if (bucket_of(h, span()) == at) [[likely]]
+      return line;  // invariant 5
     unlock(line, word);
   }
 }
@@ -267,22 +268,33 @@ void MatchTable::erase_slot(Held& held, const Place& place) noexcept {
 }
 
 bool MatchTable::remove(uint64_t key, Side side, uint64_t value) noexcept {
+  return remove_if(
+             key, side,
+             [](uint64_t entry, const void* wanted) {
+               return entry == *static_cast<const uint64_t*>(wanted);
+             },
+             &value) != 0;
+}
+
+uint64_t MatchTable::remove_if(uint64_t key, Side side, Wanted wanted,
+                               const void* argument) noexcept {
   uint64_t first_word;
   Line& first = lock_bucket(key, first_word);
   Held held(first, first_word);
   const Place place = find(held, key);
-  if (place.line == nullptr) return false;
+  if (place.line == nullptr) return 0;
   const uint64_t word = held.word(*place.line);
   const bool entry_side = has(word, kSide, place.slot);
-  if (entry_side != (side == Side::receive)) return false;
+  if (entry_side != (side == Side::receive)) return 0;
   Slot& slot = place.line->slots[place.slot];
   bool queued = has(word, kQueued, place.slot);
   if (!queued) {
-    if (slot.value != value) return false;
+    const uint64_t value = slot.value;
+    if (!wanted(value, argument)) return 0;
     erase_slot(held, place);
-    return true;
+    return value;
   }
-  const bool removed = queue_remove(slot, queued, value);
+  const uint64_t removed = queue_remove(slot, queued, wanted, argument);
   held.set_word(*place.line, with_slot(word, place.slot, entry_side, queued));
   return removed;
 }
@@ -291,7 +303,8 @@ bool MatchTable::queue_append(Slot& slot, bool& queued, uint64_t value) noexcept
   if (!queued) {
     const uint32_t number = new_line();
     if (number == 0) return false;
-    queue_at(number) = {.next = 0, .tail = number, .begin = 0, .end = 2, .values = {slot.value, value}};
+    queue_at(number) = {
+        .next = 0, .tail = number, .begin = 0, .end = 2, .values = {slot.value, value}};
     slot.value = number;
     queued = true;
     return true;
@@ -334,17 +347,20 @@ void MatchTable::queue_settle(Slot& slot, bool& queued) noexcept {
   }
 }
 
-bool MatchTable::queue_remove(Slot& slot, bool& queued, uint64_t value) noexcept {
+uint64_t MatchTable::queue_remove(Slot& slot, bool& queued, Wanted wanted,
+                                  const void* argument) noexcept {
   uint32_t before = 0;
   for (auto number = static_cast<uint32_t>(slot.value); number != 0;) {
     QueueLine& line = queue_at(number);
     uint64_t* const end = line.values + line.end;
-    uint64_t* const place = std::find(line.values + line.begin, end, value);
+    uint64_t* const place = std::find_if(
+        line.values + line.begin, end, [&](uint64_t each) { return wanted(each, argument); });
     if (place == end) {
       before = number;
       number = line.next;
       continue;
     }
+    const uint64_t value = *place;
     std::copy(place + 1, end, place);
     --line.end;
     if (line.begin == line.end && before != 0) {
@@ -353,9 +369,9 @@ bool MatchTable::queue_remove(Slot& slot, bool& queued, uint64_t value) noexcept
       free_line(number);
     }
     queue_settle(slot, queued);
-    return true;
+    return value;
   }
-  return false;
+  return 0;
 }
 
 uint32_t MatchTable::new_line() noexcept {
@@ -379,7 +395,8 @@ void MatchTable::count_chain(int change) noexcept {
 void MatchTable::grow_if_chained() noexcept {
   // relaxed: as count_chain.
   const uint32_t count = span().count;
-  if (count >= max_buckets_ || chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
+  if (count >= max_buckets_ ||
+      chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
     return;
   if (!growing_.try_lock()) return;  // someone is at it
   for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
@@ -428,7 +445,8 @@ void MatchTable::split_next() noexcept {
         to.used = 0;
       }
       to.line->slots[to.used] = source.slots[slot];
-      to.word = with_slot(to.word, to.used++, has(source_word, kSide, slot), has(source_word, kQueued, slot));
+      to.word = with_slot(to.word, to.used++, has(source_word, kSide, slot),
+                          has(source_word, kQueued, slot));
     }
     const uint32_t next = next_of(source_word);
     if (next == 0) break;
@@ -465,7 +483,8 @@ void MatchTable::set_span(uint32_t count, std::memory_order order) noexcept {
 // ---- making, ending, telling --------------------------------------------------------------------
 
 MatchTable::MatchTable(std::size_t buckets, std::size_t entries)
-    : spare_(static_cast<uint32_t>(std::min(entries + kSlack, std::size_t{1} << 31)), SlotPool::Checks::by_build) {
+    : spare_(static_cast<uint32_t>(std::min(entries + kSlack, std::size_t{1} << 31)),
+             SlotPool::Checks::by_build) {
   const std::size_t start = std::bit_ceil(std::max<std::size_t>(buckets, 2));
   const std::size_t most = std::max(start, std::bit_ceil(std::max<std::size_t>(entries / 2, 2)));
   if (most > std::size_t{1} << 31 || entries >= std::size_t{1} << 31)
@@ -530,6 +549,20 @@ void MatchTable::free_lines_of(const Line& first, uint64_t word) noexcept {
     line = &line_at(next);
     word = line->control.load(std::memory_order_relaxed);  // as Held::word
   }
+}
+
+std::vector<uint64_t> MatchTable::keys_where(Side side,
+                                             const std::function<bool(uint64_t)>& wanted) {
+  std::vector<uint64_t> keys;
+  for (std::size_t at = 0; at < buckets(); ++at) {
+    Line& first = buckets_[at];
+    const uint64_t word = lock(first);
+    for_each_in(first, word, [&](uint64_t key, Side entry_side, uint64_t) {
+      if (entry_side == side && wanted(key)) keys.push_back(key);
+    });
+    unlock(first, word);
+  }
+  return keys;
 }
 
 void MatchTable::drain(const std::function<void(uint64_t, Side, uint64_t)>& each) {

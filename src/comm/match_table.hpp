@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "comm/slot_pool.hpp"
 #include "weft/base/cache_line.hpp"
@@ -72,6 +73,17 @@ class MatchTable {
   /// entries with this key.
   [[nodiscard]] bool remove(uint64_t key, Side side, uint64_t value) noexcept;
 
+  /// Takes out the oldest entry of that key and side for which `wanted(value, argument)` is true
+  /// and returns its value, or 0. `wanted` runs under the bucket's lock: a comparison, no more.
+  using Wanted = bool (*)(uint64_t value, const void* argument);
+  [[nodiscard]] uint64_t remove_if(uint64_t key, Side side, Wanted wanted,
+                                   const void* argument) noexcept;
+
+  /// The keys of that side for which `wanted(key)` is true, once for each entry: what was there
+  /// when its bucket was looked at. Locks one bucket after the other; for the rare sweep.
+  [[nodiscard]] std::vector<uint64_t> keys_where(Side side,
+                                                 const std::function<bool(uint64_t)>& wanted);
+
   /// Starts fetching what an access to `key` will touch.
   void prefetch(uint64_t key) const noexcept;
 
@@ -120,7 +132,8 @@ class MatchTable {
   };
 
   class Held;
-  /// Where a key is: `line` is null if nowhere; `before` is null if it is in the bucket's first line.
+  /// Where a key is: `line` is null if nowhere; `before` is null if it is in the bucket's first
+  /// line.
   struct Place {
     Line* line;
     Line* before;
@@ -145,7 +158,7 @@ class MatchTable {
 
   bool queue_append(Slot& slot, bool& queued, uint64_t value) noexcept;
   uint64_t queue_pop(Slot& slot, bool& queued) noexcept;
-  bool queue_remove(Slot& slot, bool& queued, uint64_t value) noexcept;
+  uint64_t queue_remove(Slot& slot, bool& queued, Wanted wanted, const void* argument) noexcept;
   void queue_settle(Slot& slot, bool& queued) noexcept;
 
   template <class F>

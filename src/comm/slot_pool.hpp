@@ -87,12 +87,12 @@ class SlotPool {
   void mark_free(uint32_t index) noexcept;
 
   uint32_t n_;
-  Deque* deques_ = nullptr;                 ///< kThreadSlots of them, zero pages until used
-  uint32_t* stored_ = nullptr;              ///< the store: a stack of n places
-  std::atomic<uint8_t>* given_ = nullptr;   ///< one for each number, if frees are checked
+  Deque* deques_ = nullptr;                ///< kThreadSlots of them, zero pages until used
+  uint32_t* stored_ = nullptr;             ///< the store: a stack of n places
+  std::atomic<uint8_t>* given_ = nullptr;  ///< one for each number, if frees are checked
   std::size_t mapped_bytes_ = 0;
   alignas(base::kCacheLine) mutable std::atomic<uint32_t> store_control_{0};  ///< count or kBusy
-  std::atomic<uint32_t> fresh_{0};          ///< first number never given; written under the store's lock
+  std::atomic<uint32_t> fresh_{0};  ///< first number never given; written under the store's lock
 };
 
 inline uint32_t SlotPool::alloc() noexcept {
@@ -105,12 +105,14 @@ inline uint32_t SlotPool::alloc() noexcept {
   const uint32_t index = mine.items[count - 1];
   // release: pairs with lock's acquire.
   mine.control.store(count - 1, std::memory_order_release);
-  if (given_ != nullptr) [[unlikely]] mark_given(index);
+  if (given_ != nullptr) [[unlikely]]
+    mark_given(index);
   return index;
 }
 
 inline void SlotPool::free(uint32_t index) noexcept {
-  if (given_ != nullptr) [[unlikely]] mark_free(index);
+  if (given_ != nullptr) [[unlikely]]
+    mark_free(index);
   Deque& mine = own();
   const uint32_t count = lock(mine.control);
   if (count < kItems) [[likely]] {

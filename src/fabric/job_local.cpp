@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "fabric/job_secret.hpp"
+#include "fabric/job_wire.hpp"
 
 namespace weft::fabric {
 namespace {
@@ -43,13 +44,7 @@ class LocalJobState {
   const std::string& id() const noexcept { return id_; }
   const std::string& key() const noexcept { return key_; }
 
-  /// Blocks of ranks, the first `size % nodes` of them one rank longer.
-  int node_of(int rank) const noexcept {
-    const int small = size() / nodes_;
-    const int long_ones = size() % nodes_;
-    const int in_long = long_ones * (small + 1);
-    return rank < in_long ? rank / (small + 1) : long_ones + (rank - in_long) / small;
-  }
+  int node_of(int rank) const noexcept { return block_node_of(rank, size(), nodes_); }
 
   void put(int rank, std::string_view key, std::string_view value) {
     const std::lock_guard hold(lock_);
@@ -162,9 +157,7 @@ class LocalJobState {
 class LocalJob final : public Job {
  public:
   LocalJob(std::shared_ptr<LocalJobState> state, int rank) : state_(std::move(state)), rank_(rank) {
-    const int node = state_->node_of(rank);
-    for (int r = 0; r < state_->size(); ++r)
-      if (state_->node_of(r) == node) node_ranks_.push_back(Rank{r});
+    for (int r = 0; r < state_->size(); ++r) node_ranks_.push_back(Rank{r});
   }
   ~LocalJob() override { state_->leave(rank_); }
 

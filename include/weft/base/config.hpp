@@ -16,10 +16,10 @@ enum class ConfigType : uint8_t { boolean, integer, bytes, nanoseconds, text, ch
 struct ConfigKey {
   std::string_view key;
   ConfigType type;
-  std::string_view fallback;  ///< default, written as a user would write it
-  int64_t low = 0, high = 0;  ///< range of numbers, both ends allowed
-  std::string_view choices;   ///< "a|b|c" for ConfigType::choice
-  std::string_view help;      ///< one sentence, for --config and the generated docs page
+  std::string_view fallback;   ///< default, written as a user would write it
+  int64_t low = 0, high = 0;   ///< range of numbers, both ends allowed
+  std::string_view choices{};  ///< "a|b|c" for ConfigType::choice
+  std::string_view help{};     ///< one sentence, for --config and the generated docs page
 };
 
 /// Where a value came from.

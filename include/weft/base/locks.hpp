@@ -58,6 +58,19 @@ class McsLock {
   void lock(Node& mine) noexcept;
   void unlock(Node& mine) noexcept;
 
+  /// Holds the lock for a scope, with a node on the stack.
+  class Guard {
+   public:
+    explicit Guard(McsLock& lock) noexcept : lock_(lock) { lock_.lock(node_); }
+    ~Guard() { lock_.unlock(node_); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    McsLock& lock_;
+    Node node_;
+  };
+
  private:
   std::atomic<Node*> tail_{nullptr};
 };

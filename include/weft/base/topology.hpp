@@ -12,8 +12,9 @@ struct Core {
   int numa_node;  ///< memory node it belongs to, 0 when the machine has one
 };
 
-/// Read once with hwloc. `WEFT_BASE_TOPOLOGY` (an hwloc synthetic description such as
-/// "numa:2 core:4 pu:1") replaces the machine's own, for tests.
+/// Read once with hwloc (2-3 ms). `WEFT_BASE_TOPOLOGY` (an hwloc synthetic description such as
+/// "numa:2 core:4 pu:1") replaces the machine's own, for tests; `WEFT_BASE_FAKED_AFFINITY` ("4-7")
+/// is then the affinity mask that the process starts with. Error(bad_config) if they make no sense.
 class Topology {
  public:
   static const Topology& machine();
@@ -26,7 +27,7 @@ class Topology {
   [[nodiscard]] int this_numa_node() const noexcept;
   /// One line per level, for weft-info.
   [[nodiscard]] std::string describe() const;
-  /// True if the machine has a processor of that number, allowed to this process or not.
+  /// True if the machine has a processor of that number.
   [[nodiscard]] bool has_processor(int os_index) const noexcept;
   /// The system's number of memory node `node`, 0 ≤ node < numa_nodes(), which counts densely.
   [[nodiscard]] int numa_os_index(int node) const noexcept {
@@ -42,7 +43,8 @@ class Topology {
   bool faked_ = false;
 };
 
-/// Binds the calling thread to one processor. False if the system refuses.
+/// Binds the calling thread to one processor. False if there is none or the system refuses. Under
+/// a faked topology it is only remembered, for `this_numa_node` of this thread.
 bool bind_this_thread(int os_index) noexcept;
 
 /// Prefers memory node `node` for the pages of [address, address+bytes), shared mappings

@@ -8,14 +8,11 @@
 
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
+#include "weft/base/parker.hpp"
 #include "weft/base/types.hpp"
 
 namespace weft {
 
-class Runtime;
-namespace comm {
-class WaitNode;
-}
 
 /// What happened. Plain data.
 struct Event {
@@ -57,28 +54,36 @@ class CompletionQueue final : public Completion {
 };
 
 /// Counts n completions down and wakes who waits for the last (000 §2.2). Reusable through
-/// `reset` when it reached zero. The first error is kept.
+/// `reset` once ready. The first error is kept. May end as soon as it is ready: the last completer
+/// touches it no more.
 class Synchronizer final : public Completion {
  public:
-  explicit Synchronizer(uint32_t expected = 1) noexcept : left_(expected) {}
+  explicit Synchronizer(uint32_t expected = 1) noexcept { reset(expected); }
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
   /// Counts `n` operations that were answered `done` and will not complete.
   void arrive(uint32_t n = 1) noexcept;
-  /// True once all have completed. Does not progress.
+  /// True once all have completed; what they wrote is visible. Does not progress.
   [[nodiscard]] bool ready() const noexcept {
-    // acquire: pairs with the release of the last completion; its data is visible.
-    return left_.load(std::memory_order_acquire) == 0;
+    // acquire: pairs with the last completer's exchange in finish().
+    return waiter_.load(std::memory_order_acquire) == kReady;
   }
-  /// The last completion's event, or the first that failed. Valid when ready.
+  /// The first failure, or else the last completion's event. Valid when ready.
   [[nodiscard]] const Event& event() const noexcept { return event_; }
+  /// Starts over for `expected` completions (0: ready at once). Only while ready or unused.
   void reset(uint32_t expected) noexcept;
 
+  /// For waiting: names who is to be unparked by the last completion; false: it is ready. One
+  /// waiter at a time. `withdraw_waiter` takes the name back.
+  bool set_waiter(base::Parker& parker) noexcept;
+  void withdraw_waiter() noexcept;
+
  private:
-  friend class Runtime;
-  void finish_one() noexcept;
-  std::atomic<uint32_t> left_;
+  void finish() noexcept;
+  static inline base::Parker* const kReady = reinterpret_cast<base::Parker*>(1);
+
+  std::atomic<uint32_t> left_{0};
   std::atomic<bool> failed_{false};
-  std::atomic<comm::WaitNode*> waiter_{nullptr};
+  std::atomic<base::Parker*> waiter_{nullptr};  ///< kReady once all have completed
   Event event_{};
 };
 

@@ -131,6 +131,7 @@ class Endpoint {
   struct Impl;  // src/comm/endpoint_impl.hpp
 
  private:
+  static void wait_for_message(Impl& my, Message& message);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -15,8 +15,7 @@ namespace weft {
 class Runtime;
 class Endpoint;
 namespace comm {
-struct Operation;
-struct QueueEntry;
+struct MessageTransfer;
 }  // namespace comm
 
 /// What a handler sees. The data is valid during the call only.
@@ -64,8 +63,8 @@ class Message {
   [[nodiscard]] Tag tag() const noexcept { return tag_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// True when the bytes are here: at once for messages up to the eager limit; for larger ones
-  /// after a transfer that progress carries on.
-  [[nodiscard]] bool ready() const noexcept;
+  /// after a transfer that progress carries on. Ending the object earlier waits for it.
+  [[nodiscard]] bool ready() noexcept;
   /// ok, or why the transfer failed. Valid when ready.
   [[nodiscard]] Errc error() const noexcept;
   /// The bytes. Valid when ready, until this object is moved from or ends.
@@ -74,9 +73,10 @@ class Message {
  private:
   friend class Endpoint;
   friend class Runtime;
-  enum class Holds : uint8_t { nothing, inlined, packet, own_packet, allocated };
+  enum class Holds : uint8_t { nothing, inlined, packet, own_packet, announced, allocated };
   void take(Message& other) noexcept;
   void release() noexcept;
+  void start_transfer() noexcept;
 
   Rank source_{};
   Tag tag_{};
@@ -87,7 +87,7 @@ class Message {
   uint32_t packet_index_ = 0;    // packet, own_packet: its number
   Runtime* runtime_ = nullptr;   // packet, own_packet, allocated
   const std::byte* place_ = nullptr;
-  comm::Operation* transfer_ = nullptr;  // allocated: the rendezvous under way
+  comm::MessageTransfer* transfer_ = nullptr;  // announced, allocated: the rendezvous
   std::byte inlined_[kInlineBytes];
 };
 

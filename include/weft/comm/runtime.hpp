@@ -29,12 +29,12 @@ enum class Progress : uint8_t { automatic, explicit_, waiters, server };
 enum class Assignment : uint8_t { dedicated, round_robin };
 
 struct RuntimeOptions {
-  std::optional<uint32_t> devices;       ///< default: configuration `comm.devices`
-  std::optional<Progress> progress;      ///< default: configuration `comm.progress`
-  std::optional<Assignment> assignment;  ///< default: configuration `comm.assignment`
+  std::optional<uint32_t> devices{};     ///< default: configuration `comm.devices`
+  std::optional<Progress> progress{};    ///< default: configuration `comm.progress`
+  std::optional<Assignment> assignment{};///< default: configuration `comm.assignment`
   fabric::Job* job = nullptr;            ///< tests: a rank of a local job; default: join_job()
   /// Tests: wraps the transport (interceptors) before the runtime uses it.
-  std::function<std::unique_ptr<fabric::Transport>(std::unique_ptr<fabric::Transport>)> wrap;
+  std::function<std::unique_ptr<fabric::Transport>(std::unique_ptr<fabric::Transport>)> wrap{};
 };
 
 /// A communication resource instance: own rings, own progress lock (try-lock only), own doorbell.
@@ -89,6 +89,9 @@ class Runtime {
   [[nodiscard]] std::size_t eager_bytes() const noexcept;
   /// Messages up to this many bytes travel inside the ring.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
+
+  /// Why `rank` is dead, naming rank, host and cause; empty while it lives.
+  [[nodiscard]] std::string cause_of_death(Rank rank) const;
 
   /// All ranks have called it.
   void barrier();

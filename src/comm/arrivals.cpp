@@ -1,0 +1,290 @@
+// What an arriving message meets: a posted receive, a first-packet queue, or a handler. One
+// function per mode, chosen when the endpoint was made. All under the progress lock.
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "fabric/small_copy.hpp"
+
+namespace weft::comm {
+
+using fabric::Taken;
+
+namespace {
+
+[[nodiscard]] uint64_t as_value(const void* record) noexcept {
+  return reinterpret_cast<uintptr_t>(record);
+}
+
+/// The event of an eager message meeting a receive; the payload is copied if it fits. Allocates:
+/// a receive without a buffer gets one from the endpoint's allocator.
+template <bool Allocates>
+Event deliver(Endpoint::Impl& endpoint, Operation& op, Rank source, Tag tag,
+              std::span<const std::byte> payload) noexcept {
+  if constexpr (Allocates) {
+    if (op.buffer == nullptr) {
+      op.buffer = endpoint.spec.allocator->allocate(payload.size());
+      if (op.buffer == nullptr) {
+        return {source, tag, Errc::no_memory, nullptr, payload.size(), op.context};
+      }
+      op.capacity = payload.size();
+    }
+  }
+  Event event{source, tag, Errc::ok, op.buffer, payload.size(), op.context};
+  if (payload.size() <= op.capacity) [[likely]] {
+    fabric::small_copy(op.buffer, payload.data(), payload.size());
+  } else {
+    event.error = Errc::truncated;
+  }
+  return event;
+}
+
+/// Tells a receive that it is over; keeps it pending if its completion has no room.
+void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& event) {
+  if (op.completion == nullptr || op.completion->try_complete(event)) [[likely]] {
+    runtime.operations->release(op);
+    return;
+  }
+  op.peer = event.peer;
+  op.tag = event.tag;
+  op.error = event.error;
+  op.bytes = event.bytes;
+  op.work = Work::finish;
+  device.enqueue_locked(op);
+}
+
+/// The bytes of an unexpected eager message.
+std::span<const std::byte> payload_of(Runtime::Impl& runtime, const Unexpected& record) noexcept {
+  switch (record.holds) {
+    case Unexpected::Holds::inlined: return {record.inlined, record.bytes};
+    case Unexpected::Holds::own_packet: return {runtime.packet(record.packet), record.bytes};
+    case Unexpected::Holds::loan: return {record.lent.place, record.bytes};
+    case Unexpected::Holds::rendezvous: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, const Arrived& arrived) {
+  record.source = arrived.source;
+  record.tag = arrived.tag;
+  record.reply_port = arrived.reply_port;
+  record.bytes = static_cast<uint32_t>(arrived.payload.size());
+  if (arrived.loan) {
+    record.holds = Unexpected::Holds::loan;
+    record.lent.place = arrived.payload.data();
+    record.lent.loan = arrived.loan;
+  } else if (arrived.payload.size() <= Unexpected::kInlineBytes) {
+    record.holds = Unexpected::Holds::inlined;
+    fabric::small_copy(record.inlined, arrived.payload.data(), arrived.payload.size());
+  } else {
+    const uint32_t packet = runtime.packets->alloc();
+    if (packet == SlotPool::kNone) return false;
+    record.holds = Unexpected::Holds::own_packet;
+    record.packet = packet;
+    std::memcpy(runtime.packet(packet), arrived.payload.data(), arrived.payload.size());
+  }
+  return true;
+}
+
+void release_unexpected(Runtime::Impl& runtime, Unexpected& record) {
+  if (record.holds == Unexpected::Holds::own_packet) {
+    runtime.packets->free(record.packet);
+  } else if (record.holds == Unexpected::Holds::loan) {
+    runtime.devices[0]->port().give_back(record.lent.loan);
+  }
+  runtime.unexpected->release(record);
+}
+
+// --- Matched -------------------------------------------------------------------------------------
+
+namespace {
+
+template <bool Allocates>
+Taken arrive_matched_as(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  const uint64_t key = endpoint.key(arrived.source, arrived.tag);
+  if (const uint64_t met = endpoint.table->take(key, Side::arrival); met != 0) [[likely]] {
+    auto& op = *reinterpret_cast<Operation*>(met);
+    const Event event =
+        deliver<Allocates>(endpoint, op, arrived.source, arrived.tag, arrived.payload);
+    if (arrived.loan) device.port().give_back(arrived.loan);
+    tell(runtime, device, op, event);
+    return Taken::yes;
+  }
+  // Unexpected: it must be kept, or be left in the ring until there is room.
+  Unexpected* record = runtime.unexpected->allocate();
+  if (record == nullptr) return Taken::hold;
+  if (!fill_unexpected(runtime, *record, arrived)) {
+    runtime.unexpected->release(*record);
+    return Taken::hold;
+  }
+  const uint64_t met = endpoint.table->access(key, Side::arrival, as_value(record));
+  if (met == 0) {
+    device.count(Device::unexpected);
+    return Taken::yes;
+  }
+  if (met == MatchTable::kNoRoom) {
+    if (record->holds == Unexpected::Holds::own_packet) runtime.packets->free(record->packet);
+    runtime.unexpected->release(*record);
+    return Taken::hold;
+  }
+  // A receive was posted between the two looks.
+  auto& op = *reinterpret_cast<Operation*>(met);
+  const Event event = deliver<Allocates>(endpoint, op, record->source, record->tag,
+                                         payload_of(runtime, *record));
+  release_unexpected(runtime, *record);
+  tell(runtime, device, op, event);
+  return Taken::yes;
+}
+
+}  // namespace
+
+Taken arrive_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  return arrive_matched_as<false>(endpoint, device, arrived);
+}
+
+Taken arrive_matched_allocated(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  return arrive_matched_as<true>(endpoint, device, arrived);
+}
+
+Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
+                       const RendezvousBody& body) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  const uint64_t key = endpoint.key(arrived.source, arrived.tag);
+  Unexpected* record = runtime.unexpected->allocate();
+  if (record == nullptr) return Taken::hold;
+  record->source = arrived.source;
+  record->tag = arrived.tag;
+  record->reply_port = arrived.reply_port;
+  record->holds = Unexpected::Holds::rendezvous;
+  record->rendezvous = body;
+  const uint64_t met = endpoint.table->access(key, Side::arrival, as_value(record));
+  if (met == 0) {
+    device.count(Device::unexpected);
+    return Taken::yes;
+  }
+  runtime.unexpected->release(*record);
+  if (met == MatchTable::kNoRoom) return Taken::hold;
+  begin_transfer(endpoint, device, *reinterpret_cast<Operation*>(met), arrived.source, arrived.tag,
+                 arrived.reply_port, body);
+  return Taken::yes;
+}
+
+bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& record,
+                        Event& event) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  if (record.holds == Unexpected::Holds::rendezvous) {
+    const Unexpected announced = record;
+    runtime.unexpected->release(record);
+    begin_transfer(endpoint, *runtime.devices[op.device], op, announced.source, announced.tag,
+                   announced.reply_port, announced.rendezvous);
+    return false;
+  }
+  const auto payload = payload_of(runtime, record);
+  event = endpoint.spec.buffer == Buffer::allocated
+              ? deliver<true>(endpoint, op, record.source, record.tag, payload)
+              : deliver<false>(endpoint, op, record.source, record.tag, payload);
+  release_unexpected(runtime, record);
+  return true;
+}
+
+// --- Queue: the first packet goes to whoever asks --------------------------------------------------
+
+Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  uint32_t packet = SlotPool::kNone;
+  if (!arrived.loan && arrived.payload.size() > QueueEntry::kInlineBytes) {
+    packet = runtime.packets->alloc();
+    if (packet == SlotPool::kNone) return Taken::hold;
+    std::memcpy(runtime.packet(packet), arrived.payload.data(), arrived.payload.size());
+  }
+  const bool pushed = endpoint.queue->try_push_with([&](QueueEntry& entry) {
+    entry.source = arrived.source;
+    entry.tag = arrived.tag;
+    entry.bytes = static_cast<uint32_t>(arrived.payload.size());
+    if (arrived.loan) {
+      entry.holds = QueueEntry::Holds::loan;
+      entry.lent.place = arrived.payload.data();
+      entry.lent.loan = arrived.loan;
+    } else if (packet != SlotPool::kNone) {
+      entry.holds = QueueEntry::Holds::own_packet;
+      entry.packet = packet;
+    } else {
+      entry.holds = QueueEntry::Holds::inlined;
+      fabric::small_copy(entry.inlined, arrived.payload.data(), arrived.payload.size());
+    }
+  });
+  if (!pushed) {
+    if (packet != SlotPool::kNone) runtime.packets->free(packet);
+    return Taken::hold;
+  }
+  device.note_queued(endpoint.queue_waiters);
+  return Taken::yes;
+}
+
+Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
+                     const RendezvousBody& body) {
+  const bool pushed = endpoint.queue->try_push_with([&](QueueEntry& entry) {
+    entry.source = arrived.source;
+    entry.tag = arrived.tag;
+    entry.bytes = 0;
+    entry.reply_port = arrived.reply_port;
+    entry.holds = QueueEntry::Holds::rendezvous;
+    entry.rendezvous = body;
+  });
+  if (!pushed) return Taken::hold;
+  device.note_queued(endpoint.queue_waiters);
+  return Taken::yes;
+}
+
+// --- Handler (active message) ----------------------------------------------------------------------
+
+Taken arrive_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  endpoint.spec.handler(endpoint.spec.handler_argument,
+                        Incoming{arrived.source, arrived.tag, arrived.payload});
+  if (arrived.loan) device.port().give_back(arrived.loan);
+  return Taken::yes;
+}
+
+Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
+                       const RendezvousBody& body) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  Operation* op = runtime.operations->allocate();
+  if (op == nullptr) return Taken::hold;
+  std::byte* buffer = endpoint.spec.allocator->allocate(body.bytes);
+  if (buffer == nullptr) {
+    runtime.operations->release(*op);
+    return Taken::hold;
+  }
+  op->buffer = buffer;
+  op->capacity = body.bytes;
+  op->completion = nullptr;
+  op->context = &endpoint;
+  op->endpoint = endpoint.number;
+  op->end = [](Operation& over) {
+    auto& owner = *static_cast<Endpoint::Impl*>(over.context);
+    Incoming message{over.peer, over.tag, {over.buffer, over.bytes}, over.error};
+    if (over.error != Errc::ok) message.data = {};
+    owner.spec.handler(owner.spec.handler_argument, message);
+    owner.spec.allocator->release(over.buffer, over.capacity);
+    return true;
+  };
+  begin_transfer(endpoint, device, *op, arrived.source, arrived.tag, arrived.reply_port, body);
+  return Taken::yes;
+}
+
+// --- Memory endpoints take no messages ---------------------------------------------------------------
+
+Taken arrive_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& arrived) {
+  device.count(Device::malformed);
+  if (arrived.loan) device.port().give_back(arrived.loan);
+  return Taken::yes;
+}
+
+Taken announce_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& /*arrived*/,
+                       const RendezvousBody& /*body*/) {
+  device.count(Device::malformed);
+  return Taken::yes;
+}
+
+}  // namespace weft::comm

@@ -1,0 +1,410 @@
+// Node-aware collectives: up a tree inside each node, across between leaders, down again
+// (001 §6.3.3). Between nodes one message per pair of leaders and direction.
+#include "weft/comm/collectives.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "comm/node_map.hpp"
+#include "comm/runtime_impl.hpp"
+
+namespace weft {
+
+namespace {
+
+using Bytes = std::span<std::byte>;
+using ConstBytes = std::span<const std::byte>;
+
+[[noreturn]] void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
+
+}  // namespace
+
+struct Team::Impl {
+  explicit Impl(Runtime& the_runtime)
+      : runtime(the_runtime),
+        endpoint(the_runtime, {.arrival = Arrival::matched, .device = &the_runtime.device(0)}),
+        map(the_runtime.job()),
+        me(the_runtime.rank().value),
+        size(the_runtime.size()) {}
+
+  Runtime& runtime;
+  Endpoint endpoint;
+  comm::NodeMap map;
+  int me;
+  int size;
+  uint32_t sequence = 0;  ///< of collectives: the upper part of every tag
+
+  // --- Messages of one collective ----------------------------------------------------------------
+
+  [[nodiscard]] Tag tag(uint32_t phase) const noexcept { return Tag{sequence << 4 | phase}; }
+
+  void check(const Event& event) const {
+    if (event.error == Errc::ok) return;
+    const std::string cause = runtime.cause_of_death(event.peer);
+    throw Error(event.error, fmt::format("a collective failed with rank {}: {}{}{}",
+                                         event.peer.value, to_string(event.error),
+                                         cause.empty() ? "" : ": ", cause));
+  }
+  void send(int to, uint32_t phase, ConstBytes data) {
+    check(endpoint.send_wait(Rank{to}, tag(phase), data));
+  }
+  void recv(int from, uint32_t phase, Bytes data) {
+    const Event event = endpoint.recv_wait(Rank{from}, tag(phase), data);
+    check(event);
+    if (event.bytes != data.size()) {
+      throw Error(Errc::bad_argument,
+                  fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
+                              "called it with different sizes",
+                              event.bytes, event.peer.value, data.size()));
+    }
+  }
+
+  // --- Trees over a list of ranks, rooted at its first member --------------------------------------
+
+  [[nodiscard]] static std::size_t place_in(const std::vector<int>& list, int rank) {
+    return static_cast<std::size_t>(std::find(list.begin(), list.end(), rank) - list.begin());
+  }
+
+  /// Combines everyone's `data` at list[0], in list order: member i takes i + 1, i + 2, i + 4 …
+  void reduce_up(const std::vector<int>& list, uint32_t phase, Bytes data,
+                 ReduceFunction function) {
+    const std::size_t mine = place_in(list, me);
+    std::vector<std::byte> other(data.size());
+    for (std::size_t step = 1; step < list.size(); step *= 2) {
+      if ((mine & step) != 0) {
+        send(list[mine - step], phase, data);
+        return;
+      }
+      if (mine + step >= list.size()) continue;
+      recv(list[mine + step], phase, other);
+      if (function != nullptr) function(data.data(), other.data(), data.size());
+    }
+  }
+
+  /// Brings list[0]'s `data` to everyone of the list.
+  void broadcast_down(const std::vector<int>& list, uint32_t phase, Bytes data) {
+    const std::size_t mine = place_in(list, me);
+    std::size_t step = 1;
+    while (step < list.size() && (mine & step) == 0) step *= 2;
+    if (mine != 0) recv(list[mine - step], phase, data);
+    while ((step /= 2) != 0) {
+      if (mine + step < list.size()) send(list[mine + step], phase, data);
+    }
+  }
+
+  [[nodiscard]] bool leads() const { return map.my_node().front() == me; }
+
+  /// Everyone's contribution at the job's first leader.
+  void reduce_to_first(Bytes data, ReduceFunction function) {
+    if (!map.in_blocks && function != nullptr) {
+      // Rank order matters and nodes are interleaved: one tree over all ranks.
+      std::vector<int> all(static_cast<std::size_t>(size));
+      std::iota(all.begin(), all.end(), 0);
+      reduce_up(all, 0, data, function);
+      return;
+    }
+    reduce_up(map.my_node(), 0, data, function);
+    if (leads()) reduce_up(map.leaders, 1, data, function);
+  }
+
+  /// `data` of the leader `first` to everyone.
+  void broadcast_from_leader(int first, Bytes data) {
+    if (leads()) {
+      std::vector<int> order = map.leaders;
+      std::rotate(order.begin(), std::find(order.begin(), order.end(), first), order.end());
+      broadcast_down(order, 2, data);
+    }
+    broadcast_down(map.my_node(), 3, data);
+  }
+
+  /// Leaders only: sends this node's blocks to every other leader, as one message, and takes theirs.
+  template <class BlockOf>
+  void exchange_node_blocks(std::size_t block, BlockOf block_of) {
+    std::vector<std::byte> packed;
+    for (const int rank : map.my_node()) {
+      packed.insert(packed.end(), block_of(rank).begin(), block_of(rank).end());
+    }
+    Exchange exchange(*this);
+    std::vector<std::vector<std::byte>> others(map.nodes.size());
+    for (std::size_t n = 0; n < map.nodes.size(); ++n) {
+      if (static_cast<int>(n) == map.mine) continue;
+      others[n].resize(map.nodes[n].size() * block);
+      exchange.recv(map.leaders[n], 1, others[n]);
+    }
+    for (std::size_t n = 0; n < map.nodes.size(); ++n) {
+      if (static_cast<int>(n) != map.mine) exchange.send(map.leaders[n], 1, packed);
+    }
+    exchange.finish();
+    for (std::size_t n = 0; n < map.nodes.size(); ++n) {
+      if (static_cast<int>(n) == map.mine) continue;
+      for (std::size_t i = 0; i < map.nodes[n].size(); ++i) {
+        std::copy_n(others[n].begin() + static_cast<std::ptrdiff_t>(i * block), block,
+                    block_of(map.nodes[n][i]).begin());
+      }
+    }
+  }
+
+  /// Inside the node directly; to other nodes through the leaders, one message for each pair of
+  /// nodes: a rank's bytes for other nodes go to its leader behind a table of their sizes.
+  void alltoall_blocks(ConstBytes out, std::span<const std::size_t> out_bytes, Bytes in,
+                       std::span<const std::size_t> in_bytes) {
+    const auto offsets = [](std::span<const std::size_t> sizes) {
+      std::vector<std::size_t> at(sizes.size());
+      std::exclusive_scan(sizes.begin(), sizes.end(), at.begin(), std::size_t{0});
+      return at;
+    };
+    const auto out_at = offsets(out_bytes);
+    const auto in_at = offsets(in_bytes);
+    const auto index = [](int rank) { return static_cast<std::size_t>(rank); };
+    const auto out_block = [&](int to) {
+      return out.subspan(out_at[index(to)], out_bytes[index(to)]);
+    };
+    const auto in_block = [&](int from) {
+      return in.subspan(in_at[index(from)], in_bytes[index(from)]);
+    };
+    if (out_block(me).size() != in_block(me).size()) {
+      refuse("alltoallv: what a rank sends to itself is what it receives");
+    }
+    Exchange near(*this);
+    for (const int rank : map.my_node()) {
+      if (rank != me) near.recv(rank, 0, in_block(rank));
+    }
+    for (const int rank : map.my_node()) {
+      if (rank != me) near.send(rank, 0, out_block(rank));
+    }
+    std::copy(out_block(me).begin(), out_block(me).end(), in_block(me).begin());
+    if (map.nodes.size() > 1) alltoall_far(out_block, in_block);
+    near.finish();
+  }
+
+  /// What one rank sends to the ranks of one other node: their sizes, then their bytes.
+  template <class Block>
+  [[nodiscard]] std::vector<std::byte> pack_for(const std::vector<int>& node, Block out_block) {
+    std::vector<std::byte> packed;
+    for (const int to : node) append(packed, out_block(to).size());
+    for (const int to : node) {
+      packed.insert(packed.end(), out_block(to).begin(), out_block(to).end());
+    }
+    return packed;
+  }
+  static void append(std::vector<std::byte>& to, uint64_t value) {
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    to.insert(to.end(), bytes.begin(), bytes.end());
+  }
+  [[nodiscard]] static uint64_t number_at(ConstBytes from, std::size_t index) {
+    uint64_t value = 0;
+    std::memcpy(&value, from.data() + index * sizeof value, sizeof value);
+    return value;
+  }
+  void send_sized(int to, uint32_t phase, ConstBytes data) {
+    const uint64_t bytes = data.size();
+    send(to, phase, std::as_bytes(std::span(&bytes, 1)));
+    send(to, phase, data);
+  }
+  [[nodiscard]] std::vector<std::byte> recv_sized(int from, uint32_t phase) {
+    uint64_t bytes = 0;
+    recv(from, phase, std::as_writable_bytes(std::span(&bytes, 1)));
+    std::vector<std::byte> data(bytes);
+    recv(from, phase, data);
+    return data;
+  }
+
+  template <class OutBlock, class InBlock>
+  void alltoall_far(OutBlock out_block, InBlock in_block) {
+    const auto& node = map.my_node();
+    for (std::size_t step = 1; step < map.nodes.size(); ++step) {
+      // Every node meets every other once: to the one `step` behind, from the one `step` before.
+      const std::size_t count = map.nodes.size();
+      const auto mine = static_cast<std::size_t>(map.mine);
+      const auto& to = map.nodes[(mine + step) % count];
+      const auto& from = map.nodes[(mine + count - step) % count];
+      const std::vector<std::byte> packed = pack_for(to, out_block);
+      std::vector<std::byte> arrived;
+      if (leads()) {
+        std::vector<std::byte> together = packed;
+        for (std::size_t i = 1; i < node.size(); ++i) {
+          const std::vector<std::byte> part = recv_sized(node[i], 5);
+          together.insert(together.end(), part.begin(), part.end());
+        }
+        arrived = exchange_sized(to.front(), together, from.front());
+      } else {
+        send_sized(node.front(), 5, packed);
+      }
+      deal(from, arrived, in_block);
+    }
+  }
+
+  /// Sends to one leader while receiving from another.
+  [[nodiscard]] std::vector<std::byte> exchange_sized(int to, ConstBytes data, int from) {
+    uint64_t out_bytes = data.size();
+    uint64_t in_bytes = 0;
+    Exchange sizes(*this);
+    sizes.recv(from, 6, std::as_writable_bytes(std::span(&in_bytes, 1)));
+    sizes.send(to, 6, std::as_bytes(std::span(&out_bytes, 1)));
+    sizes.finish();
+    std::vector<std::byte> arrived(in_bytes);
+    Exchange bytes(*this);
+    bytes.recv(from, 7, arrived);
+    bytes.send(to, 7, data);
+    bytes.finish();
+    return arrived;
+  }
+
+  /// The leader deals what came from node `from` (one packed part per rank of it) to its node.
+  template <class InBlock>
+  void deal(const std::vector<int>& from, ConstBytes arrived, InBlock in_block) {
+    const auto& node = map.my_node();
+    if (!leads()) {
+      for (const int source : from) recv(node.front(), 8, in_block(source));
+      return;
+    }
+    for (const int source : from) {
+      std::size_t at = node.size() * sizeof(uint64_t);
+      for (std::size_t i = 0; i < node.size(); ++i) {
+        const ConstBytes block = arrived.subspan(at, number_at(arrived, i));
+        at += block.size();
+        if (node[i] != me) {
+          send(node[i], 8, block);
+        } else if (block.size() == in_block(source).size()) {
+          std::copy(block.begin(), block.end(), in_block(source).begin());
+        } else {
+          refuse("alltoallv: the ranks called it with different sizes");
+        }
+      }
+      arrived = arrived.subspan(at);
+    }
+  }
+
+  /// Several messages under way at once: all receives are posted, then all sends; `finish` waits.
+  class Exchange {
+   public:
+    explicit Exchange(Impl& team) : team_(team) {}
+    void recv(int from, uint32_t phase, Bytes data) {
+      Event now;
+      const Post answer = until_posted(team_.runtime, [&] {
+        return team_.endpoint.recv(Rank{from}, team_.tag(phase), data, &done_, data.data(), &now);
+      });
+      if (answer == Post::done) {
+        team_.check(now);
+      } else {
+        ++posted_;
+      }
+    }
+    void send(int to, uint32_t phase, ConstBytes data) {
+      const Post answer = until_posted(team_.runtime, [&] {
+        return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &done_);
+      });
+      if (answer == Post::posted) ++posted_;
+    }
+    void finish() {
+      team_.runtime.wait_until([this] { return done_.value() == posted_; });
+      if (done_.errors() != 0) {
+        throw Error(Errc::peer_died, "a collective failed: a rank died or sizes differ");
+      }
+    }
+
+   private:
+    Impl& team_;
+    Counter done_;
+    uint64_t posted_ = 0;
+  };
+};
+
+Team::Team(Runtime& runtime) : impl_(std::make_unique<Impl>(runtime)) {}
+Team::~Team() = default;
+Rank Team::rank() const noexcept { return Rank{impl_->me}; }
+int Team::size() const noexcept { return impl_->size; }
+
+void Team::barrier() {
+  Impl& my = *impl_;
+  ++my.sequence;
+  if (my.size == 1) return;
+  std::byte nothing[1]{};
+  my.reduce_to_first(nothing, nullptr);
+  my.broadcast_from_leader(my.map.leaders[0], nothing);
+}
+
+void Team::broadcast(Rank root, std::span<std::byte> data) {
+  Impl& my = *impl_;
+  my.runtime.impl().check_rank(root);
+  ++my.sequence;
+  const int leader = my.map.leader_of(root.value);
+  if (leader != root.value) {
+    if (my.me == root.value) my.send(leader, 0, data);
+    if (my.me == leader) my.recv(root.value, 0, data);
+  }
+  my.broadcast_from_leader(leader, data);
+}
+
+void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function) {
+  Impl& my = *impl_;
+  my.runtime.impl().check_rank(root);
+  if (function == nullptr) refuse("reduce needs a function");
+  ++my.sequence;
+  std::vector<std::byte> partial(data.begin(), data.end());
+  my.reduce_to_first(partial, function);
+  const int first = my.map.in_blocks ? my.map.leaders[0] : 0;
+  if (first != root.value) {
+    if (my.me == first) my.send(root.value, 4, partial);
+    if (my.me == root.value) my.recv(first, 4, partial);
+  }
+  if (my.me == root.value) std::copy(partial.begin(), partial.end(), data.begin());
+}
+
+void Team::allreduce(std::span<std::byte> data, ReduceFunction function) {
+  Impl& my = *impl_;
+  if (function == nullptr) refuse("allreduce needs a function");
+  ++my.sequence;
+  my.reduce_to_first(data, function);
+  my.broadcast_from_leader(my.map.leaders[0], data);
+}
+
+void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  Impl& my = *impl_;
+  const std::size_t block = mine.size();
+  if (all.size() != block * static_cast<std::size_t>(my.size)) {
+    refuse("allgather: the result is size() blocks long");
+  }
+  ++my.sequence;
+  const auto block_of = [&](int rank) {
+    return all.subspan(static_cast<std::size_t>(rank) * block, block);
+  };
+  std::copy(mine.begin(), mine.end(), block_of(my.me).begin());
+  const auto& node = my.map.my_node();
+  if (my.leads()) {
+    for (std::size_t i = 1; i < node.size(); ++i) my.recv(node[i], 0, block_of(node[i]));
+    my.exchange_node_blocks(block, block_of);
+  } else {
+    my.send(node.front(), 0, mine);
+  }
+  my.broadcast_down(node, 3, all);
+}
+
+void Team::alltoall(std::span<const std::byte> out, std::span<std::byte> in) {
+  const auto ranks = static_cast<std::size_t>(impl_->size);
+  if (out.size() != in.size() || out.size() % ranks != 0) {
+    refuse("alltoall: both buffers are size() equal blocks long");
+  }
+  const std::vector<std::size_t> sizes(ranks, out.size() / ranks);
+  alltoallv(out, sizes, in, sizes);
+}
+
+void Team::alltoallv(std::span<const std::byte> out, std::span<const std::size_t> out_bytes,
+                     std::span<std::byte> in, std::span<const std::size_t> in_bytes) {
+  Impl& my = *impl_;
+  const auto ranks = static_cast<std::size_t>(my.size);
+  const auto total = [](std::span<const std::size_t> sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  };
+  if (out_bytes.size() != ranks || in_bytes.size() != ranks || total(out_bytes) != out.size() ||
+      total(in_bytes) != in.size()) {
+    refuse("alltoallv: one size for each rank, adding up to the buffers");
+  }
+  ++my.sequence;
+  my.alltoall_blocks(out, out_bytes, in, in_bytes);
+}
+
+}  // namespace weft

@@ -1,0 +1,250 @@
+// A device's progress: the one switch on the packet type, pending work, and what comes back.
+#include "comm/device.hpp"
+
+#include <fmt/format.h>
+
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft {
+
+using comm::Header;
+using comm::Operation;
+using comm::PacketType;
+using fabric::Taken;
+
+Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port)
+    : runtime_(runtime), port_(std::move(port)), bell_(*port_), number_(number) {}
+
+// --- Frames --------------------------------------------------------------------------------------
+
+Taken Device::on_frame(const fabric::Frame& frame) {
+  Header header;
+  std::span<const std::byte> rest = frame.head;
+  if (!comm::take(rest, header)) [[unlikely]] {
+    malformed_frame(frame, "no header");
+    return Taken::yes;
+  }
+  if (header.endpoint >= Runtime::Impl::kMaxEndpoints) [[unlikely]] {
+    malformed_frame(frame, "endpoint number out of range");
+    return Taken::yes;
+  }
+  // acquire: pairs with publish()'s release; the endpoint is whole.
+  Endpoint::Impl* endpoint =
+      runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+  if (endpoint == nullptr) [[unlikely]] return runtime_.keep_early(*this, frame, header);
+  const Taken taken = dispatch(*endpoint, header, rest, frame);
+  count(taken == Taken::yes ? frames_in : held);
+  return taken;
+}
+
+Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
+                       std::span<const std::byte> rest, const fabric::Frame& frame) {
+  comm::Arrived arrived{frame.source, Tag{header.tag}, header.reply_port, rest, frame.loan};
+  comm::RendezvousBody rendezvous;
+  comm::PutBody put;
+  switch (header.type) {
+    case PacketType::eager:
+      if (frame.loan) arrived.payload = frame.packet;
+      if (arrived.payload.size() != header.bytes) break;
+      return endpoint.arrive(endpoint, *this, arrived);
+    case PacketType::ready_to_send:
+      if (!comm::take(rest, rendezvous)) break;
+      return endpoint.announce(endpoint, *this, arrived, rendezvous);
+    case PacketType::data: {
+      comm::DataBody body;
+      if (!comm::take(rest, body) || frame.packet.size() != header.bytes) break;
+      receive_fragment(frame, body);
+      return Taken::yes;
+    }
+    case PacketType::put:
+      if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, put)) break;
+      arrived.payload = frame.loan ? frame.packet : rest;
+      if (arrived.payload.size() != header.bytes) break;
+      return comm::arrive_put(endpoint, *this, header, arrived, put);
+    case PacketType::put_large:
+      if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, rendezvous) ||
+          !comm::take(rest, put)) {
+        break;
+      }
+      return comm::announce_put(endpoint, *this, header, arrived, rendezvous, put);
+    case PacketType::get:
+      if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, rendezvous) ||
+          !comm::take(rest, put)) {
+        break;
+      }
+      return comm::arrive_get(endpoint, *this, header, arrived, rendezvous, put);
+    case PacketType::signal:
+      if (endpoint.spec.arrival != Arrival::memory) break;
+      return comm::arrive_signal(endpoint, *this, arrived);
+    default:
+      break;
+  }
+  malformed_frame(frame, "a packet type or length that this endpoint cannot have been sent");
+  return Taken::yes;
+}
+
+void Device::on_control(const fabric::Frame& frame) {
+  Header header;
+  comm::Handle mine;
+  comm::Handle theirs;
+  std::span<const std::byte> rest = frame.head;
+  if (!comm::take(rest, header) || !comm::take(rest, mine)) {
+    malformed_frame(frame, "a control frame too short");
+    return;
+  }
+  Operation* op = runtime_.operations->find(mine, frame.source, number_);
+  if (op == nullptr) {
+    count(late);
+    return;
+  }
+  if (header.type == PacketType::finished) {
+    if (!comm::OperationTable::claim(*op)) return;
+    op->error = static_cast<Errc>(header.flags);
+    op->moved = op->bytes;
+    op->work = comm::Work::finish;
+  } else if (header.type == PacketType::ready_to_receive && comm::take(rest, theirs)) {
+    if (!comm::OperationTable::claim(*op)) return;
+    op->remote = theirs;
+    op->reply_port = header.reply_port;
+    op->work = comm::Work::stream;
+  } else {
+    malformed_frame(frame, "an unknown control frame");
+    return;
+  }
+  if (!step(*op)) enqueue_locked(*op);
+}
+
+void Device::on_returned(std::span<const uint32_t> packets) {
+  for (const uint32_t index : packets) {
+    // relaxed: only a budget; see stream_fragments.
+    if (runtime_.streaming[index].exchange(0, std::memory_order_relaxed) != 0) {
+      runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+  runtime_.packets->free(packets);
+}
+
+void Device::on_peer_down(Rank peer, std::string_view cause) {
+  runtime_.peer_down(peer, cause);
+  runtime_.operations->sweep(peer, number_, [this](Operation& op) {
+    op.error = Errc::peer_died;
+    op.answers = false;
+    op.work = comm::Work::finish;
+    if (!step(op)) enqueue_locked(op);
+  });
+}
+
+void Device::note_death() noexcept {
+  // acq_rel: one note at a time; look_at_deaths clears it before it reads the reports.
+  if (!death_noted_.exchange(true, std::memory_order_acq_rel)) {
+    death_note_.work = comm::Work::deaths;
+    enqueue(death_note_);
+  }
+}
+
+bool Device::look_at_deaths() {
+  death_noted_.store(false, std::memory_order_release);
+  for (const auto& [rank, cause] : runtime_.reported_deaths()) on_peer_down(rank, cause);
+  return true;
+}
+
+void Device::malformed_frame(const fabric::Frame& frame, const char* why) {
+  if (counters_.read(malformed) == 0) {
+    base::log(base::LogLevel::warn,
+              fmt::format("dropped a malformed frame from rank {}: {} (further ones are counted)",
+                          frame.source.value, why));
+  }
+  count(malformed);
+  if (frame.loan) port_->give_back(frame.loan);
+}
+
+// --- Pending work --------------------------------------------------------------------------------
+
+void Device::enqueue(Operation& op) noexcept {
+  Operation* head = inbox_.load(std::memory_order_relaxed);
+  do {
+    op.next = head;
+    // release: pairs with the exchange in work(); the operation is whole.
+  } while (!inbox_.compare_exchange_weak(head, &op, std::memory_order_release,
+                                         std::memory_order_relaxed));
+  // If every server sleeps, nobody would look.
+  if (runtime_.asleep.load(std::memory_order_seq_cst) != 0) port_->ring_self();
+}
+
+void Device::enqueue_locked(Operation& op) noexcept {
+  op.next = nullptr;
+  *pending_end_ = &op;
+  pending_end_ = &op.next;
+  pending_count_.store(pending_count_.load(std::memory_order_relaxed) + 1,
+                       std::memory_order_relaxed);
+}
+
+uint32_t Device::work() {
+  // acquire: pairs with enqueue's release. The inbox is last in, first out: turn it round.
+  Operation* arrived = inbox_.exchange(nullptr, std::memory_order_acquire);
+  Operation* in_order = nullptr;
+  while (arrived != nullptr) {
+    Operation* next = arrived->next;
+    arrived->next = in_order;
+    in_order = arrived;
+    arrived = next;
+  }
+  while (in_order != nullptr) {
+    Operation* next = in_order->next;
+    enqueue_locked(*in_order);
+    in_order = next;
+  }
+  // One turn for each; those that are not over queue up again, so that large ones share.
+  uint32_t moved = 0;
+  Operation* turn = pending_;
+  pending_ = nullptr;
+  pending_end_ = &pending_;
+  pending_count_.store(0, std::memory_order_relaxed);
+  while (turn != nullptr) {
+    Operation* op = turn;
+    turn = turn->next;
+    const uint64_t before = op->moved;
+    const comm::Work work = op->work;
+    if (op == &death_note_) {
+      look_at_deaths();  // the note may be in the inbox again by now
+      ++moved;
+    } else if (step(*op)) {
+      ++moved;
+    } else {
+      if (op->moved != before || op->work != work) ++moved;
+      enqueue_locked(*op);
+    }
+  }
+  return moved;
+}
+
+void Device::note_queued(comm::WaitSet& waiters) noexcept {
+  if (queued_ != nullptr && queued_ != &waiters) {
+    queued_->wake(queued_count_);
+    queued_count_ = 0;
+  }
+  queued_ = &waiters;
+  ++queued_count_;
+}
+
+bool Device::early_frames() const noexcept {
+  // relaxed: only a hint that there may be something to deliver.
+  return runtime_.openings.load(std::memory_order_relaxed) != 0;
+}
+
+void Device::deliver_early() { runtime_.deliver_early(*this); }
+
+void Device::after_progress() noexcept {
+  if (queued_ != nullptr) {
+    queued_->wake(queued_count_);
+    queued_ = nullptr;
+    queued_count_ = 0;
+  }
+  base::light_fence();  // between what was served and the look for watchers
+  if (!runtime_.watchers.empty()) [[unlikely]] runtime_.watchers.wake_all();
+}
+
+}  // namespace weft

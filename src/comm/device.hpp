@@ -1,0 +1,170 @@
+// A device: a communication resource instance (002 §III, 000 §5.2.6). Own port of the transport,
+// own progress lock (only ever tried), own pending work, own counters.
+//
+// Who may call: `try_progress`, `enqueue` any thread. Everything marked (lock) runs under the
+// progress lock, in whichever thread holds it.
+// Progress guarantee: `try_progress` never blocks; `enqueue` is one exchange.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "comm/operation.hpp"
+#include "comm/waiting.hpp"
+#include "comm/wire.hpp"
+#include "weft/base/counters.hpp"
+#include "weft/base/locks.hpp"
+#include "weft/comm/runtime.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft {
+
+namespace comm {
+/// Unparks a server that sleeps on doorbells: rings its device's own.
+class BellParker final : public base::Parker {
+ public:
+  explicit BellParker(fabric::Port& port) noexcept : port_(port) {}
+  void park() noexcept override {}
+  bool park_until(uint64_t /*deadline_ns*/) noexcept override { return true; }
+  void unpark() noexcept override { port_.ring_self(); }
+
+ private:
+  fabric::Port& port_;
+};
+}  // namespace comm
+
+class Device final : public fabric::Sink {
+ public:
+  /// What a device counts; written under its lock.
+  enum Count : uint8_t {
+    frames_in,
+    polls,
+    empty_polls,
+    unexpected,
+    held,
+    late,       ///< frames for an endpoint or an operation that is gone
+    malformed,  ///< frames that made no sense
+      kCounts
+  };
+
+  Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port);
+
+  [[nodiscard]] uint16_t number() const noexcept { return number_; }
+  [[nodiscard]] fabric::Port& port() noexcept { return *port_; }
+  [[nodiscard]] comm::WaitList& waiters() noexcept { return waiters_; }
+  [[nodiscard]] base::Parker& bell() noexcept { return bell_; }
+  [[nodiscard]] const base::CounterCells<kCounts>& counters() const noexcept { return counters_; }
+
+  /// Serves what waits, if nobody else is serving. Returns how much was served.
+  uint32_t try_progress() {
+    if (!lock_.try_lock()) return 0;
+    const uint32_t served = progress_locked();
+    lock_.unlock();
+    return served;
+  }
+  /// Polls up to `turns` times until something came; one lock for all of them.
+  uint32_t try_progress(uint32_t turns) {
+    if (!lock_.try_lock()) return 0;
+    uint32_t served = 0;
+    while (served == 0 && turns-- > 0) served = progress_locked();
+    lock_.unlock();
+    return served;
+  }
+  /// True if there is work that no doorbell will announce: do not sleep.
+  [[nodiscard]] bool busy() const noexcept {
+    return pending_count_.load(std::memory_order_relaxed) != 0 ||
+           inbox_.load(std::memory_order_relaxed) != nullptr;
+  }
+
+  /// Hands an operation with work to this device. Any thread.
+  void enqueue(comm::Operation& op) noexcept;
+  /// (lock) The same, from within progress.
+  void enqueue_locked(comm::Operation& op) noexcept;
+
+  /// (lock) Gives a new operation its first turn at once.
+  void start_locked(comm::Operation& op) noexcept {
+    op.device = number_;
+    if (!step(op)) enqueue_locked(op);
+  }
+  /// (lock) Delivers a frame to an endpoint.
+  fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
+                         std::span<const std::byte> rest, const fabric::Frame& frame);
+  /// The launcher reported a death: look at it at the next progress. Any thread.
+  void note_death() noexcept;
+
+  /// Runs `call` under the progress lock, waiting for it.
+  template <class Call>
+  void with_lock(Call call) {
+    lock_.lock();
+    call();
+    lock_.unlock();
+  }
+
+  // Sink (lock)
+  fabric::Taken on_frame(const fabric::Frame& frame) override;
+  void on_control(const fabric::Frame& frame) override;
+  void on_returned(std::span<const uint32_t> packets) override;
+  void on_peer_down(Rank peer, std::string_view cause) override;
+
+  void count(Count what) noexcept { counters_.add(what); }  // (lock)
+  /// The sleeper, of which there is one: its own counter cell has one writer at a time.
+  void note_sleep() noexcept { sleeps_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
+  /// (lock) Messages were put into an endpoint's queue: wake as many of its waiters afterwards.
+  void note_queued(comm::WaitSet& waiters) noexcept;
+
+ private:
+  static constexpr uint32_t kBudget = 64;
+  uint32_t progress_locked() {
+    counters_.add(polls);
+    uint32_t served = port_->poll(*this, kBudget);
+    if (busy()) [[unlikely]] served += work();
+    if (early_frames()) [[unlikely]] deliver_early();
+    if (served == 0) {
+      counters_.add(empty_polls);
+    } else {
+      after_progress();
+    }
+    return served;
+  }
+  [[nodiscard]] bool early_frames() const noexcept;
+  void deliver_early();
+  void after_progress() noexcept;
+  uint32_t work();
+  bool step(comm::Operation& op);
+  bool read_chunk(comm::Operation& op);
+  bool write_chunk(comm::Operation& op);
+  bool stream_fragments(comm::Operation& op);
+  bool send_request(comm::Operation& op);
+  bool send_answer(comm::Operation& op);
+  bool send_signal(comm::Operation& op);
+  void receive_fragment(const fabric::Frame& frame, const comm::DataBody& body);
+  bool look_at_deaths();
+  static uint8_t wire_error(Errc error) noexcept;
+  bool finish(comm::Operation& op);
+  void malformed_frame(const fabric::Frame& frame, const char* why);
+
+  // Read by everybody, written at set-up.
+  Runtime::Impl& runtime_;
+  std::unique_ptr<fabric::Port> port_;
+  comm::BellParker bell_;
+  uint16_t number_;
+
+  alignas(base::kCacheLine) base::SpinLock lock_;
+  comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
+  comm::Operation** pending_end_ = &pending_;
+  std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
+  comm::Operation death_note_{};            // in the inbox or pending while `death_noted_`
+  std::atomic<bool> death_noted_{false};
+  comm::WaitSet* queued_ = nullptr;         // (lock) see note_queued
+  uint32_t queued_count_ = 0;
+
+  alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
+  base::CounterCells<kCounts> counters_;
+  std::atomic<uint64_t> sleeps_{0};
+  comm::WaitList waiters_;
+};
+
+}  // namespace weft

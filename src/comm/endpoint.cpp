@@ -1,0 +1,343 @@
+// Endpoints: making one (early binding), sending, receiving, cancelling, taking from a queue.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+
+namespace weft {
+
+using comm::Bytes;
+using comm::Header;
+using comm::Operation;
+using comm::PacketType;
+using comm::RendezvousBody;
+using comm::Work;
+
+// --- Sending ---------------------------------------------------------------------------------------
+
+Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,
+                    void* context) {
+  Impl& my = *impl_;
+  my.runtime.check_rank(to);
+  if (data.size() > my.inline_bytes) [[unlikely]] {
+    return my.send_large(to, tag, {&data, 1}, data.size(), completion, context);
+  }
+  if (data.data() == nullptr && !data.empty()) [[unlikely]] my.refuse_null();
+  Device& device = my.pick_device();
+  const Header header{.type = PacketType::eager,
+                      .endpoint = my.number,
+                      .tag = tag.value,
+                      .bytes = static_cast<uint32_t>(data.size()),
+                      .reply_port = device.number()};
+  return device.port().try_send(to, device.number(), std::as_bytes(std::span(&header, 1)), data);
+}
+
+Post Endpoint::send_gathered(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
+                             Completion* completion, void* context) {
+  Impl& my = *impl_;
+  my.runtime.check_rank(to);
+  std::size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  if (pieces.size() == 1) return send(to, tag, pieces[0], completion, context);
+  if (bytes > my.inline_bytes) {
+    return my.send_large(to, tag, pieces, bytes, completion, context);
+  }
+  std::byte together[Runtime::Impl::kMaxInlineBytes];
+  comm::gather(pieces, together);
+  return send(to, tag, {together, bytes}, completion, context);
+}
+
+/// What does not fit a ring cell: a packet, or an announcement.
+Post Endpoint::Impl::send_large(Rank to, Tag tag,
+                                std::span<const std::span<const std::byte>> pieces,
+                                std::size_t bytes, Completion* completion, void* context) {
+  for (const auto& piece : pieces) {
+    if (piece.data() == nullptr && !piece.empty()) refuse_null();
+  }
+  if (spec.buffer == Buffer::inlined) {
+    throw Error(Errc::bad_argument,
+                fmt::format("a message of {} bytes on an endpoint with Buffer::inlined, which "
+                            "carries up to {}",
+                            bytes, inline_bytes));
+  }
+  Device& device = pick_device();
+  Header header{.type = PacketType::eager,
+                .endpoint = number,
+                .tag = tag.value,
+                .bytes = static_cast<uint32_t>(bytes),
+                .reply_port = device.number()};
+  if (bytes <= runtime.settings.eager_bytes) {
+    return runtime.send_packet(device, to, Bytes(header).span(), pieces);
+  }
+  // Rendezvous. Pieces are gathered into memory of their own: the one copy that a list costs.
+  Operation* op = runtime.operations->allocate();
+  if (op == nullptr) return Post::retry;
+  op->buffer = const_cast<std::byte*>(pieces[0].data());  // read only
+  op->completion = completion != nullptr ? completion : spec.at_source;
+  op->context = context;
+  if (pieces.size() > 1) {
+    op->buffer = static_cast<std::byte*>(std::malloc(bytes));
+    if (op->buffer == nullptr) {
+      runtime.operations->release(*op);
+      return Post::retry;
+    }
+    op->owns_buffer = true;
+    comm::gather(pieces, op->buffer);
+  }
+  op->capacity = op->bytes = bytes;
+  op->moved = 0;
+  op->peer = to;
+  op->tag = tag;
+  op->endpoint = number;
+  op->device = device.number();
+  if (runtime.is_dead(to)) {
+    op->error = Errc::peer_died;
+    op->work = Work::finish;
+    device.enqueue(*op);
+    return Post::posted;
+  }
+  header.type = PacketType::ready_to_send;
+  header.bytes = 0;
+  const RendezvousBody body{runtime.operations->handle_of(*op),
+                            reinterpret_cast<uintptr_t>(op->buffer), bytes};
+  comm::OperationTable::expect(*op);
+  const Post answer =
+      device.port().try_send(to, device.number(), Bytes(header, body).span(), {});
+  return runtime.posted_unless_refused(*op, answer);
+}
+
+void Endpoint::Impl::refuse_null() const {
+  throw Error(Errc::bad_argument, "a null buffer with a length");
+}
+
+// --- Receiving -------------------------------------------------------------------------------------
+
+Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion* completion,
+                    void* context, Event* now) {
+  Impl& my = *impl_;
+  if (my.table == nullptr) {
+    throw Error(Errc::bad_argument, "recv needs an endpoint made with Arrival::matched");
+  }
+  if (my.spec.match_on != MatchOn::tag) my.runtime.check_rank(from);
+  if (buffer.data() == nullptr && !buffer.empty()) my.refuse_null();
+  Operation* op = my.runtime.operations->allocate();
+  if (op == nullptr) return Post::retry;
+  op->buffer = buffer.data();
+  op->capacity = buffer.size();
+  op->completion = completion != nullptr ? completion : my.spec.at_target;
+  op->context = context;
+  op->peer = from;
+  op->tag = tag;
+  op->bytes = 0;
+  op->endpoint = my.number;
+  op->device = my.pick_device().number();
+  const uint64_t key = my.key(from, tag);
+  const uint64_t met =
+      my.table->access(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op));
+  if (met == 0) {
+    // seq_cst: after inserting, look for a death; peer_down counts it, then looks at the table.
+    if (my.runtime.deaths.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
+      my.fail_if_dead(key, op, from);
+    }
+    return Post::posted;
+  }
+  if (met == comm::MatchTable::kNoRoom) {
+    my.runtime.operations->release(*op);
+    return Post::retry;
+  }
+  Event event;
+  if (!comm::receive_unexpected(my, *op, *reinterpret_cast<comm::Unexpected*>(met),
+                                event)) {
+    return Post::posted;
+  }
+  my.runtime.operations->release(*op);
+  if (now != nullptr) *now = event;
+  return Post::done;
+}
+
+/// A receive posted after its sender's death will never meet a message.
+void Endpoint::Impl::fail_if_dead(uint64_t key, Operation* op, Rank from) {
+  if (spec.match_on == MatchOn::tag || !runtime.is_dead(from)) return;
+  if (table->remove(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op))) {
+    runtime.end_later(*op, Errc::peer_died);
+  }
+}
+
+bool Endpoint::cancel(Rank from, Tag tag, void* context) {
+  Impl& my = *impl_;
+  if (my.table == nullptr) return false;
+  const uint64_t met = my.table->remove_if(
+      my.key(from, tag), comm::Side::receive,
+      [](uint64_t value, const void* wanted) {
+        return reinterpret_cast<const Operation*>(value)->context == wanted;
+      },
+      context);
+  if (met == 0) return false;
+  my.runtime.end_later(*reinterpret_cast<Operation*>(met), Errc::cancelled);
+  return true;
+}
+
+bool Endpoint::dequeue(Message& message) {
+  Impl& my = *impl_;
+  if (my.queue == nullptr) {
+    throw Error(Errc::bad_argument, "dequeue needs an endpoint made with Arrival::queue");
+  }
+  message.release();
+  if (my.take_from_queue(message)) return true;
+  return my.runtime.progress(my.pick_device()) != 0 && my.take_from_queue(message);
+}
+
+bool Endpoint::Impl::take_from_queue(Message& message) {
+  using Holds = comm::QueueEntry::Holds;
+  const bool took = queue->try_pop_with([&](const comm::QueueEntry& entry) {
+    message.source_ = entry.source;
+    message.tag_ = entry.tag;
+    message.bytes_ = entry.bytes;
+    message.runtime_ = &runtime.self;
+    switch (entry.holds) {
+      case Holds::inlined:
+        message.holds_ = Message::Holds::inlined;
+        std::memcpy(message.inlined_, entry.inlined, sizeof message.inlined_);
+        break;
+      case Holds::own_packet:
+        message.holds_ = Message::Holds::own_packet;
+        message.packet_index_ = entry.packet;
+        message.place_ = runtime.packet(entry.packet);
+        break;
+      case Holds::loan:
+        message.holds_ = Message::Holds::packet;
+        message.place_ = entry.lent.place;
+        message.loan_owner_ = entry.lent.loan.owner;
+        message.loan_port_ = entry.lent.loan.port;
+        message.packet_index_ = entry.lent.loan.index;
+        break;
+      case Holds::rendezvous:
+        message.holds_ = Message::Holds::announced;
+        message.bytes_ = entry.rendezvous.bytes;
+        message.loan_port_ = entry.reply_port;
+        message.transfer_ = new comm::MessageTransfer(*this, entry.rendezvous);
+        break;
+    }
+  });
+  if (took && message.transfer_ != nullptr) message.start_transfer();
+  return took;
+}
+
+// --- Blocking conveniences ---------------------------------------------------------------------------
+
+Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
+  return impl_->runtime.complete_now(
+      [&](Completion& done) { return send(to, tag, data, &done); },
+      Event{.peer = to, .tag = tag, .bytes = data.size()});
+}
+
+Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
+  Event event;
+  Synchronizer done;
+  const Post answer = until_posted(impl_->runtime.self, [&] {
+    return recv(from, tag, buffer, &done, nullptr, &event);
+  });
+  if (answer == Post::done) return event;
+  impl_->runtime.self.wait(done);
+  return done.event();
+}
+
+Message Endpoint::dequeue_wait() {
+  Message message;
+  if (!dequeue(message)) wait_for_message(*impl_, message);
+  impl_->runtime.self.wait(message);
+  return message;
+}
+
+void Endpoint::wait_for_message(Impl& my, Message& message) {
+  struct Wanted {
+    Endpoint::Impl& my;
+    Message& message;
+  } wanted{my, message};
+  my.runtime.wait_for(
+      my.queue_waiters,
+      [](void* argument) {
+        auto& want = *static_cast<Wanted*>(argument);
+        return want.message.runtime_ != nullptr || want.my.take_from_queue(want.message);
+      },
+      &wanted);
+}
+
+// --- Making and ending --------------------------------------------------------------------------------
+
+namespace {
+
+[[noreturn]] void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
+
+void check_spec(const EndpointSpec& spec) {
+  const bool matched = spec.arrival == Arrival::matched;
+  if (spec.arrival == Arrival::handler && spec.handler == nullptr) {
+    refuse("Arrival::handler needs a handler");
+  }
+  if (spec.arrival != Arrival::handler && spec.handler != nullptr) {
+    refuse("a handler is called by Arrival::handler only; for completions use HandlerCompletion");
+  }
+  if (!matched && spec.match_on != MatchOn::rank_and_tag) {
+    refuse("match_on belongs to Arrival::matched");
+  }
+  if (spec.buffer == Buffer::explicit_ && !matched && spec.arrival != Arrival::memory) {
+    refuse("Buffer::explicit_ needs receives or regions that name the buffer: Arrival::matched or "
+           "Arrival::memory");
+  }
+  if (spec.buffer == Buffer::allocated && spec.arrival == Arrival::memory) {
+    refuse("a put names its place: Buffer::allocated makes no sense with Arrival::memory");
+  }
+  if (spec.arrival == Arrival::queue && spec.at_target != nullptr) {
+    refuse("a queue is its own completion: take messages with dequeue");
+  }
+  if (spec.arrival == Arrival::handler && spec.at_target != nullptr) {
+    refuse("the handler is the completion at the target of Arrival::handler");
+  }
+  if (spec.arrival == Arrival::queue && spec.queue_capacity == 0) {
+    refuse("a queue needs room for at least one message");
+  }
+}
+
+}  // namespace
+
+Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
+  check_spec(spec);
+  Runtime::Impl& whole = runtime.impl();
+  impl_ = std::make_unique<Impl>(whole, spec);
+  Impl& my = *impl_;
+  if (my.spec.allocator == nullptr) my.spec.allocator = &heap_allocator();
+  my.inline_bytes = runtime.inline_bytes();
+  switch (spec.arrival) {
+    case Arrival::matched:
+      my.arrive = spec.buffer == Buffer::allocated ? comm::arrive_matched_allocated
+                                                   : comm::arrive_matched;
+      my.announce = comm::announce_matched;
+      my.table = std::make_unique<comm::MatchTable>();
+      break;
+    case Arrival::queue:
+      my.arrive = comm::arrive_queue;
+      my.announce = comm::announce_queue;
+      my.queue = std::make_unique<comm::BoundedQueue<comm::QueueEntry>>(spec.queue_capacity);
+      break;
+    case Arrival::handler:
+      my.arrive = comm::arrive_handler;
+      my.announce = comm::announce_handler;
+      break;
+    case Arrival::memory:
+      my.arrive = comm::arrive_refused;
+      my.announce = comm::announce_refused;
+      break;
+  }
+  whole.publish(my);
+}
+
+Endpoint::~Endpoint() {
+  if (impl_ != nullptr) impl_->runtime.unpublish(*impl_);
+}
+
+Runtime& Endpoint::runtime() const noexcept { return impl_->runtime.self; }
+uint16_t Endpoint::number() const noexcept { return impl_->number; }
+
+}  // namespace weft

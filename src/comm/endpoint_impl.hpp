@@ -1,0 +1,140 @@
+// What an endpoint is made of, and the arrival functions that its specification chose.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "comm/bounded_queue.hpp"
+#include "comm/device.hpp"
+#include "comm/match_table.hpp"
+#include "comm/runtime_impl.hpp"
+#include "comm/unexpected.hpp"
+#include "weft/comm/endpoint.hpp"
+
+namespace weft::comm {
+
+/// A message in a first-packet queue: one cell of the bounded queue, one cache line with its
+/// sequence number.
+struct QueueEntry {
+  static constexpr uint32_t kInlineBytes = Message::kInlineBytes;
+  enum class Holds : uint8_t { inlined, own_packet, loan, rendezvous };
+  Rank source;
+  Tag tag;
+  uint32_t bytes;
+  uint16_t reply_port;
+  Holds holds;
+  union {
+    std::byte inlined[kInlineBytes];
+    uint32_t packet;
+    struct {
+      const std::byte* place;
+      fabric::Loan loan;
+    } lent;
+    RendezvousBody rendezvous;
+  };
+  QueueEntry() noexcept {}  // NOLINT: a cell is filled before it is read
+};
+static_assert(sizeof(QueueEntry) == 56);
+
+/// An arrived message, whether it comes from a frame now or waited as an early one.
+struct Arrived {
+  Rank source;
+  Tag tag;
+  uint16_t reply_port;
+  std::span<const std::byte> payload;
+  fabric::Loan loan;  ///< set: the payload lies in the sender's packet
+};
+
+}  // namespace weft::comm
+
+namespace weft {
+
+struct Endpoint::Impl {
+  /// Early binding: what to do with an eager message and with a large one's announcement.
+  using Arrive = fabric::Taken (*)(Impl&, Device&, const comm::Arrived&);
+  using Announce = fabric::Taken (*)(Impl&, Device&, const comm::Arrived&,
+                                     const comm::RendezvousBody&);
+
+  Runtime::Impl& runtime;
+  EndpointSpec spec;
+  uint16_t number = 0;
+  Arrive arrive = nullptr;
+  Announce announce = nullptr;
+  std::size_t inline_bytes = 0;  ///< messages up to this travel in the ring
+  std::unique_ptr<comm::MatchTable> table;                          // Arrival::matched
+  std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;      // Arrival::queue
+  comm::WaitSet queue_waiters;
+
+  Impl(Runtime::Impl& the_runtime, const EndpointSpec& the_spec)
+      : runtime(the_runtime), spec(the_spec) {}
+
+  [[nodiscard]] uint64_t key(Rank rank, Tag tag) const noexcept {
+    const uint64_t high = uint64_t{static_cast<uint32_t>(rank.value)} << 32;
+    switch (spec.match_on) {
+      case MatchOn::rank: return high;
+      case MatchOn::tag: return tag.value;
+      default: return high | tag.value;
+    }
+  }
+  Post send_large(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
+                  std::size_t bytes, Completion* completion, void* context);
+  Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
+                std::optional<Tag> signal, Completion* completion, void* context);
+  [[noreturn]] void refuse_null() const;
+  void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);
+  bool take_from_queue(Message& message);
+
+  [[nodiscard]] Device& pick_device() const noexcept {
+    return spec.device != nullptr ? *spec.device : runtime.self.this_device();
+  }
+};
+
+namespace comm {
+
+// arrivals.cpp
+fabric::Taken arrive_matched(Endpoint::Impl&, Device&, const Arrived&);
+fabric::Taken arrive_matched_allocated(Endpoint::Impl&, Device&, const Arrived&);
+fabric::Taken announce_matched(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
+fabric::Taken arrive_queue(Endpoint::Impl&, Device&, const Arrived&);
+fabric::Taken announce_queue(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
+fabric::Taken arrive_handler(Endpoint::Impl&, Device&, const Arrived&);
+fabric::Taken announce_handler(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
+fabric::Taken arrive_refused(Endpoint::Impl&, Device&, const Arrived&);
+fabric::Taken announce_refused(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
+/// A receive met an unexpected message: true: finished now, and `event` says how; false: a large
+/// message's transfer began and the completion will tell. The record `arrived` is released.
+bool receive_unexpected(Endpoint::Impl&, Operation& op, Unexpected& arrived, Event& event);
+
+/// Frees what an unexpected record holds, and the record. `keep_loan`: its packet stays lent.
+void release_unexpected(Runtime::Impl&, Unexpected& record);
+
+/// Copies `pieces` one behind the other.
+void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into) noexcept;
+
+/// A large message taken from a queue, on its way into memory from the endpoint's allocator.
+struct MessageTransfer {
+  MessageTransfer(Endpoint::Impl& the_endpoint, const RendezvousBody& the_body)
+      : endpoint(the_endpoint), body(the_body) {}
+  Endpoint::Impl& endpoint;
+  RendezvousBody body;
+  std::byte* buffer = nullptr;
+  Synchronizer done;
+};
+
+// transfers.cpp
+/// Makes `op` (buffer, capacity, completion or end, endpoint set) the receiver of an announced
+/// message and hands it to `device`.
+void begin_transfer(Endpoint::Impl&, Device& device, Operation& op, Rank source, Tag tag,
+                    uint16_t reply_port, const RendezvousBody& body);
+
+// remote_memory.cpp (all under the device's lock)
+fabric::Taken arrive_put(Endpoint::Impl&, Device&, const Header&, const Arrived&, const PutBody&);
+fabric::Taken announce_put(Endpoint::Impl&, Device&, const Header&, const Arrived&,
+                           const RendezvousBody&, const PutBody&);
+fabric::Taken arrive_get(Endpoint::Impl&, Device&, const Header&, const Arrived&,
+                         const RendezvousBody&, const PutBody&);
+fabric::Taken arrive_signal(Endpoint::Impl&, Device&, const Arrived&);
+
+}  // namespace comm
+}  // namespace weft

@@ -1,0 +1,102 @@
+// Messages taken from a queue: where their bytes lie, and how they are given back.
+#include "weft/comm/message.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+
+namespace weft {
+
+namespace {
+
+class HeapAllocator final : public Allocator {
+ public:
+  std::byte* allocate(std::size_t bytes) noexcept override {
+    return static_cast<std::byte*>(std::malloc(bytes == 0 ? 1 : bytes));
+  }
+  void release(std::byte* memory, std::size_t /*bytes*/) noexcept override { std::free(memory); }
+};
+
+}  // namespace
+
+Allocator& heap_allocator() noexcept {
+  static HeapAllocator heap;
+  return heap;
+}
+
+void Message::take(Message& other) noexcept {
+  // Plain data throughout; the other one no longer owns anything.
+  std::memcpy(static_cast<void*>(this), static_cast<const void*>(&other), sizeof *this);
+  other.holds_ = Holds::nothing;
+  other.transfer_ = nullptr;
+  other.runtime_ = nullptr;
+}
+
+void Message::release() noexcept {
+  switch (holds_) {
+    case Holds::packet:
+      runtime_->impl().devices[0]->port().give_back(
+          {.owner = loan_owner_, .port = loan_port_, .index = packet_index_});
+      break;
+    case Holds::own_packet:
+      runtime_->impl().packets->free(packet_index_);
+      break;
+    case Holds::announced:
+    case Holds::allocated:
+      runtime_->wait(*this);
+      if (transfer_->buffer != nullptr) {
+        transfer_->endpoint.spec.allocator->release(transfer_->buffer, bytes_);
+      }
+      delete transfer_;
+      break;
+    case Holds::inlined:
+    case Holds::nothing:
+      break;
+  }
+  holds_ = Holds::nothing;
+  transfer_ = nullptr;
+  runtime_ = nullptr;
+}
+
+void Message::start_transfer() noexcept {
+  Endpoint::Impl& endpoint = transfer_->endpoint;
+  Runtime::Impl& runtime = endpoint.runtime;
+  if (transfer_->buffer == nullptr) {
+    transfer_->buffer = endpoint.spec.allocator->allocate(bytes_);
+    if (transfer_->buffer == nullptr) return;
+  }
+  comm::Operation* op = runtime.operations->allocate();
+  if (op == nullptr) return;
+  holds_ = Holds::allocated;
+  op->buffer = transfer_->buffer;
+  op->capacity = bytes_;
+  op->completion = &transfer_->done;
+  op->context = nullptr;
+  op->endpoint = endpoint.number;
+  comm::begin_transfer(endpoint, endpoint.pick_device(), *op, source_, tag_, loan_port_,
+                       transfer_->body);
+}
+
+bool Message::ready() noexcept {
+  if (holds_ == Holds::announced) start_transfer();
+  return holds_ != Holds::announced && (transfer_ == nullptr || transfer_->done.ready());
+}
+
+Errc Message::error() const noexcept {
+  return transfer_ == nullptr ? Errc::ok : transfer_->done.event().error;
+}
+
+std::span<const std::byte> Message::data() const noexcept {
+  if (holds_ == Holds::inlined) return {inlined_, bytes_};
+  if (holds_ != Holds::allocated) return {place_, bytes_};
+  return {transfer_->buffer, error() == Errc::ok ? bytes_ : 0};
+}
+
+void Runtime::wait(Message& message) {
+  while (!message.ready() && message.holds_ == Message::Holds::announced) relax();
+  if (message.holds_ == Message::Holds::allocated) wait(message.transfer_->done);
+}
+
+}  // namespace weft

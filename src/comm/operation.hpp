@@ -1,0 +1,146 @@
+// The record of an operation under way: a posted receive, a large send, a put, a get, or what this
+// rank still owes a peer.
+//
+// Owner and lifetime: taken from the runtime's table by whoever posts. From then on it belongs to
+// (1) the matching table (a posted receive), (2) a device's pending list (`work` says what is to
+// be done), or (3) nobody but its `awaiting` word: a peer owes it an answer, and whoever claims
+// that word under the progress lock of `device` owns it. It returns to the table once told.
+// Size: two cache lines; a posted receive that an eager message meets touches the first only.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "comm/records.hpp"
+#include "comm/wire.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/base/error.hpp"
+#include "weft/base/types.hpp"
+#include "weft/comm/completion.hpp"
+
+namespace weft::comm {
+
+struct Operation;
+
+/// What a device has to do next for an operation in its pending list.
+enum class Work : uint8_t {
+  none,    ///< not in a pending list
+  read,    ///< copy from the peer's memory, a chunk a turn, then answer
+  write,   ///< copy to the peer's memory, a chunk a turn, then answer
+  stream,  ///< send fragments in packets, a few a turn
+  ask,     ///< send ready_to_receive
+  answer,  ///< send finished
+  signal,  ///< send a put's signal
+  deaths,  ///< look at what the launcher reported
+  finish,  ///< over: tell the completion (again, if it had no room)
+};
+
+/// Runs when an operation of the runtime's own has ended, instead of a completion. False: no room
+/// now, call again. It does not release the record.
+using OperationEnd = bool (*)(Operation&);
+
+struct alignas(base::kCacheLine) Operation {
+  // First line: what a match needs.
+  std::byte* buffer;       ///< the local buffer
+  uint64_t capacity;       ///< its bytes
+  Completion* completion;
+  void* context;
+  Rank peer;               ///< the other side, once known
+  Tag tag;
+  std::atomic<uint32_t> generation;  ///< of this record; moves on at each release
+  uint16_t endpoint;
+  uint16_t device;         ///< the device that carries it
+  Work work;
+  Errc error;
+  bool answers;            ///< the peer waits for `finished`
+  bool owns_buffer;        ///< from malloc: pieces gathered for a rendezvous
+  uint16_t reply_port;     ///< the peer's port for answers
+
+  // Second line: transfers.
+  alignas(base::kCacheLine) uint64_t bytes;  ///< length of the message or transfer
+  uint64_t moved;          ///< of it already
+  uint64_t remote_address;
+  Handle remote;           ///< the peer's operation
+  Operation* next;         ///< in a device's inbox or pending list
+  OperationEnd end;        ///< instead of `completion`
+  /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
+  std::atomic<uint64_t> awaiting;
+
+  [[nodiscard]] Event event() const noexcept {
+    return {peer,  tag, error, owns_buffer ? nullptr : buffer, static_cast<std::size_t>(bytes),
+            context};
+  }
+};
+static_assert(sizeof(Operation) == 2 * base::kCacheLine);
+
+/// All operations of a runtime.
+class OperationTable {
+ public:
+  explicit OperationTable(uint32_t count) : records_(count) {}
+
+  /// A record with its flags reset, or nullptr: none is free now.
+  [[nodiscard]] Operation* allocate() noexcept {
+    Operation* op = records_.allocate();
+    if (op == nullptr) [[unlikely]] return nullptr;
+    op->work = Work::none;
+    op->error = Errc::ok;
+    op->answers = false;
+    op->owns_buffer = false;
+    op->end = nullptr;
+    return op;
+  }
+  void release(Operation& op) noexcept {
+    if (op.owns_buffer) [[unlikely]] std::free(op.buffer);
+    // relaxed: a record has one owner at a time; `find` reads it only to refuse late answers.
+    op.generation.store(op.generation.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
+    records_.release(op);
+  }
+  [[nodiscard]] Handle handle_of(const Operation& op) const noexcept {
+    return {records_.index_of(op), op.generation.load(std::memory_order_relaxed)};
+  }
+
+  /// Declares that `op.peer` will answer over `op.device`. From here until `claim` the operation
+  /// belongs to whoever holds that device's progress lock.
+  static void expect(Operation& op) noexcept {
+    // release: pairs with the acquire of find and sweep; they see the record's other fields.
+    op.awaiting.store(awaited(op.peer, op.device), std::memory_order_release);
+  }
+  /// Ends the expectation; false if somebody else ended it before (and owns the operation now).
+  [[nodiscard]] static bool claim(Operation& op) noexcept {
+    // acq_rel: between the posting thread (its send was refused) and a sweep after a death.
+    return op.awaiting.exchange(0, std::memory_order_acq_rel) != 0;
+  }
+  /// The operation that `handle` names, if it expects an answer from `peer` over `device`.
+  [[nodiscard]] Operation* find(Handle handle, Rank peer, uint16_t device) noexcept {
+    if (handle.index >= records_.count()) return nullptr;
+    Operation& op = records_[handle.index];
+    if (op.awaiting.load(std::memory_order_acquire) != awaited(peer, device) ||
+        op.generation.load(std::memory_order_relaxed) != handle.generation) {
+      return nullptr;
+    }
+    return &op;
+  }
+  /// Calls `fail(op)` for each operation that expects an answer from `peer` over `device` (whose
+  /// lock the caller holds), after claiming it. O(table), touching all of it; only after a death.
+  template <class Fail>
+  void sweep(Rank peer, uint16_t device, Fail fail) {
+    for (uint32_t i = 0; i < records_.count(); ++i) {
+      Operation& op = records_[i];
+      if (op.awaiting.load(std::memory_order_acquire) == awaited(peer, device) && claim(op)) {
+        fail(op);
+      }
+    }
+  }
+  [[nodiscard]] uint32_t live() const noexcept { return records_.live(); }
+
+ private:
+  [[nodiscard]] static uint64_t awaited(Rank peer, uint16_t device) noexcept {
+    return uint64_t{1} << 63 | uint64_t{device} << 32 | static_cast<uint32_t>(peer.value);
+  }
+  Records<Operation> records_;
+};
+
+}  // namespace weft::comm

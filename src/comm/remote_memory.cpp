@@ -1,0 +1,326 @@
+// Remote memory: put, put with a signal, and get on regions.
+//
+// Memory that weft allocated is mapped by its peers on the same node and written directly; any
+// other region is served by its owner's progress, which alone may say whether a key still holds.
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "fabric/small_copy.hpp"
+
+namespace weft {
+
+using comm::Bytes;
+using comm::Handle;
+using comm::Header;
+using comm::Operation;
+using comm::PacketType;
+using comm::PutBody;
+using comm::RendezvousBody;
+using comm::Work;
+using fabric::MemoryKey;
+using fabric::Taken;
+
+// --- Regions -------------------------------------------------------------------------------------
+
+Region::Region(Runtime& runtime, std::span<std::byte> memory)
+    : runtime_(runtime), memory_(memory), key_(runtime.impl().transport->expose(memory)) {}
+
+Region::~Region() { runtime_.impl().transport->withdraw(key_); }
+
+namespace comm {
+namespace {
+
+/// What the key in `body` names here, [offset, offset + bytes) of it; nothing: bad key.
+std::optional<std::span<std::byte>> resolve(Runtime::Impl& runtime, const PutBody& body,
+                                            uint64_t bytes) noexcept {
+  const MemoryKey key{.owner = runtime.self.rank().value,
+                      .slot = body.slot,
+                      .generation = body.generation,
+                      .segment = body.segment,
+                      .base = body.base,
+                      .bytes = body.region_bytes};
+  const auto region = runtime.transport->resolve(key);
+  if (!region || body.offset > region->size() || bytes > region->size() - body.offset) {
+    return std::nullopt;
+  }
+  return region->subspan(body.offset, bytes);
+}
+
+/// An operation of this rank's own that sends `finished` with `error`, then ends. nullptr: none
+/// is free now.
+Operation* make_answer(Runtime::Impl& runtime, Rank to, uint16_t reply_port, Handle theirs,
+                       Errc error) noexcept {
+  Operation* op = runtime.operations->allocate();
+  if (op == nullptr) return nullptr;
+  op->peer = to;
+  op->reply_port = reply_port;
+  op->remote = theirs;
+  op->error = error;
+  op->answers = true;
+  op->completion = nullptr;
+  op->work = Work::answer;
+  return op;
+}
+
+/// Tells the endpoint's at_target of a put's signal. False: no room now.
+bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<std::byte> where) {
+  Completion* told = endpoint.spec.at_target;
+  return told == nullptr ||
+         told->try_complete({source, signal, Errc::ok, where.data(), where.size(), nullptr});
+}
+
+}  // namespace
+
+// --- The owner's side (device's lock held) ---------------------------------------------------------
+
+Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
+                 const Arrived& arrived, const PutBody& body) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  const auto target = resolve(runtime, body, arrived.payload.size());
+  Operation* answer = nullptr;
+  if (body.operation.index != kNoAnswer) {
+    answer = make_answer(runtime, arrived.source, arrived.reply_port, body.operation,
+                         target ? Errc::ok : Errc::bad_key);
+    if (answer == nullptr) return Taken::hold;
+  }
+  if (target) {
+    fabric::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
+    if ((header.flags & kTellTarget) != 0 &&
+        !tell_signal(endpoint, arrived.source, arrived.tag, *target)) {
+      if (answer != nullptr) runtime.operations->release(*answer);
+      return Taken::hold;  // offered again: the same bytes are written again, then told
+    }
+  }
+  if (arrived.loan) device.port().give_back(arrived.loan);
+  if (answer != nullptr) device.start_locked(*answer);
+  return Taken::yes;
+}
+
+Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
+                   const Arrived& arrived, const RendezvousBody& from, const PutBody& body) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  const auto target = resolve(runtime, body, from.bytes);
+  if (!target) {
+    Operation* answer = make_answer(runtime, arrived.source, arrived.reply_port, from.operation,
+                                    Errc::bad_key);
+    if (answer == nullptr) return Taken::hold;
+    device.start_locked(*answer);
+    return Taken::yes;
+  }
+  Operation* op = runtime.operations->allocate();
+  if (op == nullptr) return Taken::hold;
+  op->buffer = target->data();
+  op->capacity = target->size();
+  op->completion = nullptr;
+  op->context = &endpoint;
+  op->endpoint = endpoint.number;
+  op->end = (header.flags & kTellTarget) == 0 ? OperationEnd{[](Operation&) { return true; }}
+                                              : OperationEnd{[](Operation& over) {
+    auto& owner = *static_cast<Endpoint::Impl*>(over.context);
+    return over.error != Errc::ok ||
+           tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes});
+  }};
+  begin_transfer(endpoint, device, *op, arrived.source, arrived.tag, arrived.reply_port, from);
+  return Taken::yes;
+}
+
+Taken arrive_get(Endpoint::Impl& endpoint, Device& device, const Header& /*header*/,
+                 const Arrived& arrived, const RendezvousBody& to, const PutBody& body) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  const auto region = resolve(runtime, body, to.bytes);
+  Operation* op = make_answer(runtime, arrived.source, arrived.reply_port, to.operation,
+                              region ? Errc::ok : Errc::bad_key);
+  if (op == nullptr) return Taken::hold;
+  if (region) {
+    op->buffer = region->data();
+    op->capacity = op->bytes = region->size();
+    op->moved = 0;
+    op->endpoint = endpoint.number;
+    op->remote_address = to.address;
+    if (runtime.transport->can_read(arrived.source)) {
+      op->work = Work::write;
+    } else {
+      op->answers = false;  // the last fragment tells
+      op->work = Work::stream;
+    }
+  }
+  device.start_locked(*op);
+  return Taken::yes;
+}
+
+Taken arrive_signal(Endpoint::Impl& endpoint, Device& /*device*/, const Arrived& arrived) {
+  return tell_signal(endpoint, arrived.source, arrived.tag, {}) ? Taken::yes : Taken::hold;
+}
+
+}  // namespace comm
+
+// --- The caller's side -----------------------------------------------------------------------------
+
+namespace {
+
+void check_access(const Endpoint::Impl& endpoint, const MemoryKey& key, std::size_t offset,
+                  const void* buffer, std::size_t bytes) {
+  if (endpoint.spec.arrival != Arrival::memory) {
+    throw Error(Errc::bad_argument, "put and get need an endpoint made with Arrival::memory");
+  }
+  endpoint.runtime.check_rank(Rank{key.owner});
+  if (offset > key.bytes || bytes > key.bytes - offset) {
+    throw Error(Errc::bad_argument, "put or get beyond the end of the region");
+  }
+  if (buffer == nullptr && bytes != 0) {
+    throw Error(Errc::bad_argument, "a null buffer with a length");
+  }
+}
+
+PutBody put_body(Handle operation, const MemoryKey& key, std::size_t offset) noexcept {
+  return {.operation = operation,
+          .slot = key.slot,
+          .generation = key.generation,
+          .base = key.base,
+          .region_bytes = key.bytes,
+          .offset = offset,
+          .segment = key.segment,
+          .reserved = 0};
+}
+
+/// The record of a put or get under way.
+Operation* make_access(Endpoint::Impl& endpoint, Device& device, const MemoryKey& key, Tag signal,
+                       std::byte* buffer, std::size_t bytes, Completion* completion,
+                       void* context) noexcept {
+  Operation* op = endpoint.runtime.operations->allocate();
+  if (op == nullptr) return nullptr;
+  op->buffer = buffer;
+  op->capacity = op->bytes = bytes;
+  op->moved = 0;
+  op->completion = completion;
+  op->context = context;
+  op->peer = Rank{key.owner};
+  op->tag = signal;
+  op->endpoint = endpoint.number;
+  op->device = device.number();
+  return op;
+}
+
+/// Ends an operation that failed before anything was sent: told by progress.
+Post fail_later(Device& device, Operation& op, Errc error) noexcept {
+  op.error = error;
+  op.work = Work::finish;
+  device.enqueue(op);
+  return Post::posted;
+}
+
+}  // namespace
+
+Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
+                              std::span<const std::byte> data, std::optional<Tag> signal,
+                              Completion* completion, void* context) {
+  check_access(*this, key, offset, data.data(), data.size());
+  Device& device = pick_device();
+  fabric::Port& port = device.port();
+  const Rank owner{key.owner};
+  const Tag tag = signal.value_or(Tag{});
+  const uint8_t flags = signal ? comm::kTellTarget : uint8_t{0};
+  auto* buffer = const_cast<std::byte*>(data.data());  // read only
+
+  // Memory that weft allocated, on this node: written here and now.
+  if (key.segment != 0) {
+    if (const auto mapped = runtime.transport->map_peer(key)) {
+      if (!signal) {
+        std::memcpy(mapped->data() + offset, data.data(), data.size());
+        return Post::done;
+      }
+      Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context);
+      if (op == nullptr) return Post::retry;
+      std::memcpy(mapped->data() + offset, data.data(), data.size());
+      const Bytes told(Header{.type = PacketType::signal,
+                              .endpoint = number,
+                              .tag = tag.value,
+                              .reply_port = device.number()});
+      if (port.try_send(owner, device.number(), told.span(), {}) != Post::retry) {
+        runtime.operations->release(*op);
+        return Post::done;
+      }
+      op->bytes = data.size();
+      op->work = Work::signal;
+      device.enqueue(*op);
+      return Post::posted;
+    }
+  }
+
+  Operation* op = make_access(*this, device, key, tag, buffer, data.size(), completion, context);
+  if (op == nullptr) return Post::retry;
+  if (runtime.is_dead(owner)) return fail_later(device, *op, Errc::peer_died);
+  const Handle handle = runtime.operations->handle_of(*op);
+  const PutBody body = put_body(handle, key, offset);
+  Header header{.type = PacketType::put,
+                .flags = flags,
+                .endpoint = number,
+                .tag = tag.value,
+                .bytes = static_cast<uint32_t>(data.size()),
+                .reply_port = device.number()};
+  comm::OperationTable::expect(*op);
+  Post answer = Post::retry;
+  if (data.size() + sizeof(Header) + sizeof(PutBody) <= port.max_inline()) {
+    answer = port.try_send(owner, device.number(), Bytes(header, body).span(), data);
+  } else if (data.size() <= runtime.settings.eager_bytes) {
+    answer = runtime.send_packet(device, owner, Bytes(header, body).span(), {&data, 1});
+  } else {
+    header.type = PacketType::put_large;
+    const RendezvousBody from{handle, reinterpret_cast<uintptr_t>(data.data()), data.size()};
+    answer = port.try_send(owner, device.number(), Bytes(header, from, body).span(), {});
+  }
+  return runtime.posted_unless_refused(*op, answer);
+}
+
+Post Endpoint::put(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
+                   Completion* completion, void* context) {
+  return impl_->post_put(to, offset, data, std::nullopt,
+                         completion != nullptr ? completion : impl_->spec.at_source, context);
+}
+
+Post Endpoint::put_signal(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
+                          Tag signal, Completion* completion, void* context) {
+  return impl_->post_put(to, offset, data, signal,
+                         completion != nullptr ? completion : impl_->spec.at_source, context);
+}
+
+Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byte> buffer,
+                   Completion* completion, void* context) {
+  Impl& my = *impl_;
+  check_access(my, from, offset, buffer.data(), buffer.size());
+  if (from.segment != 0) {
+    if (const auto mapped = my.runtime.transport->map_peer(from)) {
+      std::memcpy(buffer.data(), mapped->data() + offset, buffer.size());
+      return Post::done;
+    }
+  }
+  Device& device = my.pick_device();
+  const Rank owner{from.owner};
+  Operation* op =
+      make_access(my, device, from, Tag{}, buffer.data(), buffer.size(),
+                  completion != nullptr ? completion : my.spec.at_source, context);
+  if (op == nullptr) return Post::retry;
+  if (my.runtime.is_dead(owner)) return fail_later(device, *op, Errc::peer_died);
+  const Handle handle = my.runtime.operations->handle_of(*op);
+  const Header header{
+      .type = PacketType::get, .endpoint = my.number, .reply_port = device.number()};
+  const RendezvousBody to{handle, reinterpret_cast<uintptr_t>(buffer.data()), buffer.size()};
+  comm::OperationTable::expect(*op);
+  const Post answer =
+      device.port().try_send(owner, device.number(),
+                             Bytes(header, to, put_body(Handle{}, from, offset)).span(), {});
+  return my.runtime.posted_unless_refused(*op, answer);
+}
+
+Event Endpoint::put_wait(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data) {
+  return impl_->runtime.complete_now(
+      [&](Completion& done) { return put(to, offset, data, &done); },
+      Event{.peer = Rank{to.owner}, .bytes = data.size()});
+}
+
+Event Endpoint::get_wait(const MemoryKey& from, std::size_t offset, std::span<std::byte> buffer) {
+  return impl_->runtime.complete_now(
+      [&](Completion& done) { return get(from, offset, buffer, &done); },
+      Event{.peer = Rank{from.owner}, .data = buffer.data(), .bytes = buffer.size()});
+}
+
+}  // namespace weft

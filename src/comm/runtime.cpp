@@ -1,0 +1,318 @@
+// The runtime: joining, making the devices, progress over them, and ending.
+#include "weft/comm/runtime.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <exception>
+
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/base/log.hpp"
+#include "weft/base/thread_slot.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft {
+
+namespace {
+
+std::atomic<bool> joined{false};  ///< this process has a runtime that joined the job
+
+std::unique_ptr<fabric::Job> join_once(const RuntimeOptions& options) {
+  if (options.job != nullptr) return nullptr;
+  if (joined.exchange(true)) {
+    throw Error(Errc::bad_argument, "this process has a Runtime already: one per process");
+  }
+  try {
+    return fabric::join_job();
+  } catch (...) {
+    joined.store(false);
+    throw;
+  }
+}
+
+std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geometry geometry,
+                                                  const RuntimeOptions& options) {
+  const bool in_process = job.provider() == "local" || job.provider() == "alone";
+  auto transport = in_process ? fabric::make_local_transport(job, geometry)
+                              : fabric::make_shm_transport(job, geometry);
+  return options.wrap ? options.wrap(std::move(transport)) : std::move(transport);
+}
+
+}  // namespace
+
+// --- Making ------------------------------------------------------------------------------------------
+
+Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
+    : self(the_runtime),
+      process(::getpid()),
+      owned_job(join_once(options)),
+      job(options.job != nullptr ? *options.job : *owned_job),
+      settings(read_settings(options)) {
+  base::set_log_rank(job.rank().value);
+  const auto ranks = static_cast<std::size_t>(job.size());
+  dead = std::make_unique<std::atomic<bool>[]>(ranks);
+
+  const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
+  transport = open_transport(job, geometry, options);
+  bool reaches_all = true;
+  for (int r = 0; r < job.size(); ++r) reaches_all = reaches_all && transport->reaches(Rank{r});
+  ranks_limit = reaches_all ? static_cast<uint32_t>(job.size()) : 0;
+  packet_memory = transport->packet_area().data();
+  packet_bytes = transport->geometry().packet_bytes;
+  settings.eager_bytes = std::min<std::size_t>(settings.eager_bytes, packet_bytes);
+
+  const uint32_t packet_count = transport->geometry().packets;
+  packets = std::make_unique<comm::SlotPool>(packet_count);
+  streaming = std::make_unique<std::atomic<uint8_t>[]>(packet_count);
+  operations = std::make_unique<comm::OperationTable>(settings.operations);
+  unexpected = std::make_unique<comm::Records<comm::Unexpected>>(settings.unexpected);
+
+  yield_ticks = static_cast<uint64_t>(kYieldNs * base::ticks_per_ns());
+  spin_ticks = static_cast<uint64_t>(static_cast<double>(settings.spin_ns) * base::ticks_per_ns());
+  sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
+  if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");
+  for (uint32_t i = 0; i < settings.devices; ++i) {
+    devices.push_back(
+        std::make_unique<Device>(*this, static_cast<uint16_t>(i), transport->open_port(i)));
+    epoll_event event{.events = EPOLLIN, .data = {.u32 = i}};
+    const int bell = devices.back()->port().bell_fd();
+    if (bell >= 0 && ::epoll_ctl(sleep_fd, EPOLL_CTL_ADD, bell, &event) != 0) {
+      throw Error(Errc::no_permission, "a doorbell cannot join an epoll set");
+    }
+  }
+}
+
+Runtime::Impl::~Impl() {
+  if (sleep_fd >= 0) ::close(sleep_fd);
+  if (owned_job != nullptr) joined.store(false);
+}
+
+Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(*this, options)) {
+  Impl& my = *impl_;
+  my.job.on_peer_death([&my](Rank rank, std::string cause) { my.report_death(rank, cause); });
+  if (my.settings.progress == Progress::server) {
+    for (auto& device : my.devices) {
+      my.servers.emplace_back(
+          [&my, &each = *device](const std::stop_token& stop) { my.serve(each, stop); });
+    }
+  }
+  my.team = std::make_unique<Team>(*this);
+}
+
+Runtime::~Runtime() {
+  Impl& my = *impl_;
+  if (::getpid() != my.process) {
+    // A forked child: the job, the rings and the threads are its parent's.
+    (void)impl_.release();
+    return;
+  }
+  // Nobody's memory goes before everybody is done with it; but do not wait for the dead, nor in
+  // the middle of a failure.
+  if (std::uncaught_exceptions() == 0 && my.deaths.load() == 0) my.team->barrier();
+  my.team.reset();
+  for (auto& server : my.servers) server.request_stop();
+  for (auto& device : my.devices) device->port().ring_self();
+  my.servers.clear();
+  my.report_leftovers();
+  my.job.on_peer_death(nullptr);
+  if (std::uncaught_exceptions() == 0 && my.deaths.load() == 0) {
+    try {
+      my.job.fence();
+    } catch (const Error& error) {
+      base::log(base::LogLevel::warn, fmt::format("at the end: {}", error.what()));
+    }
+  }
+}
+
+void Runtime::Impl::report_leftovers() const {
+  const uint32_t left = operations->live();
+  const uint32_t kept = unexpected->live();
+  if (left + kept != 0) {
+    base::log(base::LogLevel::warn,
+              fmt::format("ended with work pending: {} operations under way, {} messages never "
+                          "received",
+                          left, kept));
+  }
+}
+
+// --- Progress ------------------------------------------------------------------------------------------
+
+Device& Runtime::this_device() const noexcept {
+  const auto count = static_cast<uint32_t>(impl_->devices.size());
+  if (count == 1) return *impl_->devices[0];
+  // Dedicated: a thread's slot is its own while it lives and is reused when it ended, and with it
+  // the device (002 Alg. 1). Round-robin: from there on, a step a call.
+  uint32_t number = base::this_thread_slot();
+  if (impl_->settings.assignment == Assignment::round_robin) {
+    thread_local uint32_t turn = 0;
+    number += turn++;
+  }
+  return *impl_->devices[number % count];
+}
+
+uint32_t Runtime::progress() { return impl_->progress(this_device()); }
+
+uint32_t Runtime::Impl::progress(Device& own) {
+  const uint32_t served = own.try_progress();
+  return served != 0 || devices.size() == 1 ? served : progress_others(own);
+}
+
+/// 002 Alg. 2: the others in turn, by try-lock, until one yields.
+uint32_t Runtime::Impl::progress_others(Device& own) {
+  thread_local uint32_t turn = 0;
+  const auto count = static_cast<uint32_t>(devices.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    Device& other = *devices[turn++ % count];
+    if (&other == &own) continue;
+    if (const uint32_t served = other.try_progress(); served != 0) return served;
+  }
+  return 0;
+}
+
+void Runtime::relax() {
+  thread_local uint32_t fruitless = 0;
+  if (progress() != 0) {
+    fruitless = 0;
+    return;
+  }
+  if (++fruitless % 1024 != 0) {
+    sched_yield();
+    return;
+  }
+  // The peer does not take anything for long: it computes, sleeps or is stopped. Sleep too.
+  constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 200'000};
+  ::nanosleep(&kNap, nullptr);
+}
+
+// --- Posting helpers -----------------------------------------------------------------------------------
+
+Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
+                                std::span<const std::span<const std::byte>> pieces) {
+  const uint32_t index = packets->alloc();
+  if (index == comm::SlotPool::kNone) return Post::retry;
+  std::byte* into = packet(index);
+  comm::gather(pieces, into);
+  std::size_t bytes = 0;
+  for (const auto& piece : pieces) bytes += piece.size();
+  if (device.port().try_send_packet(to, device.number(), header, index,
+                                    static_cast<uint32_t>(bytes)) == Post::retry) {
+    packets->free(index);
+    return Post::retry;
+  }
+  return Post::done;
+}
+
+Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Post answer) {
+  if (answer != Post::retry) return Post::posted;
+  // Refused, unless its peer died meanwhile and a sweep has ended it.
+  if (!comm::OperationTable::claim(op)) return Post::posted;
+  operations->release(op);
+  return Post::retry;
+}
+
+void Runtime::Impl::end_later(comm::Operation& op, Errc error) {
+  op.error = error;
+  op.work = comm::Work::finish;
+  devices[op.device]->enqueue(op);
+}
+
+/// Returns only if the rank is there after all (a job with ranks out of reach).
+void Runtime::Impl::refuse_rank(Rank rank) const {
+  if (rank.value < 0 || rank.value >= job.size()) {
+    throw Error(Errc::no_such_peer,
+                fmt::format("there is no rank {} in a job of {}", rank.value, job.size()));
+  }
+  if (transport->reaches(rank)) return;
+  throw Error(Errc::no_such_peer,
+              fmt::format("rank {} runs on another node, and the {} transport ends at this one",
+                          rank.value, transport->name()));
+}
+
+namespace comm {
+
+void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into) noexcept {
+  for (const auto& piece : pieces) {
+    if (!piece.empty()) std::memcpy(into, piece.data(), piece.size());
+    into += piece.size();
+  }
+}
+
+}  // namespace comm
+
+// --- Deaths --------------------------------------------------------------------------------------------
+
+/// From a thread of the launcher's: every device looks at it under its own lock.
+void Runtime::Impl::report_death(Rank rank, const std::string& cause) {
+  {
+    const std::lock_guard lock(death_lock);
+    death_reports.emplace_back(rank, cause);
+  }
+  for (auto& device : devices) device->note_death();
+}
+
+std::vector<std::pair<Rank, std::string>> Runtime::Impl::reported_deaths() {
+  const std::lock_guard lock(death_lock);
+  return death_reports;
+}
+
+void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
+  // acq_rel: the first to tell does the rest.
+  if (dead[static_cast<std::size_t>(peer.value)].exchange(true, std::memory_order_acq_rel)) return;
+  {
+    const std::lock_guard lock(death_lock);
+    causes[peer.value] = cause;
+  }
+  // seq_cst: count first, then look at the tables; recv inserts first, then looks at the count.
+  deaths.fetch_add(1, std::memory_order_seq_cst);
+  base::log(base::LogLevel::warn, fmt::format("rank {} died: {}", peer.value, cause));
+  for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
+    Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
+    if (endpoint == nullptr || endpoint->table == nullptr ||
+        endpoint->spec.match_on == MatchOn::tag) {
+      continue;
+    }
+    // Everything behind these keys waits for the dead rank: end the oldest as often as it was seen.
+    const auto keys = endpoint->table->keys_where(comm::Side::receive, [peer](uint64_t key) {
+      return key >> 32 == static_cast<uint32_t>(peer.value);
+    });
+    for (const uint64_t key : keys) {
+      if (const uint64_t value = endpoint->table->take(key, comm::Side::arrival); value != 0) {
+        end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
+      }
+    }
+  }
+}
+
+std::string Runtime::cause_of_death(Rank rank) const {
+  const std::lock_guard lock(impl_->death_lock);
+  const auto found = impl_->causes.find(rank.value);
+  return found == impl_->causes.end() ? std::string() : found->second;
+}
+
+// --- Facts ---------------------------------------------------------------------------------------------
+
+Rank Runtime::rank() const noexcept { return impl_->job.rank(); }
+int Runtime::size() const noexcept { return impl_->job.size(); }
+fabric::Job& Runtime::job() const noexcept { return impl_->job; }
+uint32_t Runtime::device_count() const noexcept {
+  return static_cast<uint32_t>(impl_->devices.size());
+}
+Device& Runtime::device(uint32_t number) const noexcept { return *impl_->devices[number]; }
+std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
+std::size_t Runtime::inline_bytes() const noexcept {
+  return std::min<std::size_t>(impl_->devices[0]->port().max_inline() - sizeof(comm::Header),
+                               Impl::kMaxInlineBytes);
+}
+std::span<std::byte> Runtime::allocate_shared(std::size_t bytes) {
+  return impl_->transport->allocate_shared(bytes);
+}
+void Runtime::release_shared(std::span<std::byte> memory) noexcept {
+  impl_->transport->release_shared(memory);
+}
+void Runtime::barrier() { impl_->team->barrier(); }
+
+}  // namespace weft

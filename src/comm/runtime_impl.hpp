@@ -1,0 +1,157 @@
+// What a runtime is made of: the job, the transport, the tables, the devices, and who waits.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/device.hpp"
+#include "comm/operation.hpp"
+#include "comm/records.hpp"
+#include "comm/slot_pool.hpp"
+#include "comm/unexpected.hpp"
+#include "comm/waiting.hpp"
+#include "weft/base/locks.hpp"
+#include "weft/comm/collectives.hpp"
+#include "weft/comm/runtime.hpp"
+#include "weft/fabric/job.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft {
+
+/// The room's configuration, read once per runtime.
+struct RuntimeSettings {
+  uint32_t devices;
+  Progress progress;
+  Assignment assignment;
+  std::size_t eager_bytes;
+  uint32_t operations;
+  uint32_t unexpected;
+  std::size_t copy_chunk_bytes;
+  uint64_t spin_ns;
+};
+RuntimeSettings read_settings(const RuntimeOptions& options);
+
+struct Runtime::Impl {
+  static constexpr uint32_t kMaxEndpoints = 1024;
+  static constexpr std::size_t kMaxInlineBytes = 1024;
+  static constexpr double kYieldNs = 1000;
+
+  Runtime& self;
+  pid_t process;  ///< a forked child must not end what belongs to its parent
+  std::unique_ptr<fabric::Job> owned_job;
+  fabric::Job& job;
+  RuntimeSettings settings;
+  std::unique_ptr<fabric::Transport> transport;
+  uint32_t ranks_limit = 0;  ///< ranks below are known to be reached: the job's size, or 0
+  std::byte* packet_memory = nullptr;
+  uint32_t packet_bytes = 0;
+
+  std::unique_ptr<comm::SlotPool> packets;
+  std::unique_ptr<std::atomic<uint8_t>[]> streaming;  ///< per packet: lent for a large transfer
+  std::atomic<uint32_t> streaming_packets{0};
+  std::unique_ptr<comm::OperationTable> operations;
+  std::unique_ptr<comm::Records<comm::Unexpected>> unexpected;
+
+  std::vector<std::unique_ptr<Device>> devices;
+  std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};
+  std::atomic<uint32_t> endpoints_made{0};
+
+  base::SpinLock early_lock;  // early.cpp
+  comm::Unexpected* early = nullptr;  ///< frames for endpoints to come, oldest first
+  comm::Unexpected** early_end = &early;
+  std::array<Endpoint::Impl*, kMaxEndpoints> opening{};  ///< made, with early frames left
+  std::atomic<uint32_t> openings{0};
+
+  std::unique_ptr<std::atomic<bool>[]> dead;  ///< per rank
+  std::atomic<uint32_t> deaths{0};
+  std::mutex death_lock;
+  std::vector<std::pair<Rank, std::string>> death_reports;  ///< the launcher's
+  std::map<int32_t, std::string> causes;
+
+  // Waiting (waiting.hpp).
+  uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
+  uint64_t spin_ticks = 0;   ///< the same, before it sleeps
+  alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
+  comm::WaitSet watchers;  ///< of conditions that any progress may bring about
+  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
+  int sleep_fd = -1;                ///< epoll set of all devices' doorbells
+
+  std::vector<std::jthread> servers;  ///< Progress::server
+  std::unique_ptr<Team> team;
+
+  Impl(Runtime& the_runtime, const RuntimeOptions& options);
+  ~Impl();
+
+  [[nodiscard]] std::byte* packet(uint32_t index) const noexcept {
+    return packet_memory + std::size_t{index} * packet_bytes;
+  }
+  [[nodiscard]] bool is_dead(Rank rank) const noexcept {
+    return dead[static_cast<std::size_t>(rank.value)].load(std::memory_order_acquire);
+  }
+  void check_rank(Rank rank) const {
+    if (static_cast<uint32_t>(rank.value) >= ranks_limit) [[unlikely]] refuse_rank(rank);
+  }
+  void refuse_rank(Rank rank) const;
+
+  /// Gathers `pieces` into a packet and lends it: done or retry.
+  Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
+                   std::span<const std::span<const std::byte>> pieces);
+  /// The answer for an operation that expects its peer's answer and whose frame got `answer`.
+  Post posted_unless_refused(comm::Operation& op, Post answer);
+  /// Ends an operation with `error`; told by progress. Any thread.
+  void end_later(comm::Operation& op, Errc error);
+  /// Posts until it is not refused, waits, and returns the event; `at_once`: what it is for done.
+  template <class Call>
+  Event complete_now(Call post, const Event& at_once) {
+    Synchronizer done;
+    if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
+    self.wait(done);
+    return done.event();
+  }
+
+  uint32_t progress(Device& own);
+  uint32_t progress_others(Device& own);
+
+  // early.cpp
+  void publish(Endpoint::Impl& endpoint);
+  void unpublish(Endpoint::Impl& endpoint);
+  /// Keeps a frame whose endpoint is not made yet. (device's lock)
+  fabric::Taken keep_early(Device& device, const fabric::Frame& frame, const comm::Header& header);
+  comm::Unexpected* next_early(const Endpoint::Impl& endpoint, const Device& device, bool& others);
+  bool deliver_early(Endpoint::Impl& endpoint, Device& device);
+  void deliver_early(Device& device);
+  void drop_unreceived(Endpoint::Impl& endpoint);
+
+  // waiting.cpp
+  static constexpr uint32_t kPollsPerTurn = 16;
+  static constexpr uint32_t kTurnsBetweenOthers = 64;
+  void wait(comm::Awaited& awaited);
+  void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
+  void wait_parked(comm::Awaited& awaited);
+  void wait_elected(Device& device, comm::Awaited& awaited);
+  bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node);
+  bool step_down(Device& device, comm::WaitNode& node) noexcept;
+  void sleep(Device& device, comm::Awaited& awaited);
+  void leave(Device& device) noexcept;
+  void serve(Device& device, const std::stop_token& stop);
+  [[nodiscard]] bool any_busy() const noexcept {
+    for (const auto& each : devices) {
+      if (each->busy()) return true;
+    }
+    return false;
+  }
+
+  void peer_down(Rank peer, std::string_view cause);
+  void report_death(Rank rank, const std::string& cause);
+  std::vector<std::pair<Rank, std::string>> reported_deaths();
+  void report_leftovers() const;
+};
+
+}  // namespace weft

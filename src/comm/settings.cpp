@@ -1,0 +1,79 @@
+// The room's configuration.
+#include <algorithm>
+
+#include "comm/runtime_impl.hpp"
+#include "weft/base/config.hpp"
+#include "weft/base/topology.hpp"
+
+namespace weft {
+
+namespace {
+
+using base::ConfigType;
+
+constexpr base::ConfigKey kKeys[] = {
+    {.key = "comm.devices", .type = ConfigType::integer, .fallback = "0", .low = 0, .high = 63,
+     .help = "Devices of a rank; 0: one, or with server threads one for each two cores, up to 8."},
+    {.key = "comm.progress", .type = ConfigType::choice, .fallback = "automatic",
+     .choices = "automatic|explicit|waiters|server",
+     .help = "Who progresses; automatic: waiters."},
+    {.key = "comm.assignment", .type = ConfigType::choice, .fallback = "dedicated",
+     .choices = "dedicated|round-robin", .help = "How threads get devices."},
+    {.key = "comm.eager_bytes", .type = ConfigType::bytes, .fallback = "8K", .low = 256,
+     .high = int64_t{1} << 20,
+     .help = "Messages up to this size are sent eagerly; at most a packet's size."},
+    {.key = "comm.operations", .type = ConfigType::integer, .fallback = "65536", .low = 64,
+     .high = int64_t{1} << 24, .help = "Operations that may be under way at once in a rank."},
+    {.key = "comm.unexpected", .type = ConfigType::integer, .fallback = "16384", .low = 64,
+     .high = int64_t{1} << 24,
+     .help = "Messages that may wait for their receive in a rank; then senders wait."},
+    {.key = "comm.copy_chunk_bytes", .type = ConfigType::bytes, .fallback = "1M", .low = 4096,
+     .high = int64_t{1} << 30,
+     .help = "Most bytes of one large transfer that are copied before others get their turn."},
+    {.key = "comm.spin", .type = ConfigType::nanoseconds, .fallback = "50us", .low = 0,
+     .high = int64_t{10} * 1000 * 1000 * 1000,
+     .help = "How long a waiting thread polls without result before it sleeps."},
+};
+
+template <class E>
+E choice(std::string_view key, std::initializer_list<std::pair<std::string_view, E>> values) {
+  const std::string text = base::config_text(key);
+  for (const auto& [name, value] : values) {
+    if (text == name) return value;
+  }
+  return values.begin()->second;
+}
+
+}  // namespace
+
+void register_comm_config() {
+  static const bool once = (base::register_config(kKeys), true);
+  (void)once;
+}
+
+RuntimeSettings read_settings(const RuntimeOptions& options) {
+  register_comm_config();
+  RuntimeSettings s{};
+  s.progress = options.progress.value_or(choice<Progress>("comm.progress",
+                                                          {{"automatic", Progress::automatic},
+                                                           {"explicit", Progress::explicit_},
+                                                           {"waiters", Progress::waiters},
+                                                           {"server", Progress::server}}));
+  if (s.progress == Progress::automatic) s.progress = Progress::waiters;
+  s.assignment = options.assignment.value_or(
+      choice<Assignment>("comm.assignment", {{"dedicated", Assignment::dedicated},
+                                             {"round-robin", Assignment::round_robin}}));
+  s.devices = options.devices.value_or(static_cast<uint32_t>(base::config_int("comm.devices")));
+  if (s.devices == 0) {
+    const auto cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
+    s.devices = std::clamp<uint32_t>(cores / 2, 1, 8);
+  }
+  s.eager_bytes = static_cast<std::size_t>(base::config_int("comm.eager_bytes"));
+  s.operations = static_cast<uint32_t>(base::config_int("comm.operations"));
+  s.unexpected = static_cast<uint32_t>(base::config_int("comm.unexpected"));
+  s.copy_chunk_bytes = static_cast<std::size_t>(base::config_int("comm.copy_chunk_bytes"));
+  s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));
+  return s;
+}
+
+}  // namespace weft

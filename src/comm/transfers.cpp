@@ -1,0 +1,199 @@
+// Large messages: announced (RTS), then copied once by the receiver, or sent in fragments when it
+// asks (RTR), then acknowledged (finished). 000 §3.3, Alg. 3.3.
+//
+// All of it runs under the progress lock of the device that carries the operation. An operation
+// takes a turn at a time, so that many transfers share and none stalls small messages.
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+
+namespace weft {
+
+using comm::Header;
+using comm::Operation;
+using comm::PacketType;
+using comm::Work;
+
+namespace comm {
+
+void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Rank source, Tag tag,
+                    uint16_t reply_port, const RendezvousBody& body) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  op.peer = source;
+  op.tag = tag;
+  op.device = device.number();
+  op.reply_port = reply_port;
+  op.bytes = body.bytes;
+  op.moved = 0;
+  op.remote = body.operation;
+  op.remote_address = body.address;
+  op.answers = true;
+  if (endpoint.spec.buffer == Buffer::allocated && op.buffer == nullptr) {
+    op.buffer = endpoint.spec.allocator->allocate(body.bytes);
+    if (op.buffer != nullptr) op.capacity = body.bytes;
+  }
+  if (body.bytes > op.capacity) {
+    // Dropped whole; the sender is told that it is over.
+    op.error = endpoint.spec.buffer == Buffer::allocated ? Errc::no_memory : Errc::truncated;
+    op.work = Work::answer;
+  } else {
+    op.work = runtime.transport->can_read(source) ? Work::read : Work::ask;
+  }
+  device.enqueue(op);
+}
+
+}  // namespace comm
+
+/// One turn of a pending operation; true: it is over, or waits for the peer, and left the list.
+bool Device::step(Operation& op) {
+  switch (op.work) {
+    case Work::read:
+      if (!read_chunk(op)) return false;
+      [[fallthrough]];
+    case Work::answer:
+      return send_answer(op) && finish(op);
+    case Work::write:
+      return write_chunk(op) && send_answer(op) && finish(op);
+    case Work::stream:
+      return stream_fragments(op) && finish(op);
+    case Work::ask:
+      return send_request(op);
+    case Work::signal:
+      return send_signal(op) && finish(op);
+    case Work::finish:
+      return finish(op);
+    case Work::deaths:
+    case Work::none:
+      break;
+  }
+  WEFT_CHECK(false, "a pending operation has no work");
+}
+
+bool Device::read_chunk(Operation& op) {
+  const uint64_t chunk = std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
+  const Errc error = runtime_.transport->read_memory(op.peer, op.remote_address + op.moved,
+                                                     {op.buffer + op.moved, chunk});
+  op.moved += chunk;
+  if (error != Errc::ok) {
+    op.error = error;
+  } else if (op.moved < op.bytes) {
+    return false;
+  }
+  op.work = Work::answer;
+  return true;
+}
+
+bool Device::write_chunk(Operation& op) {
+  const uint64_t chunk = std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
+  const Errc error = runtime_.transport->write_memory(op.peer, op.remote_address + op.moved,
+                                                      {op.buffer + op.moved, chunk});
+  op.moved += chunk;
+  if (error != Errc::ok) {
+    op.error = error;
+  } else if (op.moved < op.bytes) {
+    return false;
+  }
+  op.work = Work::answer;
+  return true;
+}
+
+/// Asks the sender for fragments; from then on they are counted by receive_fragment.
+bool Device::send_request(Operation& op) {
+  const comm::Bytes request(Header{.type = PacketType::ready_to_receive, .reply_port = number_},
+                            op.remote, runtime_.operations->handle_of(op));
+  op.work = Work::none;
+  comm::OperationTable::expect(op);
+  if (port_->try_control(op.peer, op.reply_port, request.span()) != Post::retry) return true;
+  if (!comm::OperationTable::claim(op)) return true;
+  op.work = Work::ask;
+  return false;
+}
+
+void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& body) {
+  Operation* op = runtime_.operations->find(body.operation, frame.source, number_);
+  if (op == nullptr || body.offset > op->bytes || frame.packet.size() > op->bytes - body.offset) {
+    count(op == nullptr ? late : malformed);
+  } else {
+    std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
+    op->moved += frame.packet.size();
+    if (op->moved == op->bytes && comm::OperationTable::claim(*op)) {
+      op->answers = false;  // the sender knows: it sent all
+      op->work = Work::finish;
+      if (!step(*op)) enqueue_locked(*op);
+    }
+  }
+  if (frame.loan) port_->give_back(frame.loan);
+}
+
+/// Sends a few fragments, each in a packet of its own; true once all are under way.
+bool Device::stream_fragments(Operation& op) {
+  constexpr uint32_t kFragmentsPerTurn = 8;
+  if (runtime_.is_dead(op.peer)) {
+    op.error = Errc::peer_died;
+    return true;
+  }
+  for (uint32_t i = 0; i < kFragmentsPerTurn && op.moved < op.bytes; ++i) {
+    // Half of the packets at most, so that small messages always find some. relaxed: a budget.
+    if (runtime_.streaming_packets.load(std::memory_order_relaxed) >=
+        runtime_.packets->capacity() / 2) {
+      return false;
+    }
+    const uint32_t index = runtime_.packets->alloc();
+    if (index == comm::SlotPool::kNone) return false;
+    const auto size =
+        static_cast<uint32_t>(std::min<uint64_t>(op.bytes - op.moved, runtime_.packet_bytes));
+    std::memcpy(runtime_.packet(index), op.buffer + op.moved, size);
+    const comm::Bytes header(
+        Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
+        comm::DataBody{op.remote, op.moved});
+    runtime_.streaming[index].store(1, std::memory_order_relaxed);
+    runtime_.streaming_packets.fetch_add(1, std::memory_order_relaxed);
+    if (port_->try_send_packet(op.peer, op.reply_port, header.span(), index, size) == Post::retry) {
+      runtime_.streaming[index].store(0, std::memory_order_relaxed);
+      runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
+      runtime_.packets->free(index);
+      return false;
+    }
+    op.moved += size;
+  }
+  return op.moved == op.bytes;
+}
+
+bool Device::send_answer(Operation& op) {
+  if (op.answers) {
+    const comm::Bytes answer(
+        Header{.type = PacketType::finished, .flags = wire_error(op.error), .reply_port = number_},
+        op.remote);
+    if (port_->try_control(op.peer, op.reply_port, answer.span()) == Post::retry) return false;
+    op.answers = false;
+  }
+  op.work = Work::finish;
+  return true;
+}
+
+/// A receiver's want of room is its own affair: the sender's operation went well.
+uint8_t Device::wire_error(Errc error) noexcept {
+  const bool own = error == Errc::truncated || error == Errc::no_memory;
+  return static_cast<uint8_t>(own ? Errc::ok : error);
+}
+
+bool Device::send_signal(Operation& op) {
+  const comm::Bytes signal(Header{.type = PacketType::signal,
+                                  .endpoint = op.endpoint,
+                                  .tag = op.tag.value,
+                                  .reply_port = number_});
+  if (port_->try_send(op.peer, number_, signal.span(), {}) == Post::retry) return false;
+  op.work = Work::finish;
+  return true;
+}
+
+bool Device::finish(Operation& op) {
+  op.work = Work::finish;
+  if (op.end != nullptr ? !op.end(op)
+                        : op.completion != nullptr && !op.completion->try_complete(op.event())) {
+    return false;
+  }
+  runtime_.operations->release(op);
+  return true;
+}
+
+}  // namespace weft

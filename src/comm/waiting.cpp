@@ -1,0 +1,370 @@
+// Waiting: see waiting.hpp for the roles and the invariants.
+#include "comm/waiting.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include <cerrno>
+
+#include "comm/runtime_impl.hpp"
+#include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/clock.hpp"
+
+namespace weft {
+
+using comm::Awaited;
+using comm::WaitList;
+using comm::WaitNode;
+
+namespace comm {
+
+// --- Lists ---------------------------------------------------------------------------------------
+
+void WaitQueue::push(WaitNode& node) noexcept {
+  node.previous = tail;
+  node.next = nullptr;
+  (tail != nullptr ? tail->next : head) = &node;
+  tail = &node;
+  node.linked = true;
+}
+
+void WaitQueue::erase(WaitNode& node) noexcept {
+  (node.previous != nullptr ? node.previous->next : head) = node.next;
+  (node.next != nullptr ? node.next->previous : tail) = node.previous;
+  node.linked = false;
+}
+
+WaitNode* WaitQueue::pop() noexcept {
+  WaitNode* first = head;
+  if (first != nullptr) erase(*first);
+  return first;
+}
+
+void WaitSet::enroll(WaitNode& node) noexcept {
+  queue_.lock.lock();
+  if (!node.linked) {
+    queue_.push(node);
+    count_.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence below
+  }
+  queue_.lock.unlock();
+  base::heavy_fence();  // pairs with wake's light_fence: it sees us, or we see its condition
+}
+
+bool WaitSet::withdraw(WaitNode& node) noexcept {
+  queue_.lock.lock();
+  const bool was_linked = node.linked;
+  if (was_linked) {
+    queue_.erase(node);
+    count_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  queue_.lock.unlock();
+  return was_linked;
+}
+
+void WaitSet::wake(uint32_t n) noexcept {
+  base::light_fence();  // between the caller's change and the look at count_
+  while (n-- > 0 && !empty()) {
+    queue_.lock.lock();
+    WaitNode* node = queue_.pop();
+    // The parker outlives its thread; the node may be gone once the lock is open.
+    base::Parker* parker = node != nullptr ? node->parker : nullptr;
+    if (node != nullptr) count_.fetch_sub(1, std::memory_order_relaxed);
+    queue_.lock.unlock();
+    if (parker == nullptr) return;
+    parker->unpark();
+  }
+}
+
+namespace {
+
+/// Waits of a Synchronizer.
+class AwaitSynchronizer final : public Awaited {
+ public:
+  explicit AwaitSynchronizer(Synchronizer& done) noexcept : done_(done) {}
+  bool ready() noexcept override { return done_.ready(); }
+  bool enroll(base::Parker& parker) noexcept override { return done_.set_waiter(parker); }
+  void withdraw() noexcept override { done_.withdraw_waiter(); }
+
+ private:
+  Synchronizer& done_;
+};
+
+/// Waits of a condition, woken through a WaitSet.
+class AwaitCondition final : public Awaited {
+ public:
+  AwaitCondition(WaitSet& set, bool (*condition)(void*), void* argument) noexcept
+      : set_(set), condition_(condition), argument_(argument) {}
+  bool ready() noexcept override { return condition_(argument_); }
+  bool enroll(base::Parker& parker) noexcept override {
+    node_.parker = &parker;
+    set_.enroll(node_);
+    enrolled_ = true;
+    return true;
+  }
+  void withdraw() noexcept override {
+    // A wake that was meant for us may have been for a change that we did not need: pass it on.
+    if (enrolled_ && !set_.withdraw(node_)) set_.wake(1);
+    enrolled_ = false;
+  }
+
+ private:
+  WaitSet& set_;
+  bool (*condition_)(void*);
+  void* argument_;
+  WaitNode node_;
+  bool enrolled_ = false;
+};
+
+/// Takes the server's role of `list`; false: somebody has it, and `node` is linked to park.
+bool serve_or_link(WaitList& list, WaitNode& node) noexcept {
+  list.lock.lock();
+  const bool mine = !list.served;
+  if (mine) {
+    list.served = true;
+  } else {
+    list.push(node);
+    list.parked.fetch_add(1, std::memory_order_relaxed);  // read without the lock as a hint only
+  }
+  list.lock.unlock();
+  return mine;
+}
+
+/// Hands the server's role of `list` to its first parked thread. The caller holds the lock and
+/// unparks the answer after opening it; nullptr: nobody is parked.
+base::Parker* hand_over(WaitList& list) noexcept {
+  WaitNode* next = list.pop();
+  if (next == nullptr) return nullptr;
+  list.parked.fetch_sub(1, std::memory_order_relaxed);
+  list.served = true;
+  base::Parker* parker = next->parker;
+  next->baton.store(true, std::memory_order_release);  // pairs with the acquire in park_until_called
+  return parker;
+}
+
+}  // namespace
+}  // namespace comm
+
+// --- The three roles -----------------------------------------------------------------------------
+
+void Runtime::wait(Synchronizer& done) {
+  if (done.ready()) return;
+  comm::AwaitSynchronizer awaited(done);
+  impl_->wait(awaited);
+}
+
+void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
+  impl_->wait_for(impl_->watchers, ready, argument);
+}
+
+void Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument) {
+  comm::AwaitCondition awaited(set, ready, argument);
+  wait(awaited);
+}
+
+void Runtime::Impl::wait(Awaited& awaited) {
+  Device& device = self.this_device();
+  if (settings.progress == Progress::explicit_) {
+    while (!awaited.ready()) {
+      if (progress(device) == 0) sched_yield();
+    }
+    return;
+  }
+  if (settings.progress == Progress::server) {
+    wait_parked(awaited);
+    return;
+  }
+  // One look before any role is sought: what we wait for may be in the ring already.
+  progress(device);
+  if (awaited.ready()) return;
+  wait_elected(device, awaited);
+}
+
+/// Mode server: other threads progress; this one only sleeps.
+void Runtime::Impl::wait_parked(Awaited& awaited) {
+  base::Parker& parker = base::this_parker();
+  while (!awaited.ready() && awaited.enroll(parker) && !awaited.ready()) parker.park();
+  awaited.withdraw();
+}
+
+/// Mode waiters: serves, or parks until it is ready or is handed the role.
+void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
+  WaitList& list = device.waiters();
+  WaitNode node;
+  node.parker = &base::this_parker();
+  bool serving = comm::serve_or_link(list, node);
+  for (;;) {
+    if (serving) {
+      if (wait_as_server(device, awaited, node)) {
+        leave(device);
+        return;
+      }
+      // Stepped down: `node` is linked, the sleeper watches for us.
+    }
+    const bool enrolled = awaited.enroll(*node.parker);
+    while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
+      node.parker->park();
+      if (!awaited.ready() && !awaited.enroll(*node.parker)) break;
+    }
+    awaited.withdraw();
+    list.lock.lock();
+    serving = !node.linked;  // invariant 1: whoever unlinked us handed us the role
+    if (!serving) {
+      list.erase(node);
+      list.parked.fetch_sub(1, std::memory_order_relaxed);
+    }
+    list.lock.unlock();
+    node.baton.store(false, std::memory_order_relaxed);  // ours alone again
+    if (awaited.ready()) {
+      if (serving) leave(device);
+      return;
+    }
+    if (!serving) serving = comm::serve_or_link(list, node);
+  }
+}
+
+/// Polls until ready (true), or until nothing came for so long that the thread parks behind the
+/// sleeper (false; then `node` is linked and the role is given up).
+bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node) {
+  uint64_t idle_since = 0;
+  for (uint32_t turn = 1;; ++turn) {
+    uint32_t served = device.try_progress(kPollsPerTurn);
+    if (awaited.ready()) return true;
+    if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
+      served += progress_others(device);
+      if (awaited.ready()) return true;
+    }
+    if (served != 0) {
+      idle_since = 0;
+      continue;
+    }
+    // Nothing came: let other threads of this core run, and after the spin time sleep.
+    const uint64_t now = base::ticks();
+    if (idle_since == 0) {
+      idle_since = now;
+    } else if (now - idle_since > yield_ticks) {
+      sched_yield();
+      if (now - idle_since > spin_ticks && !any_busy()) {
+        if (!sleeper.exchange(true, std::memory_order_acq_rel)) {
+          sleep(device, awaited);
+          idle_since = 0;
+        } else if (step_down(device, node)) {
+          return false;
+        }
+      }
+    }
+  }
+}
+
+bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
+  WaitList& list = device.waiters();
+  list.lock.lock();
+  list.served = false;
+  list.push(node);
+  list.parked.fetch_add(1, std::memory_order_relaxed);
+  list.lock.unlock();
+  // Invariant 4. seq_cst: after linking, look at the sleeper; it gives its role up, then looks
+  // at the lists.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (sleeper.load(std::memory_order_seq_cst)) return true;
+  list.lock.lock();
+  if (node.linked) {
+    list.erase(node);
+    list.parked.fetch_sub(1, std::memory_order_relaxed);
+    // Somebody else may have taken the role meanwhile: then we are linked again and park.
+    if (list.served) {
+      list.push(node);
+      list.parked.fetch_add(1, std::memory_order_relaxed);
+      list.lock.unlock();
+      return true;
+    }
+    list.served = true;
+  }
+  list.lock.unlock();
+  node.baton.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+/// The sleeper: arms all doorbells, looks once more, sleeps until one rings.
+void Runtime::Impl::sleep(Device& device, Awaited& awaited) {
+  if (awaited.enroll(device.bell())) {
+    uint32_t served = 0;
+    // seq_cst: announce, then look for work; Device::enqueue adds work, then looks here.
+    asleep.fetch_add(1, std::memory_order_seq_cst);
+    for (auto& each : devices) {
+      each->with_lock([&] { each->port().arm(); });
+    }
+    for (auto& each : devices) served += each->try_progress();
+    if (served == 0 && !any_busy() && !awaited.ready()) {
+      device.note_sleep();
+      epoll_event event;
+      while (::epoll_wait(sleep_fd, &event, 1, -1) < 0 && errno == EINTR) {
+      }
+    }
+    for (auto& each : devices) {
+      each->with_lock([&] { each->port().disarm(); });
+    }
+    asleep.fetch_sub(1, std::memory_order_relaxed);
+  }
+  awaited.withdraw();
+  // Invariant 4: give the role up first; leave() looks for parked threads later.
+  sleeper.store(false, std::memory_order_seq_cst);
+}
+
+void Runtime::Impl::leave(Device& device) noexcept {
+  WaitList& own = device.waiters();
+  own.lock.lock();
+  base::Parker* next = comm::hand_over(own);
+  if (next == nullptr) own.served = false;
+  own.lock.unlock();
+  if (next != nullptr) {
+    next->unpark();
+    return;
+  }
+  if (devices.size() == 1) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // invariant 4, see step_down
+  for (auto& each : devices) {
+    WaitList& list = each->waiters();
+    if (list.parked.load(std::memory_order_relaxed) == 0) continue;
+    list.lock.lock();
+    next = list.served ? nullptr : comm::hand_over(list);
+    list.lock.unlock();
+    if (next != nullptr) {
+      next->unpark();
+      return;
+    }
+  }
+}
+
+// --- Mode server: one thread per device -----------------------------------------------------------
+
+void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
+  uint64_t idle_since = 0;
+  while (!stop.stop_requested()) {
+    if (device.try_progress(kPollsPerTurn) != 0 || device.busy()) {
+      idle_since = 0;
+      continue;
+    }
+    const uint64_t now = base::ticks();
+    if (idle_since == 0) {
+      idle_since = now;
+    } else if (now - idle_since > yield_ticks) {
+      sched_yield();
+      if (now - idle_since > spin_ticks) {
+        asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
+        device.with_lock([&] { device.port().arm(); });
+        if (device.try_progress() == 0 && !device.busy() && !stop.stop_requested()) {
+          device.note_sleep();
+          pollfd bell{device.port().bell_fd(), POLLIN, 0};
+          while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
+          }
+        }
+        device.with_lock([&] { device.port().disarm(); });
+        asleep.fetch_sub(1, std::memory_order_relaxed);
+        idle_since = 0;
+      }
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,90 @@
+// Waiting: who polls, who parks, and how nobody is forgotten (selective reactivation, 000 §2.2).
+//
+// Purpose: of all threads that wait in this process, at most one per device polls (its *server*);
+// the others park and are unparked by their own completion. When nothing comes, one server in the
+// process, the *sleeper*, sleeps on the doorbells of all devices, and every other server that has
+// nothing to do parks as well.
+//
+// Who may call: any thread. Progress guarantee: blocking, except `wake_*`, which take a short lock
+// only when somebody is there to be woken.
+//
+// Invariants
+//  1. A WaitNode is linked in a WaitList only by its owner, under the list's lock; it is unlinked
+//     by its owner or by the one who hands it the baton (sets `baton` under the lock).
+//  2. `served` of a WaitList is true iff exactly one thread holds the server's role of that device
+//     or has been handed it (baton).
+//  3. If any thread is parked in any WaitList, some thread is a server: a server that leaves hands
+//     its role to a parked thread of its device, or else of any unserved device.
+//  4. A server steps down (parks without handing on) only if, after it was linked with served =
+//     false, it saw the sleeper's role taken. The sleeper gives the role up before it looks for
+//     parked threads in leave(); both use seq_cst, so one of the two sees the other.
+//  5. A waiter looks at its condition after it enrolled and before it parks; a completer fulfils
+//     the condition before it looks for the waiter. For a Synchronizer one atomic word is both
+//     (completion.cpp); for a WaitSet the asymmetric fence orders the two.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "weft/base/cache_line.hpp"
+#include "weft/base/locks.hpp"
+#include "weft/base/parker.hpp"
+
+namespace weft::comm {
+
+/// A waiting thread, on its own stack.
+struct WaitNode {
+  base::Parker* parker = nullptr;
+  WaitNode* previous = nullptr;
+  WaitNode* next = nullptr;
+  bool linked = false;              ///< under the list's lock
+  std::atomic<bool> baton{false};   ///< release by the giver, acquire by the owner
+};
+
+/// A doubly linked queue of waiting threads; the caller holds `lock`.
+struct WaitQueue {
+  base::SpinLock lock;
+  WaitNode* head = nullptr;
+  WaitNode* tail = nullptr;
+  void push(WaitNode& node) noexcept;
+  void erase(WaitNode& node) noexcept;
+  WaitNode* pop() noexcept;
+};
+
+/// The threads that wait on one device.
+struct alignas(base::kCacheLine) WaitList : WaitQueue {
+  bool served = false;                ///< under the lock
+  std::atomic<uint32_t> parked{0};    ///< length, for a look without the lock
+};
+
+/// Threads that wait for a condition which no completion tells: a message in a queue, a predicate.
+class WaitSet {
+ public:
+  /// Enrols `node`; the caller then looks at its condition once more before it parks.
+  void enroll(WaitNode& node) noexcept;
+  /// Takes `node` out; false if a wake had taken it out already (and was meant for it).
+  bool withdraw(WaitNode& node) noexcept;
+  /// After the condition changed: unparks up to `n` waiters. One relaxed load if there are none.
+  void wake(uint32_t n) noexcept;
+  /// Unparks all who are enrolled now.
+  void wake_all() noexcept { wake(count_.load(std::memory_order_relaxed)); }
+  [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_relaxed) == 0; }
+
+ private:
+  alignas(base::kCacheLine) std::atomic<uint32_t> count_{0};
+  WaitQueue queue_;
+};
+
+/// What a thread waits for.
+class Awaited {
+ public:
+  virtual bool ready() noexcept = 0;
+  /// From now on the parker is unparked when it may have become ready. False: it is ready.
+  virtual bool enroll(base::Parker& parker) noexcept = 0;
+  virtual void withdraw() noexcept = 0;
+
+ protected:
+  ~Awaited() = default;
+};
+
+}  // namespace weft::comm

@@ -1,0 +1,100 @@
+// What weft's frames look like: the packet types and the fixed parts of each.
+//
+// Every frame starts with a Header. Both ends run the same build on the same kind of machine;
+// the sizes are fixed by static_assert, and whatever comes in is checked before it is believed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace weft::comm {
+
+/// What a frame is for; the one switch of the message path (000 §3.3, Alg. 3.3).
+enum class PacketType : uint8_t {
+  // In the message ring, in order:
+  eager = 1,      ///< the message itself, inline or in a packet
+  ready_to_send,  ///< RTS: a large message waits at the sender; body RendezvousBody
+  data,           ///< one fragment of a large transfer, in a packet; body DataBody
+  put,            ///< remote write of up to a packet; body PutBody, then or by packet the bytes
+  put_large,      ///< as ready_to_send, into a region; body RendezvousBody + PutBody
+  get,            ///< remote read; body RendezvousBody (where to write) + PutBody (from where)
+  signal,         ///< a put's bytes are in place already: only tell
+  // In the control ring:
+  ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver
+  finished,          ///< the operation named by `token` ended, with `flags` as its Errc
+};
+
+/// Names an operation of the rank that made it: its place in the table and how often that place
+/// was used before, so that a late or forged answer meets nothing.
+struct Handle {
+  uint32_t index = 0;
+  uint32_t generation = 0;
+};
+
+struct Header {
+  PacketType type;
+  uint8_t flags = 0;         ///< finished: Errc; put: kTellTarget
+  uint16_t endpoint = 0;     ///< number of the endpoint at both ends
+  uint32_t tag = 0;          ///< of the message, or the signal of a put
+  uint32_t bytes = 0;        ///< payload of this frame (inline or packet)
+  uint16_t reply_port = 0;   ///< the sender's port, for answers
+  uint16_t reserved = 0;
+};
+static_assert(sizeof(Header) == 16);
+
+inline constexpr uint8_t kTellTarget = 1;
+
+/// A transfer too large for a packet: where it lies (or shall lie) at the frame's sender.
+struct RendezvousBody {
+  Handle operation;   ///< the sender's, to be answered with `finished` or `ready_to_receive`
+  uint64_t address;   ///< in the sender's process
+  uint64_t bytes;
+};
+static_assert(sizeof(RendezvousBody) == 24);
+
+/// A place in a region of the frame's receiver.
+struct PutBody {
+  Handle operation;  ///< the sender's, answered with `finished`; index kNoAnswer: no answer
+  uint32_t slot;
+  uint32_t generation;
+  uint64_t base;
+  uint64_t region_bytes;
+  uint64_t offset;
+  uint32_t segment;
+  uint32_t reserved;
+};
+static_assert(sizeof(PutBody) == 48);
+inline constexpr uint32_t kNoAnswer = UINT32_MAX;
+
+/// A fragment's place in the transfer of the receiver's operation.
+struct DataBody {
+  Handle operation;
+  uint64_t offset;
+};
+static_assert(sizeof(DataBody) == 16);
+
+/// Header and bodies back to back, as they go into a frame.
+template <class... Body>
+struct Bytes {
+  std::byte raw[sizeof(Header) + (sizeof(Body) + ... + 0)];
+  explicit Bytes(const Header& header, const Body&... bodies) noexcept {
+    std::memcpy(raw, &header, sizeof header);
+    std::size_t at = sizeof header;
+    ((std::memcpy(raw + at, &bodies, sizeof(Body)), at += sizeof(Body)), ...);
+  }
+  [[nodiscard]] std::span<const std::byte> span() const noexcept { return raw; }
+};
+
+/// Takes a T off the front of `from`; false if there are too few bytes.
+template <class T>
+[[nodiscard]] bool take(std::span<const std::byte>& from, T& into) noexcept {
+  if (from.size() < sizeof(T)) return false;
+  std::memcpy(&into, from.data(), sizeof(T));
+  from = from.subspan(sizeof(T));
+  return true;
+}
+
+}  // namespace weft::comm

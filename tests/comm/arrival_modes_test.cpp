@@ -1,0 +1,478 @@
+// Queue, handler and memory endpoints, completions of every kind, and endpoints made late.
+#include <atomic>
+#include <mutex>
+
+#include "comm/ranks.hpp"
+
+namespace weft {
+namespace {
+
+using test::bytes_of;
+using test::on_ranks;
+using test::on_threads;
+using test::pattern;
+using test::writable;
+
+constexpr std::size_t kSizes[] = {0, 1, 8, 40, 41, 64, 232, 233, 5000, 8192, 8193, 100000, 2 << 20};
+
+// --- Queue ---------------------------------------------------------------------------------------
+
+TEST(Queue, HandsOutMessagesOfEverySize) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {.arrival = Arrival::queue});
+    if (rt.rank() == Rank{0}) {
+      for (uint32_t i = 0; i < 40; ++i) {
+        for (const std::size_t size : kSizes) {
+          const auto out = pattern(size, i);
+          EXPECT_EQ(ep.send_wait(Rank{1}, Tag{i}, out).error, Errc::ok);
+        }
+      }
+      return;
+    }
+    for (uint32_t i = 0; i < 40; ++i) {
+      for (const std::size_t size : kSizes) {
+        const Message message = ep.dequeue_wait();
+        ASSERT_EQ(message.bytes(), size);
+        EXPECT_EQ(message.tag(), Tag{i});
+        EXPECT_EQ(message.source(), Rank{0});
+        const auto data = message.data();
+        EXPECT_TRUE(std::vector<std::byte>(data.begin(), data.end()) == pattern(size, i));
+      }
+    }
+  });
+}
+
+TEST(Queue, ManyThreadsTakeEachMessageOnce) {
+  constexpr uint32_t kSenders = 8;
+  constexpr uint32_t kEach = 2000;
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {.arrival = Arrival::queue, .queue_capacity = 64});
+    if (rt.rank() == Rank{0}) {
+      on_threads(kSenders, [&](int t) {
+        for (uint32_t i = 0; i < kEach; ++i) {
+          const uint32_t value = static_cast<uint32_t>(t) * kEach + i;
+          ep.send_wait(Rank{1}, Tag{1}, bytes_of(value));
+        }
+      });
+      for (int t = 0; t < 8; ++t) ep.send_wait(Rank{1}, Tag{0}, {});  // one end for each taker
+      return;
+    }
+    std::vector<std::atomic<int>> seen(kSenders * kEach);
+    on_threads(8, [&](int) {
+      for (;;) {
+        const Message message = ep.dequeue_wait();
+        if (message.tag() == Tag{0}) return;
+        uint32_t value = 0;
+        std::memcpy(&value, message.data().data(), sizeof value);
+        ++seen[value];
+      }
+    });
+    for (const auto& count : seen) EXPECT_EQ(count, 1);
+  });
+}
+
+TEST(Queue, FloodAgainstASleeperIsBoundedAndLosesNothing) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {.arrival = Arrival::queue, .queue_capacity = 128});
+    constexpr uint32_t kMessages = 20000;
+    if (rt.rank() == Rank{0}) {
+      uint32_t refused = 0;
+      for (uint32_t i = 0; i < kMessages; ++i) {
+        const auto out = pattern(i % 2 == 0 ? 16 : 2000, i);
+        while (ep.send(Rank{1}, Tag{i}, out) == Post::retry) {
+          ++refused;
+          rt.relax();
+        }
+      }
+      EXPECT_GT(refused, 0U) << "a sender that runs ahead must be told retry";
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      for (uint32_t i = 0; i < kMessages; ++i) {
+        const Message message = ep.dequeue_wait();
+        ASSERT_EQ(message.tag(), Tag{i});
+        ASSERT_EQ(message.bytes(), i % 2 == 0 ? 16U : 2000U);
+      }
+    }
+  });
+}
+
+// --- Handler -------------------------------------------------------------------------------------
+
+struct Seen {
+  std::atomic<int> messages{0};
+  std::atomic<bool> wrong{false};
+};
+
+TEST(HandlerArrival, RunsForEverySizeOnce) {
+  on_ranks(2, [](Runtime& rt) {
+    Seen seen;
+    Endpoint ep(rt, {.arrival = Arrival::handler,
+                     .handler =
+                         [](void* argument, const Incoming& message) {
+                           auto& mine = *static_cast<Seen*>(argument);
+                           const auto want = pattern(message.data.size(), message.tag.value);
+                           if (message.error != Errc::ok ||
+                               !std::equal(want.begin(), want.end(), message.data.begin())) {
+                             mine.wrong = true;
+                           }
+                           ++mine.messages;
+                         },
+                     .handler_argument = &seen});
+    const Rank other{1 - rt.rank().value};
+    uint32_t tag = 0;
+    for (const std::size_t size : kSizes) {
+      ++tag;
+      EXPECT_EQ(ep.send_wait(other, Tag{tag}, pattern(size, tag)).error, Errc::ok);
+    }
+    rt.wait_until([&] { return seen.messages == static_cast<int>(std::size(kSizes)); });
+    EXPECT_FALSE(seen.wrong);
+  });
+}
+
+TEST(HandlerArrival, MayAnswerFromTheHandler) {
+  struct Game {
+    Endpoint* ep = nullptr;
+    std::atomic<int> left{1000};
+  };
+  on_ranks(2, [](Runtime& rt) {
+    Game game;
+    Endpoint ep(rt, {.arrival = Arrival::handler,
+                     .handler =
+                         [](void* argument, const Incoming& message) {
+                           auto& mine = *static_cast<Game*>(argument);
+                           if (--mine.left > 0) {
+                             EXPECT_EQ(mine.ep->send(message.source, message.tag, message.data),
+                                       Post::done);
+                           } else if (mine.left == 0 && message.source == Rank{0}) {
+                             (void)mine.ep->send(message.source, message.tag, message.data);
+                           }
+                         },
+                     .handler_argument = &game});
+    game.ep = &ep;
+    rt.barrier();
+    if (rt.rank() == Rank{0}) ep.send_wait(Rank{1}, Tag{1}, bytes_of(7));
+    rt.wait_until([&] { return game.left <= 0; });
+    rt.barrier();
+  });
+}
+
+// --- Completions -----------------------------------------------------------------------------------
+
+TEST(Completions, QueueTellsEachReceiveWithItsContext) {
+  on_ranks(2, [](Runtime& rt) {
+    constexpr uint32_t kCount = 500;
+    CompletionQueue queue(16);  // far smaller than what completes: events wait, none is lost
+    Endpoint ep(rt, {.at_target = &queue});
+    std::vector<uint32_t> values(kCount);
+    if (rt.rank() == Rank{0}) {
+      for (uint32_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(until_posted(rt, [&] {
+                    return ep.recv(Rank{1}, Tag{i}, writable(values[i]), nullptr, &values[i]);
+                  }), Post::posted);
+      }
+      rt.barrier();
+      rt.barrier();  // all are sent; some 480 events found no room yet
+      uint32_t told = 0;
+      Event event;
+      rt.wait_until([&] {
+        while (queue.pop(event)) {
+          const auto index = static_cast<std::size_t>(static_cast<uint32_t*>(event.context) -
+                                                      values.data());
+          EXPECT_EQ(event.tag, Tag{static_cast<uint32_t>(index)});
+          EXPECT_EQ(values[index], index * 3);
+          ++told;
+        }
+        return told == kCount;
+      });
+    } else {
+      rt.barrier();
+      for (uint32_t i = 0; i < kCount; ++i) ep.send_wait(Rank{0}, Tag{i}, bytes_of(i * 3));
+      rt.barrier();
+    }
+  });
+}
+
+TEST(Completions, EveryKindAtBothEnds) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {});
+    const Rank other{1 - rt.rank().value};
+    std::atomic<int> handled{0};
+    HandlerCompletion handler(
+        [](void* count, const Event&) { ++*static_cast<std::atomic<int>*>(count); }, &handled);
+    CompletionQueue queue;
+    Synchronizer sync;
+    Counter counter;
+    Flag flag;
+    Completion* kinds[] = {&queue, &sync, &counter, &flag, &handler};
+    const auto out = pattern(100000, 4);  // rendezvous: a completion at the source as well
+    for (std::size_t at_source = 0; at_source < 5; ++at_source) {
+      for (std::size_t at_target = 0; at_target < 5; ++at_target) {
+        if (at_source == at_target) continue;
+        sync.reset(1);
+        flag.clear();
+        handled = 0;
+        const uint64_t counted = counter.value();
+        std::vector<std::byte> in(out.size());
+        const auto over = [&](std::size_t kind) {
+          Event event;
+          switch (kind) {
+            case 0: return queue.pop(event);
+            case 1: return sync.ready();
+            case 2: return counter.value() == counted + 1;
+            case 3: return flag.is_set();
+            default: return handled == 1;
+          }
+        };
+        const Rank peer = other;
+        ASSERT_EQ(until_posted(rt, [&] { return ep.recv(peer, Tag{1}, in, kinds[at_target]); }),
+                  Post::posted);
+        rt.barrier();
+        ASSERT_EQ(until_posted(rt, [&] { return ep.send(peer, Tag{1}, out, kinds[at_source]); }),
+                  Post::posted);
+        bool source_over = false;
+        bool target_over = false;
+        rt.wait_until([&] {
+          source_over = source_over || over(at_source);
+          target_over = target_over || over(at_target);
+          return source_over && target_over;
+        });
+        EXPECT_TRUE(in == out);
+        rt.barrier();
+      }
+    }
+  });
+}
+
+TEST(Completions, OneSynchronizerForManyReceives) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {});
+    constexpr uint32_t kCount = 300;
+    if (rt.rank() == Rank{0}) {
+      std::vector<uint64_t> in(kCount);
+      Synchronizer all(kCount);
+      uint32_t at_once = 0;
+      for (uint32_t i = 0; i < kCount; ++i) {
+        if (until_posted(rt, [&] { return ep.recv(Rank{1}, Tag{i}, writable(in[i]), &all); }) ==
+            Post::done) {
+          ++at_once;
+        }
+      }
+      all.arrive(at_once);
+      rt.wait(all);
+      for (uint64_t i = 0; i < kCount; ++i) EXPECT_EQ(in[i], i * i);
+    } else {
+      for (uint64_t i = kCount; i-- > 0;) {
+        ep.send_wait(Rank{0}, Tag{static_cast<uint32_t>(i)}, bytes_of(i * i));
+      }
+    }
+  });
+}
+
+// --- Memory ----------------------------------------------------------------------------------------
+
+class Memory : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Memory, PutsAndGetsAllSizes) {
+  const bool shared = GetParam();
+  on_ranks(2, [shared](Runtime& rt) {
+    CompletionQueue signals;
+    Endpoint ep(rt, {.arrival = Arrival::memory, .at_target = &signals});
+    Endpoint talk(rt, {});
+    constexpr std::size_t kBytes = 3 << 20;
+    std::vector<std::byte> own(shared ? 0 : kBytes);
+    const std::span<std::byte> memory = shared ? rt.allocate_shared(kBytes) : std::span(own);
+    {
+      Region region(rt, memory);
+      fabric::MemoryKey theirs;
+      const Rank other{1 - rt.rank().value};
+      talk.send_wait(other, Tag{0}, bytes_of(region.key()));
+      talk.recv_wait(other, Tag{0}, writable(theirs));
+      for (const std::size_t size : kSizes) {
+        const auto out = pattern(size, 11 + static_cast<uint32_t>(rt.rank().value));
+        Synchronizer done;
+        const Post answer =
+            until_posted(rt, [&] { return ep.put_signal(theirs, 64, out, Tag{5}, &done); });
+        if (answer == Post::posted) {
+          rt.wait(done);
+          EXPECT_EQ(done.event().error, Errc::ok);
+        }
+        Event signal;
+        rt.wait_until([&] { return signals.pop(signal); });
+        EXPECT_EQ(signal.peer, other);
+        EXPECT_EQ(signal.tag, Tag{5});
+        const auto want = pattern(size, 11 + static_cast<uint32_t>(other.value));
+        EXPECT_TRUE(std::equal(want.begin(), want.end(), memory.begin() + 64)) << size;
+        std::vector<std::byte> back(size);
+        EXPECT_EQ(ep.get_wait(theirs, 64, back).error, Errc::ok);
+        EXPECT_TRUE(back == out) << size;
+        rt.barrier();
+      }
+      std::byte one{};
+      EXPECT_THROW((void)ep.put(theirs, kBytes, {&one, 1}), Error);
+      EXPECT_THROW((void)ep.get(theirs, kBytes + 1, {}), Error);
+      rt.barrier();
+    }
+    if (shared) rt.release_shared(memory);
+  });
+}
+
+TEST_P(Memory, AWithdrawnKeyIsAnErrorAndTheJobGoesOn) {
+  const bool shared = GetParam();
+  on_ranks(2, [shared](Runtime& rt) {
+    Endpoint ep(rt, {.arrival = Arrival::memory});
+    Endpoint talk(rt, {});
+    constexpr std::size_t kBytes = 1 << 20;
+    std::vector<std::byte> own(shared ? 0 : kBytes);
+    const std::span<std::byte> memory = shared ? rt.allocate_shared(kBytes) : std::span(own);
+    if (rt.rank() == Rank{0}) {
+      {
+        Region region(rt, memory);
+        talk.send_wait(Rank{1}, Tag{0}, bytes_of(region.key()));
+        rt.barrier();
+      }
+      rt.barrier();
+      rt.barrier();
+    } else {
+      fabric::MemoryKey key;
+      talk.recv_wait(Rank{0}, Tag{0}, writable(key));
+      const auto out = pattern(kBytes, 3);
+      EXPECT_EQ(ep.put_wait(key, 0, out).error, Errc::ok);
+      rt.barrier();
+      rt.barrier();  // withdrawn now
+      std::vector<std::byte> in(kBytes);
+      for (const std::size_t size : {std::size_t{8}, std::size_t{4000}, kBytes}) {
+        EXPECT_EQ(ep.put_wait(key, 0, std::span(out).first(size)).error, Errc::bad_key) << size;
+        EXPECT_EQ(ep.get_wait(key, 0, std::span(in).first(size)).error, Errc::bad_key) << size;
+      }
+      rt.barrier();
+    }
+    if (shared) rt.release_shared(memory);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Memory, ::testing::Bool(), [](const auto& kind) {
+  return std::string(kind.param ? "shared" : "ordinary");
+});
+
+// --- Endpoints and order ------------------------------------------------------------------------------
+
+TEST(Endpoints, MessagesForALaterEndpointWaitAndBlockNobody) {
+  on_ranks(2, [](Runtime& rt) {
+    std::vector<std::byte> in(5000);
+    if (rt.rank() == Rank{0}) {
+      Endpoint matched(rt, {});
+      Endpoint queue(rt, {.arrival = Arrival::queue});
+      for (uint32_t i = 0; i < 20; ++i) {
+        queue.send_wait(Rank{1}, Tag{i}, pattern(i * 30, i));
+        matched.send_wait(Rank{1}, Tag{1}, pattern(i * 200, i));
+      }
+      rt.barrier();  // goes through although rank 1 has made neither yet
+      rt.barrier();
+    } else {
+      rt.barrier();
+      Endpoint matched(rt, {});
+      for (uint32_t i = 0; i < 20; ++i) {
+        EXPECT_EQ(matched.recv_wait(Rank{0}, Tag{1}, in).bytes, i * 200);
+      }
+      Endpoint queue(rt, {.arrival = Arrival::queue, .queue_capacity = 4});
+      for (uint32_t i = 0; i < 20; ++i) {
+        const Message message = queue.dequeue_wait();
+        EXPECT_EQ(message.tag(), Tag{i});
+        EXPECT_EQ(message.bytes(), i * 30);
+      }
+      rt.barrier();
+    }
+  });
+}
+
+TEST(Endpoints, EndedWithThingsPendingGiveEverythingBack) {
+  on_ranks(2, [](Runtime& rt) {
+    {
+      Endpoint matched(rt, {});
+      Endpoint queue(rt, {.arrival = Arrival::queue});
+      const Rank other{1 - rt.rank().value};
+      for (const std::size_t size : {std::size_t{8}, std::size_t{100}, std::size_t{8000}}) {
+        matched.send_wait(other, Tag{1}, pattern(size, 1));
+        queue.send_wait(other, Tag{1}, pattern(size, 1));
+      }
+      int unmet = 0;
+      Counter cancelled;
+      EXPECT_EQ(matched.recv(other, Tag{99}, writable(unmet), &cancelled), Post::posted);
+      rt.barrier();
+      EXPECT_TRUE(matched.cancel(other, Tag{99}, nullptr));
+      rt.wait_until([&] { return cancelled.errors() == 1; });
+    }
+    rt.barrier();
+    // All packets are home again: as many large eager messages as there are packets go through.
+    Endpoint again(rt, {});
+    const Rank other{1 - rt.rank().value};
+    std::vector<std::byte> in(8000);
+    for (int i = 0; i < 3000; ++i) {
+      if (rt.rank() == Rank{0}) {
+        again.send_wait(other, Tag{1}, pattern(8000, 2));
+      } else {
+        EXPECT_EQ(again.recv_wait(other, Tag{1}, in).bytes, 8000U);
+      }
+    }
+  });
+}
+
+TEST(RuntimeTest, ManyDevicesServeManyThreads) {
+  for (const uint32_t devices : {1U, 2U, 7U, 63U}) {
+    for (const Assignment assignment : {Assignment::dedicated, Assignment::round_robin}) {
+      on_ranks(2, [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        const Rank other{1 - rt.rank().value};
+        on_threads(32, [&](int t) {
+          const Tag tag{static_cast<uint32_t>(t)};
+          for (uint32_t i = 0; i < 30; ++i) {
+            uint32_t got = 0;
+            if (rt.rank() == Rank{0}) {
+              ep.send_wait(other, tag, bytes_of(i));
+              ep.recv_wait(other, tag, writable(got));
+            } else {
+              ep.recv_wait(other, tag, writable(got));
+              ep.send_wait(other, tag, bytes_of(i));
+            }
+            ASSERT_EQ(got, i);
+          }
+        });
+      }, {.devices = devices, .assignment = assignment});
+    }
+  }
+}
+
+TEST(RuntimeTest, ServesTenThousandShortLivedThreads) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {});
+    const Rank other{1 - rt.rank().value};
+    for (uint32_t round = 0; round < 625; ++round) {
+      on_threads(8, [&](int t) {
+        const Tag tag{round * 8 + static_cast<uint32_t>(t)};
+        const auto out = pattern(3000, tag.value);
+        if (rt.rank() == Rank{0}) {
+          ep.send_wait(other, tag, out);
+        } else {
+          std::vector<std::byte> in(3000);
+          EXPECT_EQ(ep.recv_wait(other, tag, in).error, Errc::ok);
+          EXPECT_TRUE(in == out);
+        }
+      });
+    }
+  });
+}
+
+TEST(RuntimeTest, EndsWithWorkPending) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint ep(rt, {});
+    static int never[2];
+    if (rt.rank() == Rank{0}) {
+      (void)ep.recv(Rank{1}, Tag{1}, writable(never[0]));
+    } else {
+      ep.send_wait(Rank{0}, Tag{2}, pattern(4000, 1));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace weft

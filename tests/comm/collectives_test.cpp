@@ -1,0 +1,163 @@
+// Collectives over one and several (pretended) nodes, in every shape of job that a test can hold.
+#include "comm/ranks.hpp"
+
+namespace weft {
+namespace {
+
+using test::on_ranks;
+using test::pattern;
+
+struct Shape {
+  int ranks;
+  int nodes;
+};
+
+class Collectives : public ::testing::TestWithParam<Shape> {
+ protected:
+  void run(const std::function<void(Runtime&, Team&)>& body) {
+    on_ranks(GetParam().ranks, [&](Runtime& rt) {
+      Team team(rt);
+      body(rt, team);
+    }, {}, GetParam().nodes);
+  }
+};
+
+TEST_P(Collectives, BroadcastFromEveryRoot) {
+  run([](Runtime& rt, Team& team) {
+    for (int root = 0; root < team.size(); ++root) {
+      for (const std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{20000}}) {
+        const auto want = pattern(size, static_cast<uint32_t>(root));
+        std::vector<std::byte> data = rt.rank().value == root ? want
+                                                              : std::vector<std::byte>(size);
+        team.broadcast(Rank{root}, data);
+        EXPECT_TRUE(data == want);
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, ReductionsKeepRankOrder) {
+  // Composition of affine maps x → a·x + b modulo 2^32: associative, not commutative.
+  struct Affine {
+    uint32_t a, b;
+  };
+  const ReduceFunction compose = [](std::byte* into, const std::byte* from, std::size_t bytes) {
+    auto* f = reinterpret_cast<Affine*>(into);
+    const auto* g = reinterpret_cast<const Affine*>(from);
+    for (std::size_t i = 0; i < bytes / sizeof(Affine); ++i) {
+      f[i] = {f[i].a * g[i].a, f[i].a * g[i].b + f[i].b};
+    }
+  };
+  run([compose](Runtime& rt, Team& team) {
+    const auto of = [](int rank) {
+      return Affine{static_cast<uint32_t>(rank) * 2 + 3, static_cast<uint32_t>(rank) + 7};
+    };
+    Affine want = of(0);
+    for (int r = 1; r < team.size(); ++r) {
+      const Affine next = of(r);
+      compose(reinterpret_cast<std::byte*>(&want), reinterpret_cast<const std::byte*>(&next),
+              sizeof next);
+    }
+    for (int root = 0; root < team.size(); ++root) {
+      Affine mine = of(rt.rank().value);
+      team.reduce(Rank{root}, test::writable(mine), compose);
+      const Affine expected = rt.rank().value == root ? want : of(rt.rank().value);
+      EXPECT_EQ(mine.a, expected.a);
+      EXPECT_EQ(mine.b, expected.b);
+    }
+    Affine all = of(rt.rank().value);
+    team.allreduce(test::writable(all), compose);
+    EXPECT_EQ(all.a, want.a);
+    EXPECT_EQ(all.b, want.b);
+    EXPECT_EQ(team.sum(rt.rank().value), team.size() * (team.size() - 1) / 2);
+    EXPECT_EQ(team.max(rt.rank().value), team.size() - 1);
+  });
+}
+
+TEST_P(Collectives, AllgatherAndAlltoall) {
+  run([](Runtime& rt, Team& team) {
+    const auto n = static_cast<std::size_t>(team.size());
+    const int me = rt.rank().value;
+    for (const std::size_t block : {std::size_t{8}, std::size_t{3000}, std::size_t{20000}}) {
+      std::vector<std::byte> all(n * block);
+      team.allgather(pattern(block, static_cast<uint32_t>(me)), all);
+      std::vector<std::byte> out;
+      for (std::size_t r = 0; r < n; ++r) {
+        const auto want = pattern(block, static_cast<uint32_t>(r));
+        EXPECT_TRUE(std::equal(want.begin(), want.end(), all.begin() + static_cast<long>(r * block)));
+        const auto mine = pattern(block, static_cast<uint32_t>(me) * 1000 + static_cast<uint32_t>(r));
+        out.insert(out.end(), mine.begin(), mine.end());
+      }
+      std::vector<std::byte> in(n * block);
+      team.alltoall(out, in);
+      for (std::size_t r = 0; r < n; ++r) {
+        const auto want = pattern(block, static_cast<uint32_t>(r) * 1000 + static_cast<uint32_t>(me));
+        EXPECT_TRUE(std::equal(want.begin(), want.end(), in.begin() + static_cast<long>(r * block)));
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AlltoallvWithSizesOfTheirOwn) {
+  run([](Runtime& rt, Team& team) {
+    const auto n = static_cast<std::size_t>(team.size());
+    const auto me = static_cast<std::size_t>(rt.rank().value);
+    const auto size_of = [](std::size_t from, std::size_t to) {
+      return (from * 7 + to * 13) % 5 == 0 ? std::size_t{0} : from * 100 + to * 10;
+    };
+    std::vector<std::size_t> out_bytes(n);
+    std::vector<std::size_t> in_bytes(n);
+    std::vector<std::byte> out;
+    for (std::size_t r = 0; r < n; ++r) {
+      out_bytes[r] = size_of(me, r);
+      in_bytes[r] = size_of(r, me);
+      const auto block = pattern(out_bytes[r], static_cast<uint32_t>(me * 100 + r));
+      out.insert(out.end(), block.begin(), block.end());
+    }
+    std::vector<std::byte> in(std::accumulate(in_bytes.begin(), in_bytes.end(), std::size_t{0}));
+    team.alltoallv(out, out_bytes, in, in_bytes);
+    auto at = in.begin();
+    for (std::size_t r = 0; r < n; ++r) {
+      const auto want = pattern(in_bytes[r], static_cast<uint32_t>(r * 100 + me));
+      EXPECT_TRUE(std::equal(want.begin(), want.end(), at)) << r;
+      at += static_cast<long>(in_bytes[r]);
+    }
+  });
+}
+
+TEST_P(Collectives, BarrierHoldsEveryoneBack) {
+  static std::atomic<int> entered;
+  entered = 0;
+  run([](Runtime&, Team& team) {
+    for (int round = 1; round <= 50; ++round) {
+      ++entered;
+      team.barrier();
+      EXPECT_GE(entered, round * team.size());
+      team.barrier();
+    }
+  });
+}
+
+TEST(CollectivesErrors, RefuseWrongSizes) {
+  on_ranks(2, [](Runtime& rt) {
+    Team team(rt);
+    std::vector<std::byte> three(3);
+    std::vector<std::byte> four(4);
+    EXPECT_THROW(team.allgather(three, four), Error);
+    EXPECT_THROW(team.alltoall(three, three), Error);
+    EXPECT_THROW(team.broadcast(Rank{2}, four), Error);
+    EXPECT_THROW(team.allreduce(four, nullptr), Error);
+    EXPECT_EQ(team.sum(1), 2);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Collectives,
+                         ::testing::Values(Shape{1, 1}, Shape{2, 1}, Shape{3, 1}, Shape{8, 1},
+                                           Shape{4, 2}, Shape{7, 3}, Shape{9, 4}),
+                         [](const auto& shape) {
+                           return std::to_string(shape.param.ranks) + "on" +
+                                  std::to_string(shape.param.nodes);
+                         });
+
+}  // namespace
+}  // namespace weft

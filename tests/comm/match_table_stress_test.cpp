@@ -1,0 +1,150 @@
+// MatchTable under many threads: nothing is lost, nothing is matched twice, order holds.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "comm/match_table.hpp"
+#include "comm/structures_testing.hpp"
+
+namespace weft::comm {
+namespace {
+
+using testing::Deadline;
+using testing::Random;
+
+// Arrivals and receives of a few to many keys from all sides. Each entry has a number of its own;
+// it is matched exactly once, with an entry of the other side and the same key.
+void everyone_with_everyone(unsigned threads, uint64_t keys, double seconds, uint64_t seed) {
+  MatchTable table(4, 1 << 16);
+  constexpr uint64_t kPerThread = uint64_t{1} << 32;
+  std::atomic<uint64_t> arrivals{0}, receives{0}, met_sum{0}, put_sum{0}, pairs{0};
+  const Deadline deadline(seconds);
+  testing::on_threads(threads, [&](unsigned me) {
+    Random random(seed * 131 + me);
+    uint64_t put = 0, met = 0, in[2] = {0, 0}, pair = 0;
+    uint64_t number = (me + 1) * kPerThread;
+    for (uint64_t i = 0; (i & 255) != 0 || !deadline.passed(); ++i) {
+      const uint64_t key = random.below(keys);
+      const bool receive = random.below(2);
+      // The value says which side and key it is of.
+      const uint64_t value = (number += 1 << 12) | key << 1 | uint64_t{receive};
+      const uint64_t answer = table.access(key, receive ? Side::receive : Side::arrival, value);
+      if (answer == MatchTable::kNoRoom) continue;
+      put += value;
+      ++in[receive];
+      if (answer == 0) continue;
+      ASSERT_EQ(answer & 1, receive ? 0u : 1u);
+      ASSERT_EQ((answer >> 1) & 0x7ff, key);
+      met += answer + value;
+      ++pair;
+    }
+    arrivals += in[0], receives += in[1], put_sum += put, met_sum += met, pairs += pair;
+  });
+  uint64_t left = 0;
+  table.drain([&](uint64_t key, Side side, uint64_t value) {
+    EXPECT_EQ(value & 1, side == Side::receive ? 1u : 0u);
+    EXPECT_EQ((value >> 1) & 0x7ff, key);
+    met_sum += value;
+    ++left;
+  });
+  EXPECT_EQ(arrivals + receives, 2 * pairs + left);
+  EXPECT_EQ(put_sum, met_sum);
+  EXPECT_EQ(table.lines_in_use(), 0u);
+}
+
+TEST(MatchTableStress, EveryoneWithEveryone) {
+  const uint64_t seed = testing::told_seed();
+  const double each = testing::stress_seconds() / 6;
+  for (const unsigned threads : {2u, 8u})
+    for (const uint64_t keys : {uint64_t{1}, uint64_t{16}, uint64_t{2000}})
+      everyone_with_everyone(threads, keys, each, seed);
+}
+
+TEST(MatchTableStress, EachSendersMessagesOfOneKeyStayInOrder) {
+  constexpr unsigned kSenders = 3;
+  constexpr unsigned kReceivers = 2;
+  constexpr uint64_t kKeys = 8;
+  testing::told_seed();
+  MatchTable table(2, 1 << 12);
+  const Deadline deadline(testing::stress_seconds());
+  std::atomic<unsigned> sending{kSenders};
+  std::array<std::atomic<uint64_t>, kKeys> sent{}, received{};
+  testing::on_threads(kSenders + kReceivers, [&](unsigned me) {
+    if (me < kSenders) {
+      for (uint64_t n = 1; (n & 63) != 0 || !deadline.passed(); ++n) {
+        for (uint64_t key = 0; key < kKeys; ++key) {
+          while (table.access(key, Side::arrival, n << 8 | (me + 1)) == MatchTable::kNoRoom)
+            sched_yield();
+          sent[key].fetch_add(1, std::memory_order_relaxed);
+        }
+      }
+      --sending;
+      return;
+    }
+    // One receiver for each key, so that it sees the order.
+    uint64_t last[kKeys][kSenders] = {};
+    bool last_look = false;
+    for (;;) {
+      bool any = false;
+      for (uint64_t key = me - kSenders; key < kKeys; key += kReceivers) {
+        const uint64_t value = table.take(key, Side::receive);
+        if (value == 0) continue;
+        any = true;
+        auto& before = last[key][(value & 0xff) - 1];
+        ASSERT_EQ(value >> 8, before + 1);
+        before = value >> 8;
+        received[key].fetch_add(1, std::memory_order_relaxed);
+      }
+      if (any) continue;
+      if (last_look) return;
+      last_look = sending == 0;
+      sched_yield();
+    }
+  });
+  for (uint64_t key = 0; key < kKeys; ++key) EXPECT_EQ(sent[key], received[key]);
+  EXPECT_EQ(table.size(), 0u);
+  EXPECT_EQ(table.lines_in_use(), 0u);
+}
+
+TEST(MatchTableStress, ACancelledReceiveIsNotMatchedAndAMatchedOneNotCancelled) {
+  const uint64_t seed = testing::told_seed();
+  MatchTable table(2, 1 << 14);
+  const Deadline deadline(testing::stress_seconds());
+  std::atomic<bool> posting{true};
+  std::atomic<uint64_t> posted{0}, cancelled{0}, matched{0};
+  testing::on_threads(4, [&](unsigned me) {
+    Random random(seed * 17 + me);
+    if (me >= 2) {  // arrivals that do not wait
+      while (posting) {
+        for (uint64_t key = 0; key < 64; ++key)
+          if (table.take(key, Side::arrival) != 0) matched.fetch_add(1, std::memory_order_relaxed);
+      }
+      return;
+    }
+    std::vector<std::pair<uint64_t, uint64_t>> mine;
+    uint64_t number = (uint64_t{me} + 1) << 40;
+    while (!deadline.passed()) {
+      for (int i = 0; i < 100; ++i) {
+        const uint64_t key = random.below(64);
+        if (table.access(key, Side::receive, ++number) == MatchTable::kNoRoom) break;
+        mine.emplace_back(key, number);
+      }
+      posted.fetch_add(mine.size(), std::memory_order_relaxed);
+      for (const auto& [key, value] : mine)
+        if (table.remove(key, Side::receive, value))
+          cancelled.fetch_add(1, std::memory_order_relaxed);
+      mine.clear();
+    }
+    posting = false;
+  });
+  uint64_t left = 0;
+  table.drain([&](uint64_t, Side, uint64_t) { ++left; });
+  EXPECT_EQ(left, 0u) << "each was matched or cancelled";
+  EXPECT_EQ(posted, cancelled + matched);
+  EXPECT_EQ(table.lines_in_use(), 0u);
+}
+
+}  // namespace
+}  // namespace weft::comm

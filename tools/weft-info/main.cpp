@@ -1,0 +1,47 @@
+// weft-info: what weft is here: version, machine, kernel, transports, configuration. Needs no
+// launcher.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "configuration.hpp"
+#include "report.hpp"
+#include "weft/base/config.hpp"
+#include "weft/base/error.hpp"
+#include "weft/version.hpp"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Shows what weft is and finds on this machine."};
+  bool config = false;
+  bool markdown = false;
+  bool json = false;
+  app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION_STRING);
+  app.add_flag("--config", config, "every configuration key: value, origin, default, range, help");
+  auto* as_page = app.add_flag("--markdown", markdown, "with --config: the documentation's page");
+  auto* as_object = app.add_flag("--json", json, "for programs");
+  as_page->needs("--config");
+  as_page->excludes(as_object);
+  CLI11_PARSE(app, argc, argv);
+
+  try {
+    weft::info::register_all_tables();
+    std::string text;
+    if (config && markdown) {
+      text = weft::info::config_as_markdown();
+    } else if (config) {
+      text = json ? weft::info::config_as_json() : weft::info::config_as_text();
+    } else {
+      using namespace weft::info;
+      const std::vector<Section> sections = {about_build(), about_machine(), about_kernel(),
+                                             about_transports()};
+      text = json ? as_json(sections) : as_text(sections);
+    }
+    weft::base::warn_unknown_config();
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return 1;
+    return 0;
+  } catch (const weft::Error& error) {
+    fmt::print(stderr, "weft-info: {}\n", error.what());
+    return 1;
+  }
+}

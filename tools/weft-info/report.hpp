@@ -1,0 +1,30 @@
+// What weft-info found out, as facts in sections: one form for people and for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace weft::info {
+
+/// One fact: `name` is its key in JSON, `value` a sentence or a number written out.
+struct Fact {
+  std::string name;
+  std::string value;
+};
+
+struct Section {
+  std::string title;
+  std::vector<Fact> facts;
+};
+
+/// Two columns under each title; a value of several lines is indented.
+std::string as_text(const std::vector<Section>& sections);
+/// {"title": {"name": "value", …}, …}; the titles in lower case.
+std::string as_json(const std::vector<Section>& sections);
+
+Section about_build();
+Section about_machine();
+Section about_kernel();
+Section about_transports();
+
+}  // namespace weft::info

@@ -1,0 +1,43 @@
+// Which transports there are here, and why one is not used: each is made for a job of one.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "report.hpp"
+#include "weft/base/config.hpp"
+#include "weft/base/error.hpp"
+#include "weft/fabric/config.hpp"
+#include "weft/fabric/job.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::info {
+namespace {
+
+template <fabric::TransportProvider Provider>
+std::string try_to_make(Provider make, const char* use) {
+  try {
+    const auto job = fabric::make_local_job(1);
+    const auto made = make(*job.front(), fabric::default_geometry());
+    return fmt::format("yes: {}", use);
+  } catch (const Error& error) {
+    return fmt::format("no: {} ({})", error.what(), to_string(error.code()));
+  }
+}
+
+std::string launcher() {
+  const bool started = base::environment("PMIX_RANK").found;
+  return started ? "PMIx" : "none: a program started like this is a job of one";
+}
+
+}  // namespace
+
+Section about_transports() {
+  return {"Transports",
+          {{"launcher", launcher()},
+           {"self", try_to_make(fabric::make_local_transport, "a rank to itself")},
+           {"local", try_to_make(fabric::make_local_transport, "ranks as threads, for tests")},
+           {"shm", try_to_make(fabric::make_shm_transport, "the ranks of one node")},
+           {"ofi", "no: networks are not part of this version"}}};
+}
+
+}  // namespace weft::info
