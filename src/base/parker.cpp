@@ -51,13 +51,12 @@ bool ThreadParker::wait(const uint64_t* deadline_ns) noexcept {
   }
   for (;;) {
     const bool in_time = futex_wait(state_, kAsleep, deadline_ns);
-    if (try_take_permit()) return true;
-    if (!in_time) {
-      expected = kAsleep;
-      // relaxed: nothing was given. Fails only if a permit came meanwhile, which is then ours.
-      if (state_.compare_exchange_strong(expected, kEmpty, std::memory_order_relaxed)) return false;
-      return try_take_permit();
+    expected = kAsleep;
+    // relaxed: nothing was given. Fails only if a permit came meanwhile, which is then ours.
+    if (!in_time && state_.compare_exchange_strong(expected, kEmpty, std::memory_order_relaxed)) {
+      return false;
     }
+    if (try_take_permit()) return true;
   }
 }
 

@@ -81,23 +81,25 @@ class BoundedQueue {
   /// few loads: it runs between claim and release.
   template <class F>
   [[nodiscard]] bool try_pop_with(F&& take) noexcept {
-    uint64_t at = head_->load(std::memory_order_relaxed);  // a guess; the sequence decides
+    uint64_t at = head_.load(std::memory_order_relaxed);  // a guess; the sequence decides
     for (;;) {
       Cell& cell = cells_[at & mask_];
       // acquire: pairs with try_push's release; the item is visible.
       const uint64_t sequence = cell.sequence.load(std::memory_order_acquire);
       if (sequence == at + 1) {
         // relaxed: the claim orders nothing; the cell's sequence does.
-        if (head_->compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+        if (head_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          look_ahead(at);
           take(*reinterpret_cast<const T*>(cell.item));
           // release: pairs with try_push's acquire a round later; our reads are done.
           cell.sequence.store(at + mask_ + 1, std::memory_order_release);
           return true;
         }
       } else if (static_cast<int64_t>(sequence - (at + 1)) < 0) {
+        if (run_.load(std::memory_order_relaxed) != 0) run_.store(0, std::memory_order_relaxed);
         return false;
       } else {
-        at = head_->load(std::memory_order_relaxed);
+        at = head_.load(std::memory_order_relaxed);
       }
     }
   }
@@ -108,7 +110,7 @@ class BoundedQueue {
 
   /// Claims outstanding: exact when nobody calls, a hint otherwise.
   [[nodiscard]] std::size_t size_hint() const noexcept {
-    const uint64_t head = head_->load(std::memory_order_relaxed);
+    const uint64_t head = head_.load(std::memory_order_relaxed);
     const uint64_t tail = tail_->load(std::memory_order_relaxed);
     return tail > head ? static_cast<std::size_t>(tail - head) : 0;
   }
@@ -120,10 +122,26 @@ class BoundedQueue {
   };
   static_assert(sizeof(Cell) == base::kCacheLine);
 
+  /// While items come one after the other, asks for the cell some places on, for writing: an
+  /// atomic operation waits until all earlier stores are done, so a consumer whose release still
+  /// waits for its line would pay a transfer at the next claim. Near the producers it would take
+  /// away what they are about to write: hence the run.
+  void look_ahead(uint64_t at) noexcept {
+    // relaxed, and racy between consumers: a hint that decides about a prefetch.
+    const uint32_t run = run_.load(std::memory_order_relaxed);
+    if (run >= kAhead) {
+      base::prefetch_for_write(&cells_[(at + kAhead) & mask_]);
+    } else {
+      run_.store(run + 1, std::memory_order_relaxed);
+    }
+  }
+  static constexpr uint32_t kAhead = 8;
+
   const std::size_t mask_;
   const std::unique_ptr<Cell[]> cells_;
   base::OwnLine<std::atomic<uint64_t>> tail_;  ///< next claim of a producer
-  base::OwnLine<std::atomic<uint64_t>> head_;  ///< next claim of a consumer
+  alignas(base::kCacheLine) std::atomic<uint64_t> head_{0};  ///< next claim of a consumer
+  std::atomic<uint32_t> run_{0};  ///< pops since one found nothing, at most kAhead
 };
 
 }  // namespace weft::comm

@@ -87,7 +87,8 @@ void LaneTransport::place_packets() noexcept {
 }
 
 bool LaneTransport::reaches(Rank rank) const noexcept {
-  return rank.value >= 0 && rank.value < job_.size() && job_.node_of(rank) == job_.node_of(self_);
+  const auto& node = job_.node_ranks();
+  return std::binary_search(node.begin(), node.end(), rank);
 }
 
 std::span<std::byte> LaneTransport::packet_area() noexcept {

@@ -11,6 +11,7 @@
 
 #include "base/stress.hpp"
 #include "base/thread_parker.hpp"
+#include "weft/base/backoff.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/parker.hpp"
 
@@ -137,6 +138,37 @@ TEST(ParkerStress, OneSleeperManyWakers) {
   sleeper.join();
   EXPECT_EQ(taken, given.load());
   EXPECT_GT(taken, 0U);
+}
+
+TEST(ParkerStress, PermitsRacingWithGoingToSleep) {
+  // The waker sees the count move a moment before the sleeper parks again, and strikes then, a few
+  // pauses later or sooner each time: between the look for a permit and the announcement of sleep,
+  // between that and the system call, and inside it.
+  std::mt19937_64 random(test::stress_seed());
+  const test::StressClock clock(0.5);
+  ThreadParker parker;
+  std::atomic<uint64_t> counted{0};
+  std::atomic<bool> over{false};
+  std::thread sleeper([&] {
+    for (;;) {
+      parker.park();
+      if (over.load(std::memory_order_acquire)) return;
+      counted.fetch_add(1, std::memory_order_release);
+    }
+  });
+  uint64_t given = 0;
+  while (clock.running()) {
+    parker.unpark();
+    ++given;
+    // Spins, so as to see it at once; and yields, in case the sleeper needs this core.
+    for (Backoff backoff; counted.load(std::memory_order_acquire) < given;) backoff.pause();
+    for (uint64_t spin = random() % 16; spin > 0; --spin) cpu_relax();
+  }
+  over.store(true, std::memory_order_release);
+  parker.unpark();
+  sleeper.join();
+  EXPECT_EQ(counted.load(), given);
+  std::printf("permits %llu\n", static_cast<unsigned long long>(given));
 }
 
 TEST(ParkerStress, DeadlinesRacingWithPermitsLoseAndInventNone) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <numeric>
 #include <span>
 #include <string>
@@ -35,6 +36,8 @@ inline void on_ranks(int ranks, const std::function<void(Runtime&)>& body,
           body(runtime);
           runtime.barrier();
         } catch (const std::exception& error) {
+          // Said at once: the other ranks may wait for this one until the watchdog comes.
+          std::cerr << "rank " << r << ": " << error.what() << std::endl;
           failures[index] = error.what();
         }
       });

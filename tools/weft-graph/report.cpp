@@ -10,11 +10,13 @@ namespace {
 
 /// 1234567 as 1,234,567.
 std::string grouped(uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
-  return digits;
+  return text;
 }
 
 void print_round(std::size_t number, const RoundLog::Line& line) {
@@ -36,7 +38,7 @@ void print_answer(Algorithm algorithm, std::size_t rounds, const Summary& summar
       fmt::print("checksum  {:016x}\n", summary.hash);
       return;
     case Algorithm::pagerank:
-      fmt::print("result    steps {}, sum {:.12f}\n", rounds - 1, summary.sum);
+      fmt::print("result    steps {}, sum {:.9f}\n", rounds - 1, summary.sum);
       for (const auto& [vertex, value] : summary.top) {
         if (value >= 0) fmt::print("          vertex {} has rank {:.12e}\n", ids[vertex], value);
       }

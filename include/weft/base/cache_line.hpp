@@ -36,6 +36,14 @@ inline void cpu_relax() noexcept {
 }
 
 /// Starts fetching the line at `p` for writing.
-inline void prefetch_for_write(const void* p) noexcept { __builtin_prefetch(p, 1, 3); }
+inline void prefetch_for_write(const void* p) noexcept {
+#if defined(__x86_64__)
+  // Compilers make the builtin a prefetch for reading unless told of a newer processor; older
+  // ones take this instruction for a no-op.
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+#else
+  __builtin_prefetch(p, 1, 3);
+#endif
+}
 
 }  // namespace weft::base

@@ -37,7 +37,9 @@ class Job {
   /// "pmix", "alone", "local" …
   [[nodiscard]] virtual std::string_view provider() const noexcept = 0;
 
-  /// Publishes `value` under this rank's `key`; visible to `get` after the next `fence`.
+  /// Publishes `value` under this rank's `key`; visible to `get` after the next `fence`, at the
+  /// latest. Published again, it takes the place of the earlier one (of ranks on other hosts, `get`
+  /// may go on to give the earlier one).
   virtual void put(std::string_view key, std::string_view value) = 0;
   /// What `from` published; asked for on first use, not collected in advance. Blocks. Throws
   /// Error(launcher) if the launcher is gone, Error(no_such_peer) if it never was published.
@@ -49,7 +51,8 @@ class Job {
   [[noreturn]] virtual void abort(int code, std::string_view why) = 0;
 
   /// `told(rank, cause)` is called, from a thread of the provider's, once for each rank that the
-  /// launcher reports dead. At most one handler; set it before the first fence.
+  /// launcher reports dead. At most one handler; set it before the first fence. It must not call
+  /// this Job.
   virtual void on_peer_death(std::function<void(Rank, std::string)> told) = 0;
 };
 

@@ -1,3 +1,4 @@
+// Breadth-first search over the ranks: one level of the tree in each round.
 #include <atomic>
 
 #include "graph/chunks.hpp"

@@ -1,3 +1,4 @@
+// Connected components over the ranks: local ones joined first, then the lowest name travels.
 #include <atomic>
 
 #include "graph/chunks.hpp"

@@ -1,3 +1,4 @@
+// PageRank over the ranks: one step of the iteration in each round.
 #include <algorithm>
 #include <array>
 #include <cmath>

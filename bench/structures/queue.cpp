@@ -1,0 +1,159 @@
+// The completion queue alone.
+//
+// Measured, through: producers on one core (on all but one, where there are more) push items of 40
+// bytes as fast as they can, one consumer on a core of its own pops them; wall time for each item.
+// Measured, alone: one thread pushes one and pops it; core time for both.
+// Rivals: a plain Vyukov queue (the figure to reach), moodycamel's ConcurrentQueue (unbounded;
+// allocates, orders per producer only), Boost's lock-free queue. Bounded ones have 4096 cells; who
+// finds a queue full or empty does something else for about half a microsecond, as a progress loop
+// does, and yields now and then.
+// It would lie: if who waits polled without pause (then each item is taken from under its writer,
+// and the figure is that of a ping-pong); with producer and consumer on one core (then it measures the scheduler), and by the
+// state of the cores' caches (hence the probe beside each round).
+#include <concurrentqueue/concurrentqueue.h>
+
+#include <boost/lockfree/queue.hpp>
+#include <memory>
+
+#include "comm/bounded_queue.hpp"
+#include "plain_vyukov.hpp"
+#include "turns.hpp"
+#include "weft/base/cache_line.hpp"
+
+namespace weft::bench {
+namespace {
+
+constexpr std::size_t kCells = 4096;
+
+struct Item {
+  uint64_t words[5];
+};
+
+struct Weft {
+  comm::BoundedQueue<Item> queue{kCells};
+  bool push(uint64_t n) {
+    return queue.try_push_with([n](Item& cell) { cell = {{n, n, n, n, n}}; });
+  }
+  bool pop(uint64_t& sum) {
+    return queue.try_pop_with([&](const Item& cell) { sum += cell.words[0] ^ cell.words[4]; });
+  }
+};
+struct WeftCopy {
+  comm::BoundedQueue<Item> queue{kCells};
+  bool push(uint64_t n) { return queue.try_push({{n, n, n, n, n}}); }
+  bool pop(uint64_t& sum) {
+    Item item;
+    if (!queue.try_pop(item)) return false;
+    sum += item.words[0] ^ item.words[4];
+    return true;
+  }
+};
+struct Plain {
+  PlainVyukovQueue<Item> queue{kCells};
+  bool push(uint64_t n) { return queue.push({{n, n, n, n, n}}); }
+  bool pop(uint64_t& sum) {
+    Item item;
+    if (!queue.pop(item)) return false;
+    sum += item.words[0] ^ item.words[4];
+    return true;
+  }
+};
+struct Moodycamel {
+  moodycamel::ConcurrentQueue<Item> queue{kCells};
+  bool push(uint64_t n) {
+    // Unbounded: held back where the others would be full.
+    return queue.size_approx() < kCells && queue.enqueue({{n, n, n, n, n}});
+  }
+  bool pop(uint64_t& sum) {
+    Item item;
+    if (!queue.try_dequeue(item)) return false;
+    sum += item.words[0] ^ item.words[4];
+    return true;
+  }
+};
+struct Boost {
+  boost::lockfree::queue<Item, boost::lockfree::capacity<kCells>> queue;
+  bool push(uint64_t n) { return queue.bounded_push({{n, n, n, n, n}}); }
+  bool pop(uint64_t& sum) {
+    Item item;
+    if (!queue.pop(item)) return false;
+    sum += item.words[0] ^ item.words[4];
+    return true;
+  }
+};
+
+template <class Try>
+void until(Try attempt) {
+  for (int waits = 1; !attempt(); ++waits) {
+    if (waits % 64 == 0) sched_yield();
+    for (int i = 0; i < 32; ++i) base::cpu_relax();
+  }
+}
+
+template <class Q>
+std::vector<double> through(Q& queue, unsigned producers, uint64_t each) {
+  uint64_t sum = 0;
+  const double wall = turns::run_together(producers + 1, [&](unsigned me) {
+    const auto cores = static_cast<unsigned>(turns::cores().size());
+    if (me == 0) {
+      turns::bind_to(cores - 1);
+      for (uint64_t left = each * producers; left != 0; --left)
+        until([&] { return queue.pop(sum); });
+      return;
+    }
+    turns::bind_to(cores > 1 ? (me - 1) % (cores - 1) : 0);
+    for (uint64_t n = 0; n < each; ++n) until([&] { return queue.push(n); });
+  });
+  asm volatile("" ::"r"(sum));
+  return {wall / static_cast<double>(each * producers)};
+}
+
+template <class Q>
+std::vector<double> alone(Q& queue, uint64_t count) {
+  uint64_t sum = 0;
+  const double wall = turns::run_together(1, [&](unsigned) {
+    for (uint64_t n = 0; n < count; ++n) {
+      (void)queue.push(n);
+      (void)queue.pop(sum);
+    }
+  });
+  asm volatile("" ::"r"(sum));
+  return {wall / static_cast<double>(count)};
+}
+
+template <class Turn>
+StructureContest measure(StructureContest form, double seconds, Turn turn) {
+  std::vector<StructureContest> contests{std::move(form)};
+  const auto weft = std::make_unique<Weft>();
+  const auto copy = std::make_unique<WeftCopy>();
+  const auto plain = std::make_unique<Plain>();
+  const auto moody = std::make_unique<Moodycamel>();
+  const auto boost = std::make_unique<Boost>();
+  turns::contest(contests,
+                 {{"weft BoundedQueue", [&] { return turn(*weft); }},
+                  {"plain Vyukov queue", [&] { return turn(*plain); }},
+                  {"moodycamel ConcurrentQueue", [&] { return turn(*moody); }},
+                  {"boost queue", [&] { return turn(*boost); }},
+                  {"weft BoundedQueue, copying", [&] { return turn(*copy); }}},
+                 seconds);
+  return std::move(contests[0]);
+}
+
+}  // namespace
+
+StructureContest measure_queue_through(unsigned producers, double seconds) {
+  const uint64_t each = 200'000 / producers;
+  return measure({.structure = "queue", .mode = "through", .threads = producers,
+                  .what = "wall time of one item from producer to consumer",
+                  .contestants = {}, .rounds = {}},
+                 seconds, [=](auto& queue) { return through(queue, producers, each); });
+}
+
+StructureContest measure_queue_alone(double seconds) {
+  return measure({.structure = "queue", .mode = "alone", .threads = 1,
+                  .what = "core time of one push and its pop by one thread",
+                  .contestants = {}, .rounds = {}},
+                 seconds, [](auto& queue) { return alone(queue, 200'000); });
+}
+
+}  // namespace weft::bench

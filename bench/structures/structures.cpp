@@ -1,0 +1,23 @@
+#include "structures.hpp"
+
+#include <utility>
+
+namespace weft::bench {
+
+std::vector<StructureContest> measure_structures(double seconds, const std::string& only) {
+  std::vector<StructureContest> all;
+  const auto wanted = [&](const std::string& name) { return name.find(only) != std::string::npos; };
+  if (wanted("queue/alone")) all.push_back(measure_queue_alone(seconds));
+  if (wanted("table/insert") || wanted("table/delete"))
+    for (auto& half : measure_table_fresh_keys(seconds)) all.push_back(std::move(half));
+  for (const unsigned threads : {1u, 2u, 8u}) {
+    if (wanted("pool/pair")) all.push_back(measure_pool_pair(threads, seconds));
+    if (wanted("pool/crowd")) all.push_back(measure_pool_crowd(threads, seconds));
+    if (wanted("table/own")) all.push_back(measure_table_own_keys(threads, seconds));
+    if (wanted("table/shared")) all.push_back(measure_table_shared_keys(threads, seconds));
+    if (wanted("queue/through")) all.push_back(measure_queue_through(threads, seconds));
+  }
+  return all;
+}
+
+}  // namespace weft::bench

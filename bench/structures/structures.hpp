@@ -1,0 +1,53 @@
+// The structures of comm alone, each against what a user would pick instead, in one process.
+//
+// Every contest is measured turn by turn (A B A B): a round is one turn of each contestant, in an
+// order that changes, with a probe of the cores' state before and after it. The first contestant is
+// weft's, the second the one to reach, the rest are further rivals. Values are nanoseconds: lower
+// is better. What is measured, and what would make it lie, is said in the file of each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace weft::bench {
+
+/// One turn of each contestant.
+struct StructureRound {
+  /// One-way time of a cache line between the two cores, before and after the round; 0 where the
+  /// process has one core only.
+  double one_way_before_ns = 0;
+  double one_way_after_ns = 0;
+  std::vector<double> values;  ///< as contestants
+};
+
+struct StructureContest {
+  std::string structure;  ///< "pool", "table", "queue"
+  std::string mode;
+  unsigned threads = 1;
+  std::string what;  ///< the measured quantity in words
+  std::vector<std::string> contestants;
+  std::vector<StructureRound> rounds;
+
+  /// Median over the rounds of contestant `at`.
+  [[nodiscard]] double median(std::size_t at) const;
+  /// Median over the rounds of contestant 0's value divided by contestant `at`'s.
+  [[nodiscard]] double ratio(std::size_t at) const;
+};
+
+/// Each runs for about `seconds` in all, binds only threads of its own, and may be called again.
+/// `threads` is how many call the structure at once; the queue has one consumer more.
+StructureContest measure_pool_pair(unsigned threads, double seconds);
+StructureContest measure_pool_crowd(unsigned threads, double seconds);
+/// The two halves of one run by one thread: [0] inserting, [1] deleting.
+std::vector<StructureContest> measure_table_fresh_keys(double seconds);
+StructureContest measure_table_own_keys(unsigned threads, double seconds);
+/// `threads` is one, or even.
+StructureContest measure_table_shared_keys(unsigned threads, double seconds);
+StructureContest measure_queue_through(unsigned producers, double seconds);
+StructureContest measure_queue_alone(double seconds);
+
+/// All of the above for 1, 2 and 8 threads, `seconds` each; those whose "structure/mode" contains
+/// `only`.
+std::vector<StructureContest> measure_structures(double seconds, const std::string& only = {});
+
+}  // namespace weft::bench

@@ -1,0 +1,230 @@
+// The match table alone.
+//
+// Measured, insert and delete: as 000 §5.3.2, one thread accesses 256 fresh random keys, which
+// inserts them, then the same in another order, which deletes them, in a table of 2^16 buckets;
+// core time of one access. The table's 4 MiB do not stay in a core's own cache, so an insert meets
+// a line that is cold, a delete one that was used 256 accesses ago.
+// Measured, own: each thread goes on inserting and deleting, 256 at a time, drawn from 4096 keys
+// that it alone uses. Measured, shared: two threads (or one in two roles) go through the same keys,
+// one with arrivals, one with receives, each in an order of its own; with more threads, so does each
+// pair with its share of the 4096 keys. Both: core time of one access.
+// Rivals: std::unordered_map behind one spin lock (buckets reserved; the figure to reach), oneTBB's
+// concurrent_hash_map, each with an insert that finds an entry turned into its erase, as the paper
+// did; same hash.
+// It would lie: with keys in order (neighbouring lines are fetched ahead), or with a table that
+// fits the core's own cache.
+#include <sched.h>
+#include <tbb/concurrent_hash_map.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/match_table.hpp"
+#include "turns.hpp"
+#include "weft/base/locks.hpp"
+
+namespace weft::bench {
+namespace {
+
+using turns::Random;
+constexpr std::size_t kBuckets = 1 << 16;
+constexpr unsigned kBatch = 256;
+constexpr std::size_t kKeys = 4096;
+
+struct Hash {
+  std::size_t operator()(uint64_t key) const noexcept {
+    key *= 0x9e3779b97f4a7c15u;
+    key ^= key >> 32;
+    key *= 0xd6e8feb86659fd93u;
+    return key ^ key >> 32;
+  }
+  static std::size_t hash(uint64_t key) noexcept { return Hash{}(key); }
+  static bool equal(uint64_t a, uint64_t b) noexcept { return a == b; }
+};
+
+// Each contestant: access(key, side, value) -> value met, or 0.
+class Weft {
+ public:
+  uint64_t access(uint64_t key, bool receive, uint64_t value) {
+    return table_.access(key, receive ? comm::Side::receive : comm::Side::arrival, value);
+  }
+
+ private:
+  comm::MatchTable table_{kBuckets, kBuckets};
+};
+
+class LockedMap {
+ public:
+  LockedMap() { map_.reserve(kBuckets); }
+  uint64_t access(uint64_t key, bool, uint64_t value) {
+    std::lock_guard guard(lock_);
+    const auto [at, added] = map_.try_emplace(key, value);
+    if (added) return 0;
+    const uint64_t met = at->second;
+    map_.erase(at);
+    return met;
+  }
+
+ private:
+  base::SpinLock lock_;
+  std::unordered_map<uint64_t, uint64_t, Hash> map_;
+};
+
+class Tbb {
+ public:
+  uint64_t access(uint64_t key, bool, uint64_t value) {
+    Map::accessor at;
+    if (map_.insert(at, {key, value})) return 0;
+    const uint64_t met = at->second;
+    map_.erase(at);
+    return met;
+  }
+
+ private:
+  using Map = tbb::concurrent_hash_map<uint64_t, uint64_t, Hash>;
+  Map map_{kBuckets};
+};
+
+std::vector<uint64_t> random_keys(std::size_t count, uint64_t seed) {
+  std::vector<uint64_t> keys(count);
+  Random random(seed);
+  for (auto& key : keys) key = random.next();
+  return keys;
+}
+
+void shuffle(std::vector<uint64_t>& keys, Random& random) {
+  for (std::size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.next() % i]);
+}
+
+template <class Table>
+std::vector<double> fresh_keys(Table& table, uint64_t batches, uint64_t seed) {
+  int64_t insert = 0, erase = 0;
+  turns::run_together(1, [&](unsigned) {
+    Random random(seed);
+    uint64_t keys[kBatch];
+    for (uint64_t batch = 0; batch < batches; ++batch) {
+      for (auto& key : keys) key = random.next();
+      const int64_t start = turns::now();
+      for (const uint64_t key : keys)
+        if (table.access(key, false, 1) != 0) std::abort();
+      const int64_t half = turns::now();
+      // 97 is odd: each once, neither in order nor the newest first.
+      for (unsigned i = 0; i < kBatch; ++i)
+        if (table.access(keys[i * 97 % kBatch], true, 1) == 0) std::abort();
+      const int64_t end = turns::now();
+      insert += half - start;
+      erase += end - half;
+    }
+  });
+  const auto operations = static_cast<double>(batches * kBatch);
+  return {static_cast<double>(insert) / operations, static_cast<double>(erase) / operations};
+}
+
+template <class Table>
+std::vector<double> own_keys(Table& table, unsigned threads, uint64_t rounds) {
+  const double wall = turns::run_together(threads, [&](unsigned me) {
+    const auto keys = random_keys(kKeys, me + 1);
+    for (uint64_t round = 0; round < rounds; ++round) {
+      for (std::size_t from = 0; from < kKeys; from += kBatch) {
+        for (unsigned i = 0; i < kBatch; ++i)
+          if (table.access(keys[from + i], false, 1) != 0) std::abort();
+        for (unsigned i = 0; i < kBatch; ++i)
+          if (table.access(keys[from + i * 97 % kBatch], true, 1) == 0) std::abort();
+      }
+    }
+  });
+  return {turns::core_ns_per_op(wall, threads, 2 * rounds * kKeys * threads)};
+}
+
+/// Two threads wait for each other; who waits yields, since the other may need the core.
+class Meeting {
+ public:
+  void pass() {
+    const uint64_t turn = turn_.load(std::memory_order_acquire);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == 1) {
+      arrived_.store(0, std::memory_order_relaxed);
+      turn_.store(turn + 1, std::memory_order_release);
+      return;
+    }
+    for (int spin = 0; turn_.load(std::memory_order_acquire) == turn; ++spin)
+      if (spin > 500) sched_yield();
+  }
+
+ private:
+  alignas(64) std::atomic<uint32_t> arrived_{0};
+  alignas(64) std::atomic<uint64_t> turn_{0};
+};
+
+template <class Table>
+std::vector<double> shared_keys(Table& table, unsigned threads, uint64_t rounds) {
+  const unsigned pairs = threads == 1 ? 1 : threads / 2;
+  std::vector<Meeting> meetings(pairs);
+  const double wall = turns::run_together(threads, [&](unsigned me) {
+    // Orders in advance: shuffling is not measured.
+    Random random(me + 100);
+    std::vector<std::vector<uint64_t>> orders(8, random_keys(kKeys / pairs, me / 2 + 1));
+    for (auto& order : orders) shuffle(order, random);
+    if (threads == 1) {
+      for (uint64_t round = 0; round < rounds; ++round) {
+        for (const uint64_t key : orders[round % 8]) (void)table.access(key, false, 1);
+        for (const uint64_t key : orders[(round + 3) % 8]) (void)table.access(key, true, 1);
+      }
+      return;
+    }
+    for (uint64_t round = 0; round < rounds; ++round) {
+      // Nobody runs a whole round ahead: keys would queue up, which the rivals cannot do.
+      meetings[me / 2].pass();
+      for (const uint64_t key : orders[round % 8]) (void)table.access(key, me % 2 != 0, 1);
+    }
+  });
+  return {turns::core_ns_per_op(wall, threads, 2 * rounds * kKeys)};
+}
+
+template <class Turn>
+std::vector<StructureContest> measure(std::vector<StructureContest> contests, double seconds,
+                                      Turn turn) {
+  Weft ours;
+  LockedMap map;
+  Tbb theirs;
+  turns::contest(contests,
+                 {{"weft MatchTable", [&] { return turn(ours); }},
+                  {"map under a spin lock", [&] { return turn(map); }},
+                  {"tbb concurrent_hash_map", [&] { return turn(theirs); }}},
+                 seconds);
+  return contests;
+}
+
+StructureContest form(const char* mode, unsigned threads, const char* what) {
+  return {.structure = "table",
+          .mode = mode,
+          .threads = threads,
+          .what = what,
+          .contestants = {},
+          .rounds = {}};
+}
+
+}  // namespace
+
+std::vector<StructureContest> measure_table_fresh_keys(double seconds) {
+  uint64_t seed = 0;
+  return measure({form("insert", 1, "core time of one access that inserts"),
+                  form("delete", 1, "core time of one access that deletes")},
+                 seconds, [&](auto& table) { return fresh_keys(table, 400, ++seed); });
+}
+
+StructureContest measure_table_own_keys(unsigned threads, double seconds) {
+  return measure({form("own", threads, "core time of one access to keys of the thread's own")},
+                 seconds, [=](auto& table) { return own_keys(table, threads, threads > 2 ? 60 : 30); })
+      .front();
+}
+
+StructureContest measure_table_shared_keys(unsigned threads, double seconds) {
+  return measure({form("shared", threads, "core time of one access to keys that two threads use")},
+                 seconds, [=](auto& table) { return shared_keys(table, threads, 60); })
+      .front();
+}
+
+}  // namespace weft::bench

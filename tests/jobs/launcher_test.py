@@ -1,0 +1,633 @@
+#!/usr/bin/env python3
+"""Tests of weftrun from outside: what a user types, sees, kills and finds afterwards.
+
+launcher_test.py WEFTRUN PROBE [unittest arguments]
+
+Every job runs with a TMPDIR of its own and a marker in its environment, which its grandchildren
+inherit, too: when it is over, no process may carry the marker and the folder must be empty.
+Nothing here fails because something was slow; only the limit that weftrun promises for ending a
+job is checked, with room for a loaded machine.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+WEFTRUN = PROBE = None
+WATCHDOG_S = 120
+HOST = os.uname().nodename
+MARKER = "LAUNCHER_TEST_MARKER"
+
+
+def processes_with(marker):
+    """Pids of the processes, zombies apart, whose environment holds the marker."""
+    wanted = f"{MARKER}={marker}".encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as environ:
+                if wanted in environ.read().split(b"\0"):
+                    found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def command_of(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+
+
+def eventually(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return bool(condition())
+
+
+class Job:
+    """One run of weftrun."""
+
+    def __init__(self, *arguments, env=None, **popen):
+        self.marker = uuid.uuid4().hex
+        self.temp = tempfile.mkdtemp(prefix="launcher-test-")
+        environment = dict(os.environ, TMPDIR=self.temp, **{MARKER: self.marker})
+        environment.update(env or {})
+        popen.setdefault("stdin", subprocess.DEVNULL)
+        popen.setdefault("stdout", subprocess.PIPE)
+        popen.setdefault("stderr", subprocess.PIPE)
+        self.process = subprocess.Popen([WEFTRUN, *map(str, arguments)], env=environment, **popen)
+
+    def finish(self, text_in=None):
+        out, err = self.process.communicate(text_in, timeout=WATCHDOG_S)
+        self.out = out.decode(errors="replace") if out is not None else ""
+        self.err = err.decode(errors="replace") if err is not None else ""
+        self.code = self.process.returncode
+        return self
+
+    def pids(self):
+        return processes_with(self.marker)
+
+    def guardian(self):
+        return [pid for pid in self.pids() if command_of(pid) == "weft-guardian"]
+
+    def ranks(self, word):
+        """Pids of the job's processes, weftrun apart, that have `word` in their command line."""
+        return [pid for pid in self.pids()
+                if pid != self.process.pid and word in command_of(pid).split()]
+
+    def wait_for(self, count, word):
+        """The pids of `count` processes whose command line holds `word`."""
+        if not eventually(lambda: len(self.ranks(word)) >= count):
+            raise AssertionError(f"no {count} processes '{word}': "
+                                 f"{[command_of(pid) for pid in self.pids()]}")
+        return self.ranks(word)
+
+    def left_behind(self):
+        """What is left some moments after the end, or nothing."""
+        eventually(lambda: not self.pids() and not os.listdir(self.temp), 10)
+        left = [f"process {pid}: {command_of(pid)}" for pid in self.pids()]
+        left += [f"in TMPDIR: {name}" for name in os.listdir(self.temp)]
+        left += [f"in /dev/shm: {name}" for name in os.listdir("/dev/shm")
+                 if f"weft-{self.process.pid}-" in name]
+        return left
+
+    def cleanup(self):
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr, self.process.stdin):
+            if stream is not None:
+                stream.close()
+        shutil.rmtree(self.temp, ignore_errors=True)
+
+
+class JobTest(unittest.TestCase):
+    def start(self, *arguments, **popen):
+        job = Job(*arguments, **popen)
+        self.addCleanup(job.cleanup)
+        return job
+
+    def run_job(self, *arguments, text_in=None, **popen):
+        if text_in is not None:
+            popen["stdin"] = subprocess.PIPE
+        job = self.start(*arguments, **popen).finish(text_in)
+        self.assertEqual(job.left_behind(), [])
+        return job
+
+    def good(self, *arguments, **more):
+        job = self.run_job(*arguments, **more)
+        self.assertEqual((job.code, job.err), (0, ""), job.out)
+        return job
+
+
+class Arguments(JobTest):
+    def refused(self, code, words, *arguments, **more):
+        job = self.run_job(*arguments, **more)
+        self.assertEqual(job.code, code, job.err)
+        self.assertRegex(job.err, words)
+        self.assertTrue(job.err.startswith("weftrun: "), job.err)
+        self.assertEqual(job.out, "")
+
+    def test_number_of_ranks(self):
+        self.refused(2, "how many ranks", "true")
+        for number in (0, -3, 5000):
+            self.refused(2, f"-n {number}: the number of ranks must be", "-n", number, "true")
+        self.refused(2, "two", "-n", "two", "true")
+
+    def test_program(self):
+        self.refused(2, "no program given", "-n", 2)
+        self.refused(127, "no such program: ./absent: No such file", "-n", 2, "./absent")
+        self.refused(127, "no such program in PATH: absent-program", "-n", 2, "absent-program")
+        self.refused(126, "/usr is a directory", "-n", 2, "/usr")
+        self.refused(126, "cannot run /etc/hostname: Permission|cannot run /etc/passwd: Permission",
+                     "-n", 2, "/etc/passwd")
+
+    def test_program_that_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "no-program")
+            with open(path, "wb") as file:
+                file.write(b"\0\1\2\3")
+            os.chmod(path, 0o755)
+            self.refused(126, "rank 0 could not be started: exec .*no-program: Exec format error",
+                         "-n", 3, path)
+            self.refused(127, r"did you mean \./no-program\?", "-n", 1, "no-program", cwd=folder)
+
+    def test_options(self):
+        self.refused(2, "unknown option --bnid", "-n", 2, "--bnid", "core", "true")
+        self.refused(2, "--bind", "-n", 2, "--bind", "socket", "true")
+        self.refused(2, "--env FOO: expected NAME=VALUE", "-n", 2, "--env", "FOO", "true")
+        self.refused(2, "--fake-nodes 3: must be from 1 to the number of ranks, 2",
+                     "-n", 2, "--fake-nodes", 3, "true")
+        self.refused(2, "--timeout -1", "-n", 2, "--timeout", -1, "true")
+        self.refused(2, "--on-failure", "-n", 2, "--on-failure", "pray", "true")
+
+    def test_help_and_version(self):
+        self.assertIn("--on-failure", self.good("--help").out)
+        self.assertRegex(self.good("--version").out, r"^weftrun \d+\.\d+\.\d+\n$")
+
+    def test_arguments_of_the_program_are_its_own(self):
+        job = self.good("-n", 1, "echo", "-n", "7", "--bind", "--", "--env", "x y")
+        self.assertEqual(job.out, "7 --bind -- --env x y")
+        self.assertEqual(self.good("-n", 1, "--", "printf", "%s", "--help").out, "--help")
+
+    def test_temp_folder_cannot_be_made(self):
+        job = self.run_job("-n", 1, "true", env={"TMPDIR": "/absent-folder"})
+        self.assertEqual(job.code, 1)
+        self.assertIn("cannot make a folder /absent-folder/", job.err)
+
+
+class Environment(JobTest):
+    def test_variables(self):
+        job = self.good("-n", 2, "--env", "A=1=2", "--env", "B=", "--env", "HOME=/nowhere",
+                        "sh", "-c", "echo $A/$B/$HOME/$PMIX_RANK/$KEPT", env={"KEPT": "kept"})
+        self.assertEqual(sorted(job.out.split()), ["1=2///nowhere/0/kept", "1=2///nowhere/1/kept"])
+
+    def test_nothing_of_an_outer_job_reaches_the_ranks(self):
+        outer = {"PMIX_RANK": "7", "PMIX_NAMESPACE": "outer", "PMIX_SERVER_URI41": "nonsense",
+                 "WEFTRUN_KEY": "outer"}
+        job = self.good("-n", 2, PROBE, "exchange", env=outer)
+        self.assertEqual(job.out, "good\ngood\n")
+        job = self.good("-n", 2, WEFTRUN, "-n", 2, PROBE, "exchange")
+        self.assertEqual(job.out, "good\n" * 4)
+
+    def test_key_is_on_no_command_line(self):
+        job = self.start("-n", 2, "sh", "-c", "echo $WEFTRUN_KEY; exec sleep 1000")
+        pids = job.wait_for(2, "sleep")
+        key = job.process.stdout.readline().strip()
+        self.assertEqual(len(key), 32)
+        for pid in job.pids():
+            self.assertNotIn(key.decode(), command_of(pid))
+        self.assertEqual(stat.S_IMODE(os.stat(f"/proc/{pids[0]}/environ").st_mode), 0o400)
+        job.process.terminate()
+        self.assertEqual(job.finish().code, 143)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_working_folder_descriptors_and_limits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.good("-n", 2, "sh", "-c", "pwd; ls /proc/self/fd | wc -w; ulimit -n",
+                            cwd=folder)
+            lines = job.out.split()
+            self.assertEqual(lines.count(os.path.realpath(folder)), 2)
+            # 0, 1, 2 and the one that ls reads the folder with.
+            self.assertEqual(lines.count("4"), 2, lines)
+            limit = subprocess.run(["sh", "-c", "ulimit -n"], stdout=subprocess.PIPE, check=True)
+            self.assertEqual(lines.count(limit.stdout.decode().strip()), 2)
+
+    def test_binding(self):
+        cores = sorted(os.sched_getaffinity(0))
+        show = "echo $PMIX_RANK $(grep Cpus_allowed_list /proc/self/status)"
+        job = self.good("-n", 5, "--bind", "core", "sh", "-c", show)
+        for line in job.out.splitlines():
+            rank, _, allowed = line.split()
+            self.assertEqual(int(allowed), cores[int(rank) % len(cores)])
+        job = self.good("-n", 2, "--bind", "numa", "sh", "-c", show)
+        self.assertEqual(len(job.out.splitlines()), 2)
+        fake = {"WEFT_BASE_TOPOLOGY": "numa:2 core:4 pu:1"}
+        job = self.run_job("-n", 3, "-v", "--bind", "numa", "true", env=fake)
+        self.assertEqual(job.code, 0)
+        self.assertRegex(job.err, r"rank 0: .*memory node 0 \(cores 0,1,2,3\)")
+        self.assertRegex(job.err, r"rank 1: .*memory node 1 \(cores 4,5,6,7\)")
+        self.assertRegex(job.err, r"rank 2: .*memory node 0 ")
+
+
+class InputOutput(JobTest):
+    def test_input_goes_to_rank_0(self):
+        text = "".join(f"line {i}\n" for i in range(200_000))
+        job = self.good("-n", 3, "sh", "-c", 'test $PMIX_RANK = 0 || echo none; cat',
+                        text_in=text.encode())
+        self.assertEqual(job.out.count("none\n"), 2)
+        self.assertEqual(job.out.replace("none\n", ""), text)
+
+    def test_lines_stay_whole(self):
+        script = ("import os, sys\n"
+                  "r = os.environ['PMIX_RANK']\n"
+                  "for i in range(100):\n"
+                  "    line = f'{r}:{i}:' + r * (i * 37 % 3000) + '\\n'\n"
+                  "    half = len(line) // 2\n"
+                  "    for part in (line[:half], line[half:]):\n"
+                  "        os.write(1 + i % 2, part.encode())\n")
+        job = self.run_job("-n", 16, sys.executable, "-c", script)
+        self.assertEqual(job.code, 0)
+        for text, parity in ((job.out, 0), (job.err, 1)):
+            lines = text.splitlines()
+            self.assertEqual(len(lines), 16 * 50)
+            seen = {str(rank): [] for rank in range(16)}
+            for line in lines:
+                rank, i, fill = line.split(":")
+                self.assertEqual(fill, rank * (int(i) * 37 % 3000))
+                seen[rank].append(int(i))
+            for order in seen.values():
+                self.assertEqual(order, list(range(parity, 100, 2)))
+
+    def test_long_line(self):
+        job = self.good("-n", 2, sys.executable, "-c",
+                        "import os; print('ab'[int(os.environ['PMIX_RANK'])] * 300000)")
+        self.assertEqual(sorted(job.out.splitlines()), ["a" * 300000, "b" * 300000])
+
+    def test_last_line_without_an_end(self):
+        job = self.good("-n", 3, "sh", "-c", "printf $PMIX_RANK")
+        self.assertEqual(sorted(job.out.split("\n")), ["0", "1", "2"])
+        # A job of one: byte for byte.
+        bytes_out = bytes(random.Random(1).randrange(256) for _ in range(100_000))
+        job = self.start("-n", 1, "cat", stdin=subprocess.PIPE)
+        out, _ = job.process.communicate(bytes_out, timeout=WATCHDOG_S)
+        self.assertEqual(out, bytes_out)
+
+    def test_prompt_of_one_rank_is_not_held_back(self):
+        job = self.start("-n", 1, "sh", "-c", "printf 'name? '; read name; echo hello $name",
+                         stdin=subprocess.PIPE)
+        self.assertEqual(job.process.stdout.read(6), b"name? ")
+        job.finish(b"weft\n")
+        self.assertEqual(job.out, "hello weft\n")
+
+    def test_tags(self):
+        job = self.good("-n", 2, "--tag-output", "sh", "-c", "echo a; echo; printf b")
+        self.assertEqual([line for line in job.out.splitlines() if line.startswith("[1]")],
+                         ["[1] a", "[1] ", "[1] b"])
+        self.assertEqual(len(job.out.splitlines()), 6)
+
+    def test_one_file_for_both(self):
+        job = self.run_job("-n", 4, "sh", "-c", "for i in 1 2 3; do echo out; echo err >&2; done",
+                           stderr=subprocess.STDOUT)
+        self.assertEqual(sorted(job.out.split()), ["err"] * 12 + ["out"] * 12)
+
+    def test_reader_that_is_slow(self):
+        job = self.start("-n", 4, sys.executable, "-c",
+                         "for i in range(200000): print('x' * 50)")
+        time.sleep(1)
+        # All wait for us; the memory of weftrun stays bounded meanwhile.
+        with open(f"/proc/{job.process.pid}/status", encoding="ascii") as status:
+            resident = int(re.search(r"VmRSS:\s+(\d+) kB", status.read())[1])
+        self.assertLess(resident, 64 * 1024)
+        job.finish()
+        self.assertEqual((job.code, job.out.count("\n")), (0, 800_000))
+
+    def test_reader_that_does_not_read_hides_no_death(self):
+        job = self.start("-n", 2, "sh", "-c", "test $PMIX_RANK = 0 && exec yes; sleep 1; exit 3")
+        self.assertTrue(eventually(lambda: len(job.pids()) == 1), "the job did not end")
+        self.assertEqual(job.finish().code, 3)
+
+    def test_reader_that_leaves(self):
+        job = self.start("-n", 2, "yes")
+        job.process.stdout.readline()
+        job.process.stdout.close()
+        job.process.stdout = None
+        job.finish()
+        self.assertEqual(job.code, 128 + signal.SIGPIPE)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_full_disk(self):
+        with open("/dev/full", "wb") as full:
+            job = self.run_job("-n", 2, "echo", "x", stdout=full)
+        self.assertEqual(job.code, 1)
+        self.assertIn("cannot write output: No space left on device", job.err)
+
+    def test_closed_descriptors(self):
+        command = f"exec {WEFTRUN} -n 2 sh -c 'cat; echo out' <&- 2>&-"
+        done = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, timeout=WATCHDOG_S)
+        self.assertEqual((done.returncode, done.stdout), (0, b"out\nout\n"))
+
+
+class ExitCodes(JobTest):
+    def test_codes(self):
+        self.assertEqual(self.good("-n", 2, "true").out, "")
+        job = self.run_job("-n", 1, "sh", "-c", "exit 7")
+        self.assertEqual((job.code, job.err), (7, f"weftrun: rank 0 on {HOST} exited with code 7\n"))
+
+    def test_signals_as_codes(self):
+        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM):
+            job = self.run_job("-n", 1, "sh", "-c", f"ulimit -c 0; kill -{int(number)} $$")
+            self.assertEqual(job.code, 128 + number)
+            self.assertIn(f"rank 0 on {HOST} was killed by signal {int(number)} ({number.name})",
+                          job.err)
+
+    def test_failure_ends_the_others(self):
+        # Rank 2 fails; the others, which do not listen to SIGTERM, are killed.
+        for stubborn in ("", "trap '' TERM;"):
+            job = self.start("-n", 4, "sh", "-c",
+                             f"{stubborn} test $PMIX_RANK = 2 && {{ sleep 1; exit 9; }}; "
+                             "while :; do sleep 1000; done")
+            begin = time.monotonic()
+            job.finish()
+            self.assertLess(time.monotonic() - begin, 1 + 5 + 10)
+            self.assertEqual(job.code, 9)
+            self.assertEqual(job.err,
+                             f"weftrun: rank 2 on {HOST} exited with code 9; ending the job\n")
+            self.assertEqual(job.left_behind(), [])
+
+    def test_others_hear_of_it_by_sigterm(self):
+        job = self.run_job("-n", 2, "sh", "-c",
+                           "test $PMIX_RANK = 1 && exit 5; trap 'echo asked; exit 0' TERM; "
+                           "while :; do sleep 0.1; done")
+        self.assertEqual((job.code, job.out), (5, "asked\n"))
+
+    def test_continue(self):
+        job = self.run_job("-n", 3, "--on-failure", "continue", "sh", "-c",
+                           "test $PMIX_RANK = 1 && exit 4; sleep 1; echo survived")
+        self.assertEqual((job.code, job.out), (4, "survived\n" * 2))
+        self.assertEqual(job.err, f"weftrun: rank 1 on {HOST} exited with code 4\n")
+
+    def test_quiet(self):
+        job = self.run_job("-n", 3, "--quiet", "sh", "-c", "exit $PMIX_RANK")
+        self.assertIn(job.code, (1, 2))
+        self.assertEqual(job.err, "")
+
+    def test_verbose(self):
+        job = self.run_job("-n", 3, "--verbose", "sh", "-c", "echo $PMIX_RANK $$")
+        said = re.findall(r"weftrun: rank (\d+): pid (\d+) on (\S+)", job.err)
+        self.assertEqual({(rank, pid) for rank, pid, _ in said},
+                         {tuple(line.split()) for line in job.out.splitlines()})
+        self.assertEqual({host for _, _, host in said}, {HOST})
+
+    def test_first_failure_counts(self):
+        job = self.run_job("-n", 3, "--on-failure", "continue", "sh", "-c",
+                           "sleep $PMIX_RANK; exit $((3 - PMIX_RANK))")
+        self.assertEqual(job.code, 3)
+
+    def test_timeout(self):
+        for stubborn in ("", "trap '' TERM;"):
+            job = self.run_job("-n", 2, "--timeout", "0.5", "sh", "-c",
+                               f"{stubborn} while :; do sleep 1000; done")
+            self.assertEqual(job.code, 124)
+            self.assertEqual(job.err, "weftrun: the job ran for 0.5 s, its limit; ending it\n")
+        self.assertEqual(self.good("-n", 2, "--timeout", 1000, "true").code, 0)
+
+
+class Signals(JobTest):
+    def test_passed_on(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+                       signal.SIGUSR1, signal.SIGUSR2):
+            name = number.name[3:]
+            job = self.start("-n", 3, "sh", "-c",
+                             f"trap 'echo got {name}; exit 0' {name}; echo ready; "
+                             "while :; do sleep 0.05; done")
+            for _ in range(3):
+                self.assertEqual(job.process.stdout.readline(), b"ready\n")
+            job.process.send_signal(number)
+            job.finish()
+            self.assertEqual((job.code, job.out), (0, f"got {name}\n" * 3), job.err)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_deadly(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            job = self.start("-n", 3, "sleep", 1000)
+            job.wait_for(3, "sleep")
+            job.process.send_signal(number)
+            self.assertEqual(job.finish().code, 128 + number)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_second_interrupt_ends_the_stubborn(self):
+        job = self.start("-n", 2, "sh", "-c",
+                         "trap '' INT TERM; echo ready; while :; do sleep 1000; done")
+        for _ in range(2):
+            job.process.stdout.readline()
+        job.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        self.assertIsNone(job.process.poll())
+        job.process.send_signal(signal.SIGINT)
+        job.finish()
+        self.assertEqual(job.code, 128 + signal.SIGINT)
+        self.assertIn("a second signal, SIGINT; ending the job", job.err)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_stop_and_continue(self):
+        job = self.start("-n", 2, "sleep", 1000)
+        pids = job.wait_for(2, "sleep")
+        job.process.send_signal(signal.SIGTSTP)
+        everyone = pids + [job.process.pid]
+        self.assertTrue(eventually(lambda: all(state_of(pid) == "T" for pid in everyone)))
+        job.process.send_signal(signal.SIGCONT)
+        self.assertTrue(eventually(lambda: all(state_of(pid) == "S" for pid in everyone)))
+        job.process.terminate()
+        self.assertEqual(job.finish().code, 143)
+
+    def test_stopped_rank_can_be_ended(self):
+        job = self.start("-n", 2, "sleep", 1000)
+        pids = job.wait_for(2, "sleep")
+        os.kill(pids[0], signal.SIGSTOP)
+        os.kill(pids[1], signal.SIGKILL)
+        self.assertEqual(job.finish().code, 137)
+        self.assertEqual(job.left_behind(), [])
+
+
+# A rank with a child, a grandchild in a session of its own, and a flood of output.
+FAMILY = ("sleep 1000 & setsid sh -c 'sleep 1000; true' & "
+          "(trap '' TERM HUP INT; while :; do echo flood; done) & "
+          "while :; do sleep 1000; done")
+
+
+class Killed(JobTest):
+    def family(self, ranks=3):
+        job = self.start("-n", ranks, "sh", "-c", FAMILY, stdout=subprocess.DEVNULL)
+        job.wait_for(3 * ranks, "sleep")
+        return job
+
+    def test_rank(self):
+        job = self.family()
+        victim = next(pid for pid in job.pids()
+                      if command_of(pid).startswith("sh -c sleep 1000 &")
+                      and os.getsid(pid) == pid)
+        os.kill(victim, signal.SIGKILL)
+        job.finish()
+        self.assertEqual(job.code, 137)
+        self.assertRegex(job.err, rf"^weftrun: rank \d on {HOST} was killed by signal 9 \(SIGKILL\); "
+                                  "ending the job\n$")
+        self.assertEqual(job.left_behind(), [])
+
+    def test_launcher(self):
+        job = self.family()
+        job.process.kill()
+        job.process.wait()
+        self.assertEqual(job.left_behind(), [])
+
+    def test_guardian(self):
+        job = self.family()
+        os.kill(job.guardian()[0], signal.SIGKILL)
+        job.finish()
+        self.assertEqual(job.code, 1)
+        self.assertIn("the guardian process died", job.err)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_process_group_of_the_launcher(self):
+        job = self.start("-n", 2, "sh", "-c", FAMILY, stdout=subprocess.DEVNULL,
+                         start_new_session=True)
+        job.wait_for(6, "sleep")
+        os.killpg(job.process.pid, signal.SIGKILL)
+        job.process.wait()
+        self.assertEqual(job.left_behind(), [])
+
+    def test_stopped_launcher(self):
+        job = self.family(2)
+        job.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.2)
+        job.process.kill()
+        job.process.wait()
+        self.assertEqual(job.left_behind(), [])
+
+    def test_at_any_moment(self):
+        seed = int(os.environ.get("WEFT_TEST_SEED", random.randrange(1 << 30)))
+        print(f"seed {seed}", file=sys.stderr)
+        rng = random.Random(seed)
+        for _ in range(25):
+            job = self.start("-n", 4, PROBE, "start", start_new_session=True)
+            time.sleep(rng.uniform(0, 0.08))
+            job.process.kill()
+            job.process.wait()
+            self.assertEqual(job.left_behind(), [])
+
+    def test_rank_at_any_moment(self):
+        seed = int(os.environ.get("WEFT_TEST_SEED", random.randrange(1 << 30)))
+        print(f"seed {seed}", file=sys.stderr)
+        rng = random.Random(seed)
+        for _ in range(25):
+            job = self.start("-n", 4, PROBE, "exchange")
+            time.sleep(rng.uniform(0.01, 0.08))
+            ranks = job.ranks("exchange")
+            if ranks:
+                try:
+                    os.kill(rng.choice(ranks), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            job.finish()
+            self.assertIn(job.code, (0, 137), job.err)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_children_of_ranks_that_ended_well(self):
+        job = self.good("-n", 2, "sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0")
+        self.assertEqual(job.out, "")
+
+
+class Contract(JobTest):
+    def test_exchange(self):
+        for ranks in (1, 2, 5, 64):
+            self.assertEqual(self.good("-n", ranks, PROBE, "exchange").out, "good\n" * ranks)
+
+    def test_info(self):
+        lines = self.good("-n", 3, PROBE, "info").out.splitlines()
+        ids = {re.search(r" id (\S+)", line)[1] for line in lines}
+        self.assertEqual(len(ids), 1)
+        self.assertRegex(ids.pop(), r"^weft-\d+-[0-9a-f]{8}$")
+        for line in lines:
+            self.assertRegex(line, r"rank \d of 3 node 0 of 1 by pmix near 0 1 2 .* key 32")
+
+    def test_fake_nodes(self):
+        lines = sorted(self.good("-n", 5, "--fake-nodes", 2, PROBE, "info").out.splitlines())
+        for line, near, node in zip(lines, ["0 1 2"] * 3 + ["3 4"] * 2, (0, 0, 0, 1, 1)):
+            self.assertIn(f"node {node} of 2 by pmix near {near} id", line)
+        self.assertEqual(self.good("-n", 5, "--fake-nodes", 2, PROBE, "exchange").out, "good\n" * 5)
+
+    def test_alone(self):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("PMIX_")}
+        done = subprocess.run([PROBE, "info"], env=environment, stdout=subprocess.PIPE,
+                              timeout=WATCHDOG_S, check=True)
+        self.assertRegex(done.stdout.decode(), "rank 0 of 1 node 0 of 1 by alone near 0 id alone-")
+        subprocess.run([PROBE, "exchange"], env=environment, stdout=subprocess.DEVNULL,
+                       timeout=WATCHDOG_S, check=True)
+
+    def test_launcher_that_is_gone(self):
+        gone = {"PMIX_RANK": "0", "PMIX_NAMESPACE": "gone"}
+        done = subprocess.run([PROBE, "info"], env=dict(os.environ, **gone),
+                              stderr=subprocess.PIPE, timeout=WATCHDOG_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the launcher named by PMIX_NAMESPACE=gone does not answer",
+                      done.stderr.decode())
+
+    def test_abort(self):
+        job = self.run_job("-n", 4, PROBE, "abort", 2, 42)
+        self.assertEqual((job.code, job.out), (42, ""))
+        self.assertEqual(job.err, f"weftrun: rank 2 on {HOST} ended the job with code 42: no hope\n")
+        self.assertEqual(self.run_job("-n", 2, PROBE, "abort", 0, 0).code, 1)
+
+    def test_survivors_are_told(self):
+        job = self.run_job("-n", 4, "--on-failure", "continue", PROBE, "survive", 2)
+        how = f"on {HOST} was killed by signal 9 (SIGKILL)"
+        self.assertEqual(job.out,
+                         f"told: victim {how}; peer_died: fence: rank 2 {how}\n" * 3)
+        self.assertEqual(job.code, 137)
+
+    def test_rank_that_left(self):
+        job = self.good("-n", 4, PROBE, "absent", 3)
+        self.assertEqual(job.out, "peer_died: fence: rank 3 left the job before this fence\n" * 3)
+
+    def test_fork(self):
+        self.assertEqual(self.good("-n", 3, PROBE, "fork").out, "good\n" * 3)
+
+    def test_memory_of_an_idle_rank(self):
+        def resident(ranks):
+            job = self.good("-n", ranks, PROBE, "idle")
+            return max(map(int, re.findall(r"VmRSS:\s+(\d+) kB", job.out)))
+        few, many = resident(2), resident(64)
+        self.assertLessEqual(many, 16 * 1024)
+        self.assertLessEqual(many - few, 62 * 64)
+
+    def test_many_jobs_at_once(self):
+        jobs = [self.start("-n", 8, PROBE, "exchange") for _ in range(4)]
+        for job in jobs:
+            job.finish()
+            self.assertEqual((job.code, job.out), (0, "good\n" * 8), job.err)
+            self.assertEqual(job.left_behind(), [])
+
+
+if __name__ == "__main__":
+    WEFTRUN, PROBE = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

@@ -1,0 +1,94 @@
+// weftrun's life from start to end: one loop over everything that can happen to a job.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weftrun/guardian.hpp"
+#include "weftrun/options.hpp"
+#include "weftrun/output.hpp"
+#include "weftrun/placement.hpp"
+#include "weftrun/pmix_server.hpp"
+#include "weftrun/process_table.hpp"
+#include "weftrun/spawn.hpp"
+
+namespace weft::run {
+
+class Launcher {
+ public:
+  /// `argv_area`: main's argv, whose memory the guardian takes for its name.
+  Launcher(Options options, char** argv_area);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  /// Runs the job; weftrun's exit code. Throws std::runtime_error if it cannot be set up.
+  int run();
+
+ private:
+  enum class Phase {
+    running,
+    ending,    ///< ranks were told to end, and will be killed
+    sweeping,  ///< all ended; the guardian looks for what they left
+    over,
+  };
+  /// A moment on base::now_ns's clock at which something is to be done.
+  using Deadline = std::optional<uint64_t>;
+  struct Left {
+    uint64_t tell_at;
+    int rank;
+  };
+
+  void prepare();
+  void take_signals();
+  void start_guardian(char** argv_area);
+  void loop();
+  [[nodiscard]] int milliseconds_to_next_deadline() const;
+  void on_deadlines();
+  void on_guardian();
+  void on_guardian_lost();
+  void on_rank_end(int rank, int status);
+  void on_server();
+  void on_signal();
+  void on_stream(std::size_t index);
+  void serve_sinks();
+  void set_reading(Sink& sink, bool reading);
+  void watch(int fd, uint64_t tag, uint32_t events);
+  void end_job();
+  void sweep_when_all_ended();
+  void finish();
+  void say(std::string_view text);
+  [[nodiscard]] std::string name_of(int rank) const;
+
+  const Options options_;
+  const std::string host_;
+  const uint64_t start_ns_;
+  Placement placement_;
+  std::string temp_dir_;
+  sigset_t signals_before_{};
+  Fd epoll_;
+  Fd signals_;
+  Sink out_;
+  std::optional<Sink> err_;  ///< empty when standard error is the same file as standard output
+  std::array<bool, 2> paused_{};
+  std::array<bool, 2> watched_{};
+  std::vector<Stream> streams_;  ///< rank r's output is 2r, its errors 2r+1
+  ProcessTable table_;
+  std::optional<Guardian> guardian_;
+  std::unique_ptr<PmixServer> server_;
+
+  Phase phase_ = Phase::running;
+  bool all_started_ = false;
+  int passed_on_ = 0;  ///< the last signal of those that end a program by default
+  Deadline timeout_at_;
+  Deadline end_at_;   ///< a rank that had left in order failed: the others get a moment
+  Deadline kill_at_;
+  std::vector<Left> left_;  ///< ranks that left in order, the first first
+};
+
+}  // namespace weft::run

@@ -1,0 +1,34 @@
+// Which processors each rank is bound to.
+#pragma once
+
+#include <sched.h>
+
+#include <string>
+#include <vector>
+
+#include "weftrun/options.hpp"
+
+namespace weft::run {
+
+/// One rank's processors. Not bound: `cpus` is empty.
+struct Place {
+  std::vector<int> cpus;
+  /// "core 3", "memory node 1 (cores 4,5,6,7)", or "" if not bound.
+  std::string text;
+};
+
+struct Placement {
+  /// Rank r goes to places[r % places.size()]; empty: nobody is bound.
+  std::vector<Place> places;
+  /// The topology is a pretended one (WEFT_BASE_TOPOLOGY): its processors may not exist, so that
+  /// a refusal by the system is no failure.
+  bool pretended = false;
+
+  [[nodiscard]] const Place* of(int rank) const {
+    return places.empty() ? nullptr : &places[static_cast<std::size_t>(rank) % places.size()];
+  }
+};
+
+Placement make_placement(Bind bind);
+
+}  // namespace weft::run

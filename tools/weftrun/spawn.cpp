@@ -1,0 +1,68 @@
+// Starting one rank: the steps between fork and exec.
+#include "weftrun/spawn.hpp"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+namespace weft::run {
+namespace {
+
+/// What the child, which shares our memory until its exec, tells of its failure. Not locals: the
+/// compiler, which does not know that the child comes back as the parent, would not keep them.
+volatile int g_error = 0;
+const char* volatile g_step = "";
+
+[[noreturn]] void give_up(const char* step) {
+  g_error = errno;
+  g_step = step;
+  _exit(126);
+}
+
+bool bind_to(const Place& place) {
+  cpu_set_t* const set = CPU_ALLOC(place.cpus.back() + 1);
+  if (set == nullptr) return false;
+  const std::size_t bytes = CPU_ALLOC_SIZE(place.cpus.back() + 1);
+  CPU_ZERO_S(bytes, set);
+  for (const int cpu : place.cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
+  const bool bound = sched_setaffinity(0, bytes, set) == 0;
+  CPU_FREE(set);
+  return bound;
+}
+
+/// Runs in the child, on the parent's stack and memory: touches nothing of it but the two above,
+/// and the heap through bind_to, which gives back what it took.
+[[noreturn]] void become(const SpawnPlan& plan, pid_t parent) {
+  // Killed with the guardian; a guardian that died before this call is noticed by the second.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  setsid();
+  if (plan.place != nullptr && !bind_to(*plan.place) && !plan.place_may_fail) give_up("bind");
+  dup2(plan.in, STDIN_FILENO);
+  dup2(plan.out, STDOUT_FILENO);
+  dup2(plan.err, STDERR_FILENO);
+  setrlimit(RLIMIT_NOFILE, &plan.descriptors);
+  sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);
+  execve(plan.program, plan.argv, plan.envp);
+  give_up("exec");
+}
+
+}  // namespace
+
+// vfork and not fork: no page tables are copied, which is most of what starting 64 ranks costs.
+__attribute__((noinline)) SpawnResult spawn(const SpawnPlan& plan) {
+  g_error = 0;
+  const pid_t parent = getpid();
+  const pid_t pid = vfork();
+  if (pid == 0) become(plan, parent);
+  if (pid < 0) return {-1, errno, "fork"};
+  if (g_error != 0) {
+    waitpid(pid, nullptr, 0);
+    return {-1, g_error, g_step};
+  }
+  return {pid, 0, ""};
+}
+
+}  // namespace weft::run
