@@ -34,9 +34,7 @@ constexpr Entry kEntries[] = {
     {"counters", Needs::two_ranks, run_counters, "instructions and cache misses per operation"},
     {"start", Needs::nothing, run_start, "start of a job, to first message and whole"},
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
-#ifdef WEFT_BENCH_STRUCTURES
     {"structures", Needs::nothing, run_structures, "pool, matching, queues against rivals"},
-#endif
     {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
     {"all", Needs::nothing, run_all, "everything, into a file"},
     {"report", Needs::nothing, run_report, "a file's figures beside their targets"},
