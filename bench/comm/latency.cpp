@@ -51,8 +51,9 @@ class Getter {
     work_for(pair_, crew_, seconds, [this](unsigned i) {
       if (pair_.leads()) {
         get(i);
+        say_finished(pair_);
       } else {
-        while (!turn_is_over(pair_)) runtime_.relax();
+        progress_until_finished(pair_, runtime_, crew_.size());
       }
     });
     double sum = 0;

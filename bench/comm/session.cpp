@@ -68,6 +68,7 @@ void BlockAllocator::release(std::byte* memory, std::size_t) noexcept {
 void work_for(Pair& pair, Crew& crew, double seconds, std::function<void(unsigned)> work) {
   auto& stop = pair.yard().memory().stop.value;
   stop.store(0, std::memory_order_relaxed);
+  pair.yard().memory().note[0].value.store(0, std::memory_order_relaxed);
   pair.meet();
   crew.start(std::move(work));
   if (pair.leads()) {

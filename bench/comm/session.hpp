@@ -88,4 +88,15 @@ inline bool turn_is_over(Pair& pair) noexcept {
   return pair.yard().memory().stop.value.load(std::memory_order_relaxed) != 0;
 }
 
+/// For gets: the owner of the memory progresses until all of the getting threads have said that
+/// their last get has ended. Counts start anew with each turn.
+inline void say_finished(Pair& pair) noexcept {
+  pair.yard().memory().note[0].value.fetch_add(1, std::memory_order_relaxed);
+}
+inline void progress_until_finished(Pair& pair, Runtime& runtime, unsigned threads) {
+  while (pair.yard().memory().note[0].value.load(std::memory_order_relaxed) < threads) {
+    runtime.relax();
+  }
+}
+
 }  // namespace weft::bench

@@ -213,7 +213,7 @@ bool GetStream::send_window() {
 }
 
 void GetStream::receive() {
-  while (!turn_is_over(setup_.pair)) setup_.runtime.relax();
+  progress_until_finished(setup_.pair, setup_.runtime, setup_.threads);
 }
 
 namespace {

@@ -236,7 +236,7 @@ class GetStream {
   };
   GetStream(Shared& shared, unsigned number);
   bool send_window();
-  void finish() {}
+  void finish() { say_finished(setup_.pair); }
   void receive();
 
  private:

@@ -31,7 +31,8 @@ std::optional<Summary> get_summary(const Json& line, const std::string& name,
   const auto value = line.find(name);
   if (value == line.end() || value->is_null()) return std::nullopt;
   const double median = value->get<double>();
-  const double spread = line.value(name == "median" ? "spread" : name + "_spread", 0.0);
+  const auto noise = line.find(name == "median" ? "spread" : name + "_spread");
+  const double spread = noise != line.end() && noise->is_number() ? noise->get<double>() : 0;
   return Summary{median, median - spread, median + spread, samples};
 }
 
@@ -56,8 +57,9 @@ Json to_json(const Result& r) {
   line["size_bytes"] = r.size_bytes;
   line["threads"] = r.threads;
   line["devices"] = r.devices;
-  line["median"] = r.value.median;
-  line["spread"] = r.value.spread();
+  // A figure without samples is none: null, not zero.
+  line["median"] = r.value.samples != 0 ? Json(r.value.median) : Json();
+  line["spread"] = r.value.samples != 0 ? Json(r.value.spread()) : Json();
   line["samples"] = r.value.samples;
   line["unit"] = r.unit;
   line["better"] = r.lower_is_better ? "lower" : "higher";
@@ -137,6 +139,7 @@ std::string to_text(const Result& r) {
   if (r.size_bytes != 0) text += fmt::format(", {}", with_unit(double(r.size_bytes), "B"));
   if (r.threads != 1) text += fmt::format(", {0} x {0} threads", r.threads);
   if (r.devices != 0) text += fmt::format(", {} device{}", r.devices, r.devices == 1 ? "" : "s");
+  if (r.value.samples == 0) return fmt::format("{}: {}", text, r.verdict);
   text += fmt::format(": {} ±{}", with_unit(r.value.median, r.unit),
                       with_unit(r.value.spread(), r.unit));
   if (r.limit) text += fmt::format("; {} {}", r.limit_name, with_unit(r.limit->median, r.unit));

@@ -32,7 +32,7 @@ Row row_of(const std::string& what, const Result& result) {
   Row row;
   row.what = what;
   row.state = result.state == State::none ? std::string() : name_of(result.state);
-  row.figure = with_noise(result.value, result.unit);
+  row.figure = result.value.samples != 0 ? with_noise(result.value, result.unit) : "none";
   if (result.limit) {
     row.limit = fmt::format("{} ({})", with_unit(result.limit->median, result.unit),
                             result.limit_name);
