@@ -1,5 +1,7 @@
 // The joining contract as `local` and `alone` keep it. (`pmix` is tested through weftrun, in
 // tests/jobs.)
+#include "weft/fabric/job.hpp"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +15,6 @@
 #include "fabric/job_alone.hpp"
 #include "fabric/job_local.hpp"
 #include "weft/base/error.hpp"
-#include "weft/fabric/job.hpp"
 
 namespace weft::fabric {
 namespace {

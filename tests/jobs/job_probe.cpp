@@ -229,10 +229,9 @@ int idle(Job& job, const Arguments&) {
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)(Job&, const Arguments&)> modes{
-      {"info", info},       {"exchange", exchange}, {"start", start},
-      {"abort", abort_job}, {"survive", survive},   {"absent", absent},
-      {"fork", fork_child}, {"again", again},     {"fail", fail},
-      {"desert", desert},   {"idle", idle}};
+      {"info", info},       {"exchange", exchange}, {"start", start},     {"abort", abort_job},
+      {"survive", survive}, {"absent", absent},     {"fork", fork_child}, {"again", again},
+      {"fail", fail},       {"desert", desert},     {"idle", idle}};
   require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
   try {
     static std::unique_ptr<Job> job = weft::fabric::join_job();

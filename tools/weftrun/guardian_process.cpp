@@ -39,9 +39,7 @@ class GuardianProcess {
   [[noreturn]] void run();
 
  private:
-  [[nodiscard]] std::size_t ranks() const {
-    return static_cast<std::size_t>(plan_.options->ranks);
-  }
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(plan_.options->ranks); }
   void settle_in();
   void on_packet();
   void start_ranks(std::string_view additions);

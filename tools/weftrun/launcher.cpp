@@ -53,7 +53,8 @@ std::string host_name() {
 }
 
 bool same_file(int a, int b) {
-  struct stat first {}, second {};
+  struct stat first {
+  }, second{};
   return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
 }
@@ -102,9 +103,9 @@ void Launcher::prepare() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) fail("epoll_create1");
   const base::Environment folder = base::environment("TMPDIR");
-  temp_dir_ = fmt::format("{}/weftrun-{}",
-                          folder.found && !folder.value.empty() ? folder.value : "/tmp",
-                          fabric::random_hex(8));
+  temp_dir_ =
+      fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",
+                  fabric::random_hex(8));
 }
 
 void Launcher::take_signals() {
@@ -212,7 +213,8 @@ int Launcher::milliseconds_to_next_deadline() const {
   if (!left_.empty()) next = std::min(next, left_.front().tell_at);
   if (next == UINT64_MAX) return -1;
   const uint64_t now = base::now_ns();
-  return next <= now ? 0 : static_cast<int>(std::min<uint64_t>((next - now) / 1'000'000 + 1, INT_MAX));
+  return next <= now ? 0
+                     : static_cast<int>(std::min<uint64_t>((next - now) / 1'000'000 + 1, INT_MAX));
 }
 
 void Launcher::on_deadlines() {

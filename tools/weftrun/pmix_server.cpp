@@ -153,9 +153,9 @@ PmixServer::PmixServer(const Plan& plan)
   for (const int rank : ranks) {
     PMIX_LOAD_PROCID(&client, nspace_.c_str(), static_cast<pmix_rank_t>(rank));
     Answer known;
-    known.expect(PMIx_server_register_client(&client, getuid(), getgid(), nullptr,
-                                             Answer::callback, &known),
-                 "PMIx_server_register_client");
+    known.expect(
+        PMIx_server_register_client(&client, getuid(), getgid(), nullptr, Answer::callback, &known),
+        "PMIx_server_register_client");
   }
 }
 
