@@ -79,7 +79,7 @@ class LocalJobState {
     if (round_ == round) throw_if_one_is_gone();
   }
 
-  void watch(int rank, DeathHandler told) {
+  void watch(int rank, const DeathHandler& told) {
     std::vector<std::pair<Rank, std::string>> earlier;
     {
       const std::lock_guard hold(lock_);
@@ -182,7 +182,7 @@ class LocalJob final : public Job {
     _exit(abort_exit_code(code));
   }
 
-  void on_peer_death(DeathHandler told) override { state_->watch(rank_, std::move(told)); }
+  void on_peer_death(DeathHandler told) override { state_->watch(rank_, told); }
 
   LocalJobState& state() noexcept { return *state_; }
 

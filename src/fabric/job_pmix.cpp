@@ -96,8 +96,8 @@ class PmixSession {
   }
   [[noreturn]] void abort(int code, std::string_view why) const;
   /// Replaces the handler; returns when the one before is not being called any more.
-  void on_peer_death(PmixNews::Told told) const {
-    if (!in_fork()) news_->on_death(std::move(told));
+  void on_peer_death(const PmixNews::Told& told) const {
+    if (!in_fork()) news_->on_death(told);
   }
 
  private:
@@ -276,7 +276,7 @@ class PmixJob final : public Job {
   [[noreturn]] void abort(int code, std::string_view why) override { session_.abort(code, why); }
   void on_peer_death(PmixNews::Told told) override {
     watches_ = true;
-    session_.on_peer_death(std::move(told));
+    session_.on_peer_death(told);
   }
 
  private:

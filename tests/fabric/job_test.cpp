@@ -66,8 +66,9 @@ TEST(LocalJob, DealsRanksToNodesInBlocks) {
 }
 
 TEST(LocalJob, RefusesWhatIsNoJob) {
-  for (const auto& [ranks, nodes] : {std::pair{0, 1}, {-1, 1}, {2, 0}, {2, 3}})
-    EXPECT_EQ(error_of([&] { (void)make_local_job(ranks, nodes); }).first, Errc::bad_argument);
+  for (const auto& shape : {std::pair{0, 1}, {-1, 1}, {2, 0}, {2, 3}})
+    EXPECT_EQ(error_of([&] { (void)make_local_job(shape.first, shape.second); }).first,
+              Errc::bad_argument);
 }
 
 TEST(LocalJob, HasOneIdAndOneKey) {
@@ -195,6 +196,7 @@ TEST(AloneJobDeathTest, AnAbortIsNeverASuccess) {
   EXPECT_EXIT(make_alone_job()->abort(256, "why"), testing::ExitedWithCode(1), "why");
 }
 
+// NOLINTBEGIN(concurrency-mt-unsafe): one thread
 TEST(JoinJob, WithoutALauncherIsAlone) {
   unsetenv("PMIX_RANK");
   unsetenv("PMIX_NAMESPACE");
@@ -204,6 +206,7 @@ TEST(JoinJob, WithoutALauncherIsAlone) {
   EXPECT_EQ(join_job()->provider(), "alone");
   unsetenv("PMIX_RANK");
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 }  // namespace weft::fabric

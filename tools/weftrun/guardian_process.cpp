@@ -72,7 +72,7 @@ void GuardianProcess::settle_in() {
   }
   sigset_t all;
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);

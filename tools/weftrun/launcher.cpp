@@ -74,7 +74,8 @@ void forget_outer_job() {
     const bool theirs = name.starts_with("PMIX_") && !name.starts_with("PMIX_MCA_");
     if (theirs || name.starts_with("WEFTRUN_")) names.emplace_back(name);
   }
-  for (const std::string& name : names) unsetenv(name.c_str());
+  for (const std::string& name : names)
+    unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): no threads yet
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ void Launcher::take_signals() {
   sigset_t ours;
   sigemptyset(&ours);
   for (const int signal : kPassedOn) sigaddset(&ours, signal);
-  sigprocmask(SIG_BLOCK, &ours, &signals_before_);
+  pthread_sigmask(SIG_BLOCK, &ours, &signals_before_);
   signals_ = Fd(signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) fail("signalfd");
 }
@@ -151,7 +152,7 @@ int Launcher::run() {
     // Only now that the guardian knows of it: so that it is removed whenever we are killed.
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(
-          fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
+          fmt::format("cannot make a folder {}: {}", temp_dir_, error_text(errno)));
     server_ = std::make_unique<PmixServer>(
         PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
     guardian_->start(server_->environment());
@@ -251,7 +252,7 @@ void Launcher::on_guardian() {
         break;
       case GuardWord::start_failed:
         say(fmt::format("rank {} could not be started: {} {}: {}", word.rank, heard->text,
-                        options_.program, std::strerror(word.value)));
+                        options_.program, error_text(word.value)));
         table_.fail_with(word.value == ENOENT ? 127 : 126);
         phase_ = Phase::ending;
         guardian_->signal_all(SIGKILL);
@@ -382,7 +383,7 @@ void Launcher::serve_sinks() {
     }
     if (sink.error() != 0 && phase_ == Phase::running) {
       if (sink.error() != EPIPE)
-        say(fmt::format("cannot write output: {}; ending the job", std::strerror(sink.error())));
+        say(fmt::format("cannot write output: {}; ending the job", error_text(sink.error())));
       table_.fail_with(sink.error() == EPIPE ? 128 + SIGPIPE : 1);
       end_job();
     }
@@ -410,7 +411,7 @@ void Launcher::finish() {
   remove_tree(temp_dir_);
   guardian_->dismiss();
   // Whoever reads our output may take as long as he likes; signals end us as they end any program.
-  sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   out_.drain();
   if (err_) err_->drain();
 }

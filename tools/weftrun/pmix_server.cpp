@@ -66,8 +66,10 @@ class Infos {
 /// While it lives, this process's environment has `name` set.
 class ScopedVariable {
  public:
+  // NOLINTBEGIN(concurrency-mt-unsafe): PMIx's thread does not run before its init returns.
   ScopedVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
   ~ScopedVariable() { unsetenv(name_); }
+  // NOLINTEND(concurrency-mt-unsafe)
   ScopedVariable(const ScopedVariable&) = delete;
   ScopedVariable& operator=(const ScopedVariable&) = delete;
 
