@@ -1,0 +1,150 @@
+// latency --explain: where the time of an 8-byte matched message goes (000 Table 5.2).
+//
+// Measured, all in one run, turn by turn: the whole (one-way latency of a matched message, polling,
+// as `latency` measures it), and its parts alone: `transfer`, a ping-pong of frames of the same size
+// over a transport port of its own, with no comm above it; `matching`, one insert and one take of
+// the matching table; `pool`, taking and returning one operation's record; `completion`, telling a
+// flag, reading it and clearing it; each in ns. The figure's limit is the sum of the parts.
+// It lies where parts overlap: a receive is posted while its message is still under way, so that
+// half of the matching may cost nothing in the whole; and tables used alone are warmer.
+#include <cstring>
+
+#include "comm/benches.hpp"
+#include "comm/match_table.hpp"
+#include "comm/operation.hpp"
+#include "comm/ping_pong.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft::bench {
+namespace {
+
+constexpr unsigned kTrips = 20000;
+constexpr unsigned kCalls = 100000;
+
+// A port of a transport of our own between the two ranks.
+class RawPort final : public fabric::Sink {
+ public:
+  RawPort(Pair& pair, std::size_t bytes)
+      : pair_(pair), job_(make_yard_job(pair.yard(), pair.job())),
+        transport_(fabric::make_shm_transport(*job_, fabric::default_geometry())),
+        port_(transport_->open_port(0)), payload_(bytes) {
+    pair.meet();
+  }
+
+  double one_way_ns() {
+    const uint64_t start = base::now_ns();
+    for (unsigned i = 0; i < kTrips; ++i) {
+      if (pair_.leads()) send();
+      const uint64_t expected = seen_ + 1;
+      spin_until([&] {
+        port_->poll(*this, 16);
+        return seen_ == expected;
+      });
+      if (!pair_.leads()) send();
+    }
+    return static_cast<double>(base::now_ns() - start) / (2.0 * kTrips);
+  }
+
+  fabric::Taken on_frame(const fabric::Frame& frame) override {
+    std::memcpy(payload_.data(), frame.head.data() + sizeof(comm::Header), payload_.size());
+    ++seen_;
+    return fabric::Taken::yes;
+  }
+  void on_control(const fabric::Frame&) override {}
+  void on_returned(std::span<const uint32_t>) override {}
+  void on_peer_down(Rank, std::string_view) override {}
+
+ private:
+  void send() {
+    const comm::Header header{.type = comm::PacketType::eager};
+    while (port_->try_send(pair_.peer(), 0, std::as_bytes(std::span(&header, 1)), payload_) ==
+           Post::retry) {
+    }
+  }
+  Pair& pair_;
+  std::unique_ptr<fabric::Job> job_;
+  std::unique_ptr<fabric::Transport> transport_;
+  std::unique_ptr<fabric::Port> port_;
+  std::vector<std::byte> payload_;
+  uint64_t seen_ = 0;
+};
+
+template <class Call>
+double mean_ns(Call call) {
+  const uint64_t start = base::now_ns();
+  for (unsigned i = 0; i < kCalls; ++i) call(i);
+  return static_cast<double>(base::now_ns() - start) / kCalls;
+}
+
+double matching_ns(comm::MatchTable& table) {
+  return mean_ns([&](unsigned i) {
+    if (table.access(1, comm::Side::receive, i + 1) != 0 ||
+        table.take(1, comm::Side::arrival) != i + 1) {
+      throw std::runtime_error("explain: the table lost an entry");
+    }
+  });
+}
+
+double pool_ns(comm::OperationTable& table) {
+  return mean_ns([&](unsigned) {
+    comm::Operation* op = table.allocate();
+    asm volatile("" : "+r"(op));
+    table.release(*op);
+  });
+}
+
+double completion_ns() {
+  Flag flag;
+  Completion* completion = &flag;
+  asm volatile("" : "+r"(completion));  // told through the interface, as progress does
+  return mean_ns([&](unsigned i) {
+    if (!completion->try_complete({.bytes = i}) || !flag.is_set()) {
+      throw std::runtime_error("explain: the flag was not told");
+    }
+    flag.clear();
+  });
+}
+
+}  // namespace
+
+int run_explain(const Options& options) {
+  Pair pair;
+  Runtime runtime(runtime_options(pair, options));
+  if (options.size == 0 || options.size > runtime.inline_bytes()) {
+    throw std::runtime_error("explain: for messages that travel inside the ring");
+  }
+  const auto ping_pong =
+      make_ping_pong(Mode::matched, {pair, runtime, options.size, 1, true, false});
+  RawPort port(pair, options.size);
+  comm::MatchTable table;
+  comm::OperationTable operations(1024);
+  const auto alone = [&](auto part) {
+    return [&pair, part] { return Reading{pair.leads() ? part() : 0.0}; };
+  };
+  std::vector<Contestant> contestants{
+      {"whole", [&] { return Reading{ping_pong->turn(0.01).mean_ns / 2}; }},
+      {"transfer", [&] { return Reading{port.one_way_ns()}; }},
+      {"matching", alone([&] { return matching_ns(table); })},
+      {"pool", alone([&] { return pool_ns(operations); })},
+      {"completion", alone(completion_ns)}};
+  auto rounds = run_contest(pair, contestants, options.seconds);
+  if (!pair.leads()) return 0;
+  for (Round& round : rounds) {
+    double sum = 0;
+    for (std::size_t part = 1; part < contestants.size(); ++part) {
+      sum += round.readings[part].value;
+    }
+    round.readings.insert(round.readings.begin() + 1, Reading{sum});
+  }
+  contestants.insert(contestants.begin() + 1, Contestant{"sum_of_parts", {}});
+  Result form = figure("latency_explain", "matched", "ns", Better::lower);
+  form.size_bytes = options.size;
+  form.devices = runtime.device_count();
+  for (Result result : settle(form, contestants, rounds)) {
+    result.extra["off_percent"] = std::abs(result.ratio->median - 1) * 100;
+    print(result, options.json);
+  }
+  return 0;
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,96 @@
+#include "comm/ping_pong.hpp"
+
+#include <algorithm>
+
+namespace weft::bench {
+namespace {
+
+template <class TokenOf>
+class PingPongOf final : public PingPong {
+ public:
+  explicit PingPongOf(const TokenSetup& setup)
+      : setup_(setup), shared_(setup), results_(setup.threads), crew_(setup.threads) {
+    for (unsigned i = 0; i < setup.threads; ++i) {
+      tokens_.push_back(std::make_unique<TokenOf>(shared_, i));
+    }
+  }
+
+  RoundTrips turn(double seconds) override {
+    const bool asks = setup_.pair.leads();
+    work_for(setup_.pair, crew_, seconds, [this, asks](unsigned i) { asks ? ask(i) : answer(i); });
+    return asks ? sum() : RoundTrips{};
+  }
+
+ private:
+  struct alignas(base::kCacheLine) Served {
+    uint64_t trips = 0, start = 0, end = 0;
+  };
+
+  // Each asking thread retires one token with a last message, and each answering thread one.
+  void ask(unsigned number) {
+    TokenOf& token = *tokens_[number];
+    Served& served = results_[number];
+    served.trips = 0;
+    served.start = base::now_ns();
+    token.send(number, false);
+    for (;;) {
+      const unsigned pair = token.receive().pair;
+      ++served.trips;
+      if (turn_is_over(setup_.pair)) {
+        served.end = base::now_ns();
+        token.send(pair, true);
+        break;
+      }
+      token.send(pair, false);
+    }
+    token.settle();
+  }
+
+  void answer(unsigned number) {
+    TokenOf& token = *tokens_[number];
+    for (;;) {
+      const Token got = token.receive();
+      if (got.last) break;
+      token.send(got.pair, false);
+    }
+    token.settle();
+  }
+
+  RoundTrips sum() const {
+    RoundTrips all;
+    std::vector<double> trips;
+    uint64_t first = ~uint64_t{0};
+    uint64_t last = 0;
+    for (const Served& served : results_) {
+      first = std::min(first, served.start);
+      last = std::max(last, served.end);
+      const auto mine = static_cast<double>(served.trips);
+      trips.push_back(mine);
+      all.trips += mine;
+      all.mean_ns += static_cast<double>(served.end - served.start) / mine;
+    }
+    all.mean_ns /= static_cast<double>(results_.size());
+    all.seconds = static_cast<double>(last - first) * 1e-9;
+    all.fairness = fairness_of(trips);
+    return all;
+  }
+
+  TokenSetup setup_;
+  typename TokenOf::Shared shared_;
+  std::vector<std::unique_ptr<TokenOf>> tokens_;
+  std::vector<Served> results_;
+  Crew crew_;
+};
+
+}  // namespace
+
+std::unique_ptr<PingPong> make_ping_pong(Mode mode, const TokenSetup& setup) {
+  switch (mode) {
+    case Mode::queue: return std::make_unique<PingPongOf<QueueToken>>(setup);
+    case Mode::handler: return std::make_unique<PingPongOf<HandlerToken>>(setup);
+    case Mode::put: return std::make_unique<PingPongOf<PutToken>>(setup);
+    default: return std::make_unique<PingPongOf<MatchedToken>>(setup);
+  }
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,54 @@
+// Message rate in one direction.
+//
+// Measured: messages per second from rank 0 to rank 1, counted by the senders from the first
+// thread's start to the last acknowledgement; each of T sender threads sends a window (64) and
+// waits until the receiver acknowledged the whole of it. Fairness: windows of the least served
+// sender over those of the most served.
+// Limit, one thread: the single-producer ring of 64-byte cells with as many cells as a lane of
+// weft's, free running (`ring`), and for comparison the same ring acknowledged once a window.
+// Limit, T threads: the same mode's own rate with one thread, in the same run.
+// It lies when the ranks share a core, when the receiver takes messages without looking at them (here
+// every one is completed or dequeued), and without the fairness beside it.
+#include "comm/benches.hpp"
+#include "comm/lane_cells.hpp"
+#include "comm/ping_pong.hpp"
+#include "comm/stream.hpp"
+
+namespace weft::bench {
+
+int run_rate(const Options& options) {
+  Pair pair;
+  Runtime runtime(runtime_options(pair, options));
+  const unsigned window = options.window != 0 ? options.window : 64;
+  StreamSetup setup{pair,           runtime,          options.size,           window,
+                    options.threads, options.polls(), options.ordinary_memory};
+  const auto stream = make_stream(options.mode, setup);
+  const double turn = turn_seconds(options.threads);
+  std::vector<Contestant> contestants{{"rate", [&]() -> Reading {
+                                         const auto rate = stream->turn(turn);
+                                         return {rate.per_second, rate.fairness};
+                                       }}};
+  std::unique_ptr<Stream> single;
+  if (options.threads > 1) {
+    setup.threads = 1;
+    setup.poll = true;
+    single = make_stream(options.mode, setup);
+    contestants.push_back(
+        {"own_rate_1x1", [&] { return Reading{single->turn(0.02).per_second}; }});
+  }
+  const std::size_t cells = lane_cells();
+  contestants.push_back({"ring", [&] { return Reading{ring_rate(pair, cells, 0, 0.01)}; }});
+  contestants.push_back(
+      {"ring_windowed", [&] { return Reading{ring_rate(pair, cells, window, 0.01)}; }});
+  Result form = figure("rate", name_of(options.mode), "/s", Better::higher);
+  form.size_bytes = options.size;
+  form.threads = options.threads;
+  form.devices = runtime.device_count();
+  form.extra["window"] = window;
+  form.extra["ring_cells"] = cells;
+  form.extra["waiting"] = options.polls() ? "poll" : "block";
+  contest(pair, options, form, contestants);
+  return 0;
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,287 @@
+#include "comm/stream.hpp"
+
+#include <algorithm>
+
+#include "weft/base/clock.hpp"
+
+namespace weft::bench {
+namespace {
+
+// Blocks for messages above the eager limit: two windows per pair.
+std::size_t blocks_for(const StreamSetup& s) {
+  return s.bytes > s.runtime.eager_bytes() ? std::size_t{2} * s.window * s.threads : 0;
+}
+
+}  // namespace
+
+MatchedStream::MatchedStream(Shared& shared, unsigned number)
+    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+      ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
+
+bool MatchedStream::send_window() {
+  acknowledged_.reset(1);
+  const Post asked = until_posted(setup_.runtime, [&] {
+    return shared_.endpoint.recv(setup_.pair.peer(), Tag{number_ | kAcknowledgement}, {&over_, 1},
+                                 &acknowledged_);
+  });
+  for (unsigned i = 0; i < setup_.window; ++i) {
+    ends_.sent(until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_}, slots_.slot(i),
+                                   ends_.completion());
+    }));
+  }
+  if (asked == Post::posted) {
+    wait_for(setup_.runtime, acknowledged_, setup_.poll);
+    expect_ok(acknowledged_.event().error, "acknowledgement");
+  }
+  ends_.wait();
+  return over_ == std::byte{0};
+}
+
+void MatchedStream::post_window() {
+  received_.reset(setup_.window);
+  for (unsigned i = 0; i < setup_.window; ++i) {
+    const Post answer = until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.recv(setup_.pair.peer(), Tag{number_}, slots_.slot(i), &received_);
+    });
+    if (answer == Post::done) received_.arrive();
+  }
+}
+
+void MatchedStream::receive() {
+  post_window();
+  for (std::byte over{0}; over == std::byte{0};) {
+    wait_for(setup_.runtime, received_, setup_.poll);
+    expect_ok(received_.event().error, "receive");
+    over = std::byte{turn_is_over(setup_.pair)};
+    if (over == std::byte{0}) post_window();
+    (void)until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_ | kAcknowledgement}, {&over, 1});
+    });
+  }
+}
+
+QueueStream::Shared::Shared(const StreamSetup& s)
+    : setup(s), blocks(s.bytes, blocks_for(s)), acknowledgements(s),
+      endpoint(s.runtime, {.arrival = Arrival::queue, .allocator = &blocks}), taken(s.threads) {}
+
+QueueStream::QueueStream(Shared& shared, unsigned number)
+    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+      ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
+
+bool QueueStream::send_window() {
+  for (unsigned i = 0; i < setup_.window; ++i) {
+    ends_.sent(until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_}, slots_.slot(i),
+                                   ends_.completion());
+    }));
+  }
+  const bool more = shared_.acknowledgements.take(number_);
+  ends_.wait();
+  return more;
+}
+
+void QueueStream::finish() {
+  (void)until_posted(setup_.runtime,
+                     [&] { return shared_.endpoint.send(setup_.pair.peer(), kEnd, {}); });
+}
+
+uint64_t QueueStream::count_one(unsigned sender) noexcept {
+  auto& count = shared_.taken[sender].count;
+  if (setup_.threads == 1) {
+    const uint64_t now = count.load(std::memory_order_relaxed) + 1;
+    count.store(now, std::memory_order_relaxed);  // one taker
+    return now;
+  }
+  return count.fetch_add(1, std::memory_order_relaxed) + 1;  // counts, orders nothing
+}
+
+void QueueStream::receive() {
+  Message message;
+  unsigned empty = 0;
+  for (;;) {
+    if (setup_.poll) {
+      while (!shared_.endpoint.dequeue(message)) {
+        if (++empty % 4096 == 0) yield_core();
+      }
+    } else {
+      message = shared_.endpoint.dequeue_wait();
+    }
+    if (message.tag() == kEnd) return;
+    if (!message.ready()) setup_.runtime.wait(message);
+    expect_ok(message.error(), "dequeue");
+    const unsigned sender = message.tag().value;
+    if (count_one(sender) % setup_.window == 0) {
+      shared_.acknowledgements.give(sender, turn_is_over(setup_.pair));
+    }
+  }
+}
+
+void receive_windows(const StreamSetup& setup, WindowSlot& slot, unsigned number,
+                     Acknowledgements& acknowledgements) {
+  for (bool over = false; !over;) {
+    wait_for(setup.runtime, slot.whole, setup.poll);
+    expect_ok(slot.whole.event().error, "window");
+    slot.whole.reset(1);  // the next window comes after our acknowledgement
+    over = turn_is_over(setup.pair);
+    acknowledgements.give(number, over);
+  }
+}
+
+HandlerStream::Shared::Shared(const StreamSetup& s)
+    : setup(s), blocks(s.bytes, blocks_for(s)), slots(s.threads), acknowledgements(s),
+      endpoint(s.runtime, {.arrival = Arrival::handler,
+                           .allocator = &blocks,
+                           .handler = &on_message,
+                           .handler_argument = this}) {}
+
+void HandlerStream::Shared::on_message(void* shared, const Incoming& message) {
+  auto& self = *static_cast<Shared*>(shared);
+  WindowSlot& slot = self.slots[message.tag.value];
+  if (message.error != Errc::ok || message.data.size() != self.setup.bytes) {
+    base::broken("a message of the stream failed", __FILE__, __LINE__);
+  }
+  if (++slot.count % self.setup.window == 0) slot.whole.arrive();
+}
+
+HandlerStream::HandlerStream(Shared& shared, unsigned number)
+    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+      ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
+
+bool HandlerStream::send_window() {
+  for (unsigned i = 0; i < setup_.window; ++i) {
+    ends_.sent(until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_}, slots_.slot(i),
+                                   ends_.completion());
+    }));
+  }
+  const bool more = shared_.acknowledgements.take(number_);
+  ends_.wait();
+  return more;
+}
+
+PutStream::Shared::Shared(const StreamSetup& s)
+    : setup(s), slots(s.threads), on_signal(&signalled, this), acknowledgements(s),
+      target(s.pair, s.runtime, s.bytes * s.window * s.threads, s.ordinary_memory),
+      endpoint(s.runtime, {.arrival = Arrival::memory, .at_target = &on_signal}) {}
+
+void PutStream::Shared::signalled(void* shared, const Event& event) {
+  static_cast<Shared*>(shared)->slots[event.tag.value].whole.arrive();
+}
+
+PutStream::PutStream(Shared& shared, unsigned number)
+    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+      ends_(setup_.runtime, setup_.bytes, setup_.poll, true) {}
+
+bool PutStream::send_window() {
+  const std::size_t first = std::size_t{number_} * setup_.window;
+  const auto& key = shared_.target.peer_key();
+  for (unsigned i = 0; i + 1 < setup_.window; ++i) {
+    ends_.sent(until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.put(key, (first + i) * setup_.bytes, slots_.slot(i),
+                                  ends_.completion());
+    }));
+  }
+  const unsigned last = setup_.window - 1;
+  ends_.sent(until_posted(setup_.runtime, [&] {
+    return shared_.endpoint.put_signal(key, (first + last) * setup_.bytes, slots_.slot(last),
+                                       Tag{number_}, ends_.completion());
+  }));
+  const bool more = shared_.acknowledgements.take(number_);
+  ends_.wait();
+  return more;
+}
+
+GetStream::Shared::Shared(const StreamSetup& s)
+    : setup(s), target(s.pair, s.runtime, s.bytes * s.window * s.threads, s.ordinary_memory),
+      endpoint(s.runtime, {.arrival = Arrival::memory}) {}
+
+GetStream::GetStream(Shared& shared, unsigned number)
+    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+      ends_(setup_.runtime, setup_.bytes, setup_.poll, true) {}
+
+bool GetStream::send_window() {
+  const std::size_t first = std::size_t{number_} * setup_.window;
+  for (unsigned i = 0; i < setup_.window; ++i) {
+    ends_.sent(until_posted(setup_.runtime, [&] {
+      return shared_.endpoint.get(shared_.target.peer_key(), (first + i) * setup_.bytes,
+                                  slots_.slot(i), ends_.completion());
+    }));
+  }
+  ends_.wait();
+  return !turn_is_over(setup_.pair);
+}
+
+void GetStream::receive() {
+  progress_until_finished(setup_.pair, setup_.runtime, setup_.threads);
+}
+
+namespace {
+
+template <class Of>
+class StreamOf final : public Stream {
+ public:
+  explicit StreamOf(const StreamSetup& setup)
+      : setup_(setup), shared_(setup), served_(setup.threads), crew_(setup.threads) {
+    for (unsigned i = 0; i < setup.threads; ++i) {
+      threads_.push_back(std::make_unique<Of>(shared_, i));
+    }
+  }
+
+  Rate turn(double seconds) override {
+    const bool sends = setup_.pair.leads();
+    work_for(setup_.pair, crew_, seconds, [this, sends](unsigned i) {
+      if (!sends) return threads_[i]->receive();
+      Served& served = served_[i];
+      served.messages = 0;
+      served.start = base::now_ns();
+      bool more = true;
+      while (more) {
+        more = threads_[i]->send_window();
+        served.messages += setup_.window;
+      }
+      served.end = base::now_ns();
+      threads_[i]->finish();
+    });
+    return sends ? sum() : Rate{};
+  }
+
+ private:
+  struct alignas(base::kCacheLine) Served {
+    uint64_t messages = 0, start = 0, end = 0;
+  };
+
+  Rate sum() const {
+    double all = 0;
+    std::vector<double> each;
+    uint64_t first = ~uint64_t{0};
+    uint64_t last = 0;
+    for (const Served& served : served_) {
+      all += static_cast<double>(served.messages);
+      each.push_back(static_cast<double>(served.messages));
+      first = std::min(first, served.start);
+      last = std::max(last, served.end);
+    }
+    return {all * 1e9 / static_cast<double>(last - first), fairness_of(each)};
+  }
+
+  StreamSetup setup_;
+  typename Of::Shared shared_;
+  std::vector<std::unique_ptr<Of>> threads_;
+  std::vector<Served> served_;
+  Crew crew_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_stream(Mode mode, const StreamSetup& setup) {
+  switch (mode) {
+    case Mode::queue: return std::make_unique<StreamOf<QueueStream>>(setup);
+    case Mode::handler: return std::make_unique<StreamOf<HandlerStream>>(setup);
+    case Mode::put: return std::make_unique<StreamOf<PutStream>>(setup);
+    case Mode::get: return std::make_unique<StreamOf<GetStream>>(setup);
+    default: return std::make_unique<StreamOf<MatchedStream>>(setup);
+  }
+}
+
+}  // namespace weft::bench

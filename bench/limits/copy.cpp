@@ -1,0 +1,95 @@
+// Copying limits: memcpy inside one process, and cross-memory attach between two.
+//
+// Measured: bytes copied per second of wall time, one memcpy (or process_vm_readv) per slot, going
+// round a few slots of private memory that was touched before; and, for one transfer, the time from
+// a flag that says "it is there" to the end of the read, as a round trip less the answer's way.
+// It lies when the slots together fit a smaller cache than those of what is compared with it: use
+// the same number and size of slots.
+#include <sys/uio.h>
+
+#include <cstring>
+
+#include "limits/limits.hpp"
+#include "weft/base/clock.hpp"
+
+namespace weft::bench {
+namespace {
+
+// Calls copy(slot) round and round; bytes per second.
+template <class Copy>
+double go_round(std::size_t bytes, std::size_t slots, double seconds, Copy copy) {
+  const uint64_t start = base::now_ns();
+  const uint64_t until = start + static_cast<uint64_t>(seconds * 1e9);
+  uint64_t now = start;
+  uint64_t rounds = 0;
+  do {
+    for (std::size_t slot = 0; slot < slots; ++slot) copy(slot);
+    ++rounds;
+    now = base::now_ns();
+  } while (now < until);
+  return static_cast<double>(rounds * slots * bytes) * 1e9 / static_cast<double>(now - start);
+}
+
+}  // namespace
+
+CopyLimit::CopyLimit(std::size_t bytes, std::size_t slots)
+    : bytes_(bytes), slots_(slots), from_(bytes * slots), to_(bytes * slots) {}
+
+double CopyLimit::rate(double seconds) {
+  return go_round(bytes_, slots_, seconds, [&](std::size_t slot) {
+    std::memcpy(to_.data() + slot * bytes_, from_.data() + slot * bytes_, bytes_);
+    asm volatile("" ::: "memory");
+  });
+}
+
+AttachLimit::AttachLimit(Pair& pair, std::size_t bytes, std::size_t slots)
+    : pair_(pair), bytes_(bytes), slots_(slots), mine_(bytes * slots) {
+  theirs_ = pair.yard().trade(reinterpret_cast<uint64_t>(mine_.data()));
+}
+
+bool AttachLimit::read_slot(std::size_t slot) {
+  const iovec local{mine_.data() + slot * bytes_, bytes_};
+  const iovec remote{reinterpret_cast<void*>(theirs_ + slot * bytes_), bytes_};
+  return process_vm_readv(pair_.peer_pid(), &local, 1, &remote, 1, 0) ==
+         static_cast<ssize_t>(bytes_);
+}
+
+double AttachLimit::rate(double seconds) {
+  double rate = 0;
+  pair_.meet();
+  if (!pair_.leads()) {
+    bool all = true;
+    rate = go_round(bytes_, slots_, seconds,
+                    [&](std::size_t slot) { all = read_slot(slot) && all; });
+    if (!all) rate = 0;
+  }
+  const uint64_t known = pair_.yard().trade(static_cast<uint64_t>(rate));
+  return pair_.leads() ? static_cast<double>(known) : rate;
+}
+
+double AttachLimit::one_way_ns(unsigned round_trips) {
+  YardMemory& yard = pair_.yard().memory();
+  auto& question = yard.ping[0].value;
+  auto& answer = yard.ping[1].value;
+  auto& mine = pair_.leads() ? question : answer;
+  const uint64_t base = mine.load(std::memory_order_relaxed);
+  pair_.meet();
+  const uint64_t start = base::now_ns();
+  for (uint64_t i = base + 1; i <= base + round_trips; ++i) {
+    if (pair_.leads()) {
+      question.store(i, std::memory_order_release);
+      spin_until([&] { return answer.load(std::memory_order_acquire) >= i; });
+    } else {
+      spin_until([&] { return question.load(std::memory_order_acquire) >= i; });
+      (void)read_slot(i % slots_);  // refused: `rate` says so
+      answer.store(i, std::memory_order_release);
+    }
+  }
+  const double trip = static_cast<double>(base::now_ns() - start) / round_trips;
+  pair_.meet();
+  // One flag each way; the read happens between them.
+  const double flag = cache_line_one_way_ns(question, answer, pair_.rank(), 1000);
+  return trip - flag;
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,130 @@
+// weft-bench: one program for all measurements. Parses the flags and starts what was asked for,
+// under weftrun where two ranks are needed and nobody started them.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/benches.hpp"
+#include "harness/pair.hpp"
+
+namespace weft::bench {
+namespace {
+
+enum class Needs { nothing, two_ranks, launcher };
+
+struct Entry {
+  const char* name;
+  Needs needs;
+  int (*run)(const Options&);
+  const char* help;
+};
+
+constexpr Entry kEntries[] = {
+    {"limits", Needs::two_ranks, run_limits, "the physical limits alone"},
+    {"latency", Needs::two_ranks, run_latency, "one-way latency; --explain: its parts"},
+    {"rate", Needs::two_ranks, run_rate, "message rate in one direction, windowed"},
+    {"bandwidth", Needs::two_ranks, run_bandwidth, "bytes per second in one direction, windowed"},
+    {"pingpong", Needs::two_ranks, run_pingpong, "messages that blocked threads exchange"},
+    {"flood", Needs::two_ranks, run_flood, "a sender that never waits, a receiver that sleeps"},
+    {"idle", Needs::two_ranks, run_idle, "what a waiting rank costs, and how fast it wakes"},
+    {"counters", Needs::two_ranks, run_counters, "instructions and cache misses per operation"},
+    {"start", Needs::nothing, run_start, "start of a job, to first message and whole"},
+    {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
+    {"structures", Needs::nothing, run_structures, "pool, matching, queues against rivals"},
+    {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
+    {"all", Needs::nothing, run_all, "everything, into a file"},
+    {"report", Needs::nothing, run_report, "a file's figures beside their targets"},
+    {"compare", Needs::nothing, run_compare, "two files, figure by figure"},
+    {"hello", Needs::launcher, run_hello, ""},
+    {"resident", Needs::launcher, run_resident, ""},
+};
+
+void add_flags(CLI::App& command, Options& options) {
+  static const std::map<std::string, Mode> kModes{{"matched", Mode::matched},
+                                                  {"queue", Mode::queue},
+                                                  {"handler", Mode::handler},
+                                                  {"put", Mode::put},
+                                                  {"get", Mode::get}};
+  static const std::map<std::string, Waiting> kWaits{{"auto", Waiting::automatic},
+                                                     {"poll", Waiting::poll},
+                                                     {"block", Waiting::block}};
+  command.add_option("--mode", options.mode, "how messages arrive")
+      ->transform(CLI::CheckedTransformer(kModes))
+      ->option_text("matched|queue|handler|put|get");
+  command.add_option("--size", options.size, "bytes of one message (K, M: powers of 1024)")
+      ->transform(CLI::AsSizeValue(false));
+  command.add_option("--threads", options.threads, "threads per rank")
+      ->check(CLI::Range(1U, 1024U));
+  command.add_option("--devices", options.devices, "devices per rank; default: configuration");
+  command.add_option("--seconds", options.seconds, "length of the measurement")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--json", options.json, "one JSON object a line");
+  command.add_option("--wait", options.waiting, "how threads wait; auto: one polls, many block")
+      ->transform(CLI::CheckedTransformer(kWaits))
+      ->option_text("auto|poll|block");
+  command.add_option("--window", options.window, "messages per acknowledgement");
+  command.add_option("--progress", options.progress, "who progresses")
+      ->check(CLI::IsMember({"explicit", "waiters", "server"}));
+  command.add_option("--assignment", options.assignment, "how threads get devices")
+      ->check(CLI::IsMember({"dedicated", "round_robin"}));
+  command.add_flag("--ordinary", options.ordinary_memory, "put and get: memory from malloc");
+  command.add_flag("--explain", options.explain, "latency: the parts of a message, alone");
+  command.add_option("--ranks", options.ranks, "start, memory: with this many ranks only");
+  command.add_option("--mpich", options.mpich, "start: folder of MPICH's mpiexec and mpicc");
+}
+
+int run(const Entry& entry, const Options& options, char** arguments) {
+  if (entry.needs == Needs::two_ranks && !started_by_launcher()) {
+    start_under_weftrun(2, true, arguments);
+    return 2;  // it said why
+  }
+  return entry.run(options);
+}
+
+int parse_and_run(int count, char** arguments) {
+  CLI::App app{"Measurements of weft, each beside the limit of the machine it runs on."};
+  app.require_subcommand(1);
+  Options options;
+  std::vector<CLI::App*> commands;
+  for (const Entry& entry : kEntries) {
+    CLI::App* command = app.add_subcommand(entry.name, entry.help);
+    if (entry.needs == Needs::launcher) command->group("");  // internal: not shown
+    add_flags(*command, options);
+    const std::string name = entry.name;
+    if (name == "all") {
+      command->add_option("--only", options.only, "only runs whose words contain this");
+      command->add_option("file,--file", options.file, "where the results go")->required();
+    }
+    if (name == "report") command->add_option("file", options.file, "results")->required();
+    if (name == "compare") {
+      command->add_option("a", options.file, "results before")->required();
+      command->add_option("b", options.other_file, "results after")->required();
+    }
+    commands.push_back(command);
+  }
+  try {
+    app.parse(count, arguments);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    if (commands[i]->parsed()) return run(kEntries[i], options, arguments);
+  }
+  return 2;
+}
+
+}  // namespace
+}  // namespace weft::bench
+
+int main(int count, char** arguments) {
+  try {
+    return weft::bench::parse_and_run(count, arguments);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "weft-bench: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,178 @@
+// weft-bench all FILE: the whole list of figures, one run after the other, each a job of its own, so
+// that one that fails costs its own figures alone. Results go to the file as they come.
+// weft-bench quick: what a message costs, in a few seconds, as a table.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "comm/benches.hpp"
+#include "harness/machine.hpp"
+#include "harness/pair.hpp"
+#include "harness/process.hpp"
+#include "report/results_file.hpp"
+
+namespace weft::bench {
+namespace {
+
+struct Run {
+  std::string words;  ///< separated by blanks
+  double seconds;     ///< 0: it decides itself
+};
+
+// About ten minutes with --seconds 2, the default.
+std::vector<Run> plan(double seconds) {
+  std::vector<Run> runs{{"limits", 6 * seconds}};
+  const auto add = [&](std::string words, double share = 1) {
+    runs.push_back({std::move(words), share * seconds});
+  };
+  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+    add(fmt::format("latency --mode {}", mode), 2);
+    for (const char* size : {"64", "4K", "64K", "1M"}) {
+      add(fmt::format("latency --mode {} --size {}", mode, size));
+    }
+  }
+  for (const char* size : {"8", "4K", "64K", "1M"}) {
+    add(fmt::format("latency --mode get --size {}", size));
+  }
+  for (const unsigned threads : {2U, 8U, 64U}) {
+    add(fmt::format("latency --threads {}", threads), threads == 64 ? 3 : 1);
+  }
+  add("latency --explain", 3);
+  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+    add(fmt::format("rate --mode {}", mode), 2);
+    for (const char* size : {"0", "64"}) add(fmt::format("rate --mode {} --size {}", mode, size));
+  }
+  for (const char* mode : {"matched", "handler", "queue"}) {
+    add(fmt::format("rate --mode {} --threads 2", mode));
+    add(fmt::format("rate --mode {} --threads 8", mode), 2);
+    add(fmt::format("rate --mode {} --threads 64 --devices 1", mode), 4);
+    add(fmt::format("rate --mode {} --threads 64 --devices 63", mode), 4);
+  }
+  for (const char* size : {"64K", "1M", "16M"}) {
+    for (const char* mode : {"matched", "put", "get"}) {
+      add(fmt::format("bandwidth --mode {} --size {}", mode, size), 1.5);
+    }
+  }
+  for (const char* mode : {"queue", "handler", "put --ordinary"}) {
+    add(fmt::format("bandwidth --mode {} --size 1M", mode));
+  }
+  for (const unsigned threads : {1U, 8U, 64U}) {
+    add(fmt::format("pingpong --threads {}", threads), threads == 64 ? 4 : 1);
+  }
+  for (const char* mode : {"matched", "queue", "handler"}) {
+    add(fmt::format("flood --mode {}", mode), 1.5);
+    add(fmt::format("counters --mode {}", mode));
+  }
+  add("idle", 4);
+  add("memory");
+  add("start", 3);
+  add("structures", 0.2);
+  return runs;
+}
+
+// For the demonstration: each figure of `quick` and what it is called there.
+struct QuickRun {
+  const char* words;
+  const char* what;
+};
+constexpr QuickRun kQuick[] = {
+    {"latency --mode matched", "8 B message, one way, matched"},
+    {"latency --mode handler", "8 B message, one way, handler"},
+    {"latency --mode queue", "8 B message, one way, queue"},
+    {"rate --mode queue", "8 B messages a second, queue"},
+    {"bandwidth --mode matched --size 1M", "1 MiB messages, ordinary buffers"},
+    {"bandwidth --mode put --size 1M", "1 MiB puts into weft's memory"},
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// What stands in the file for a run that gave nothing.
+Result failed(const Run& run, const std::string& why) {
+  const auto words = split(run.words);
+  Result result = figure(words.front(), "", "", Better::lower);
+  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
+    if (words[i] == "--mode") result.mode = words[i + 1];
+  }
+  result.verdict = "failed: " + why;
+  result.extra["words"] = run.words;
+  return result;
+}
+
+std::vector<Result> perform(const Run& run, const Options& options) {
+  std::vector<std::string> words{program_path()};
+  for (auto& word : split(run.words)) words.push_back(std::move(word));
+  words.insert(words.end(), {"--json", "--seconds", fmt::format("{:.3f}", run.seconds)});
+  if (words[1] == "start" && !options.mpich.empty()) {
+    words.insert(words.end(), {"--mpich", options.mpich});
+  }
+  const auto finished = run_program(words, 60 + 20 * run.seconds);
+  std::vector<Result> results;
+  std::string why;
+  try {
+    results = parse_results(finished.output, run.words);
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  if (finished.code != 0) why = fmt::format("exit code {}", finished.code);
+  if (results.empty() && why.empty()) why = "it printed nothing";
+  if (!why.empty()) results.push_back(failed(run, why));
+  return results;
+}
+
+constexpr double kQuickSeconds = 0.5;
+
+}  // namespace
+
+int run_quick(const Options&) {
+  fmt::print("{:<34} {:>9} {:>12} {:>12} {:>7}  {}\n", "", "cache", "weft", "limit", "ratio",
+             "limit is");
+  for (const QuickRun& quick : kQuick) {
+    for (const Result& r : perform({quick.words, kQuickSeconds}, {})) {
+      if (r.verdict.rfind("failed", 0) == 0) {
+        fmt::print(stderr, "weft-bench {}: {}\n", quick.words, r.verdict);
+        return 1;
+      }
+      // Padded by hand: µ is two bytes.
+      const auto cell = [](const std::string& text) {
+        const bool micro = text.find("µ") != std::string::npos;
+        return fmt::format("{:>{}}", text, micro ? 13 : 12);
+      };
+      fmt::print("{:<34} {:>9} {} {} {:>7.2f}  {}\n", quick.what, name_of(r.state),
+                 cell(with_unit(r.value.median, r.unit)),
+                 cell(with_unit(r.limit ? r.limit->median : 0, r.unit)),
+                 r.ratio ? r.ratio->median : 0, r.limit_name);
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
+
+int run_all(const Options& options) {
+  std::ofstream file(options.file);
+  if (!file) throw std::runtime_error("cannot write " + options.file);
+  if (const double load = load_average(); load > 0.5) {
+    fmt::print(stderr,
+               "weft-bench: the machine is busy (load {:.1f}): these timings will lie\n", load);
+  }
+  unsigned failures = 0;
+  for (const Run& run : plan(options.seconds)) {
+    if (run.words.find(options.only) == std::string::npos) continue;
+    for (const Result& result : perform(run, options)) {
+      failures += result.verdict.rfind("failed", 0) == 0 ? 1 : 0;
+      // Its own words about the machine, where it has them.
+      auto line = result.extra.contains("commit") ? result.extra : to_json(result);
+      file << line.dump() << std::endl;
+      fmt::print("{}\n", short_text(result));
+      std::fflush(stdout);
+    }
+  }
+  if (failures != 0) fmt::print(stderr, "weft-bench: {} runs failed\n", failures);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,33 @@
+// What the structures alone are to reach.
+#include <fmt/format.h>
+
+#include "report/targets.hpp"
+
+namespace weft::bench {
+
+void add_structure_targets(std::vector<Target>& targets) {
+  const auto add = [&](std::string what, std::string mode, unsigned threads, std::string measure,
+                       bool at_most, double reach) {
+    targets.push_back({std::move(what), "structures", std::move(mode), 0, threads, 0,
+                       std::move(measure), at_most, reach, {}, {}, {}});
+  };
+  add("hash matching, insert, ns", "table_insert", 1, "value", true, 15);
+  add("hash matching, delete, ns", "table_delete", 1, "value", true, 18);
+  add("hash matching, 2 threads, own keys, insert, x 1 thread", "table_insert_scaling", 2, "ratio",
+      false, 1.7);
+  add("hash matching, 2 threads, own keys, delete, x 1 thread", "table_delete_scaling", 2, "ratio",
+      false, 1.7);
+  add("hash matching, 2 threads, shared keys, x 1 thread", "table_shared_scaling", 2, "ratio",
+      false, 0.7);
+  for (const unsigned threads : {1U, 2U, 8U}) {
+    add(fmt::format("packet pool, alloc + free, {} threads", threads), "pool_pair", threads,
+        "ratio", true, 1.2);
+  }
+  for (const unsigned producers : {1U, 2U, 8U}) {
+    add(fmt::format("completion queue, an item through, {} producers", producers), "queue_through",
+        producers, "value", true, 12);
+    targets.back().only_state = State::shared;
+  }
+}
+
+}  // namespace weft::bench

@@ -1,0 +1,44 @@
+// The figures to reach on a 2-core machine, and whether results reach them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/result.hpp"
+
+namespace weft::bench {
+
+enum class Reached { yes, no, no_verdict };
+
+/// One line of the table of figures.
+struct Target {
+  std::string what;   ///< for people: "8 B one-way latency, matched"
+  std::string bench;  ///< the result it speaks of
+  std::string mode;
+  std::size_t size_bytes;
+  unsigned threads;
+  unsigned devices;     ///< 0: any
+  std::string measure;  ///< "ratio", "value", "fairness", or the name of an extra
+  bool at_most;         ///< else at least
+  double reach;
+  std::optional<double> reach_shared;  ///< where a shared cache has a target of its own
+  std::optional<double> or_value;      ///< or the figure itself is at least this
+  std::optional<State> only_state{};   ///< the target is given for this cache state alone
+
+  [[nodiscard]] bool speaks_of(const Result& result) const;
+  [[nodiscard]] double reach_in(State state) const;
+  /// "<= 1.5", ">= 0.5 or >= 12.0 M/s".
+  [[nodiscard]] std::string text(const Result& result) const;
+};
+
+const std::vector<Target>& all_targets();
+
+/// Those of the structures alone, (report/structure_targets.cpp).
+void add_structure_targets(std::vector<Target>& targets);
+
+/// No verdict when the noise of the measure exceeds its distance from the target, or when the
+/// result itself has none.
+Reached check(const Target& target, const Result& result);
+
+}  // namespace weft::bench
