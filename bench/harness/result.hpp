@@ -42,6 +42,9 @@ nlohmann::ordered_json to_json(const Result& result);
 /// The other direction, for report and compare. Throws std::runtime_error on what is no result.
 Result from_json(const nlohmann::ordered_json& line);
 
+/// The figure's name for people: "rate matched, 8 B, 64 x 64 threads, 1 device".
+std::string title(const Result& result);
+
 std::string to_text(const Result& result);
 
 /// Writes one line to stdout.
