@@ -19,8 +19,8 @@ endfunction()
 function(weft_job_test name)
   cmake_parse_arguments(ARG "" "RANKS" "COMMAND" ${ARGN})
   add_test(NAME jobs.${name}.${ARG_RANKS}
-    COMMAND $<TARGET_FILE:weftrun> -n ${ARG_RANKS} --timeout ${WEFT_TEST_TIMEOUT_S} ${ARG_COMMAND})
-  set_tests_properties(jobs.${name}.${ARG_RANKS} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "jobs")
+    COMMAND $<TARGET_FILE:weftrun> -n ${ARG_RANKS} --timeout 100 ${ARG_COMMAND})
+  set_tests_properties(jobs.${name}.${ARG_RANKS} PROPERTIES TIMEOUT 120 LABELS "jobs")
 endfunction()
 
 function(weft_script_test name)

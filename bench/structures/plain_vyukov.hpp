@@ -20,8 +20,7 @@ class PlainVyukovQueue {
     uint64_t at = in_.load(std::memory_order_relaxed);
     for (;;) {
       Cell& cell = cells_[at & mask_];
-      const auto ahead =
-          static_cast<int64_t>(cell.turn.load(std::memory_order_acquire) - at);
+      const auto ahead = static_cast<int64_t>(cell.turn.load(std::memory_order_acquire) - at);
       if (ahead < 0) return false;
       if (ahead > 0) {
         at = in_.load(std::memory_order_relaxed);
@@ -36,8 +35,7 @@ class PlainVyukovQueue {
     uint64_t at = out_.load(std::memory_order_relaxed);
     for (;;) {
       Cell& cell = cells_[at & mask_];
-      const auto ahead =
-          static_cast<int64_t>(cell.turn.load(std::memory_order_acquire) - (at + 1));
+      const auto ahead = static_cast<int64_t>(cell.turn.load(std::memory_order_acquire) - (at + 1));
       if (ahead < 0) return false;
       if (ahead > 0) {
         at = out_.load(std::memory_order_relaxed);

@@ -82,47 +82,46 @@ StructureContest measure(unsigned threads, double seconds, bool crowd) {
   const auto go = [&](auto take, auto give) {
     return [=] { return turn(threads, crowd, pairs, take, give); };
   };
-  turns::contest(
-      contests,
-      {{"weft SlotPool", go([&](unsigned) { return pool.alloc(); },
-                            [&](unsigned, uint32_t item) { pool.free(item); })},
-       {"own vector, own lock", go(
-                                    [&](unsigned me) {
-                                      auto& own = vectors.all[me];
-                                      std::lock_guard guard(own.lock);
-                                      const uint32_t item = own.items.back();
-                                      own.items.pop_back();
-                                      return item;
-                                    },
-                                    [&](unsigned me, uint32_t item) {
-                                      auto& own = vectors.all[me];
-                                      std::lock_guard guard(own.lock);
-                                      own.items.push_back(item);
-                                    })},
-       {"malloc", go(
-                      [](unsigned) {
-                        void* item = std::malloc(64);
-                        asm volatile("" : "+r"(item));  // or the pair is optimised away
-                        return item;
-                      },
-                      [](unsigned, void* item) { std::free(item); })},
-       {"boost stack", go(
-                           [&](unsigned) {
-                             uint32_t item = 0;
-                             while (!stack.pop(item)) {
-                             }
-                             return item;
-                           },
-                           [&](unsigned, uint32_t item) { stack.push(item); })},
-       {"boost queue", go(
-                           [&](unsigned) {
-                             uint32_t item = 0;
-                             while (!queue.pop(item)) {
-                             }
-                             return item;
-                           },
-                           [&](unsigned, uint32_t item) { queue.push(item); })}},
-      seconds);
+  turns::contest(contests,
+                 {{"weft SlotPool", go([&](unsigned) { return pool.alloc(); },
+                                       [&](unsigned, uint32_t item) { pool.free(item); })},
+                  {"own vector, own lock", go(
+                                               [&](unsigned me) {
+                                                 auto& own = vectors.all[me];
+                                                 std::lock_guard guard(own.lock);
+                                                 const uint32_t item = own.items.back();
+                                                 own.items.pop_back();
+                                                 return item;
+                                               },
+                                               [&](unsigned me, uint32_t item) {
+                                                 auto& own = vectors.all[me];
+                                                 std::lock_guard guard(own.lock);
+                                                 own.items.push_back(item);
+                                               })},
+                  {"malloc", go(
+                                 [](unsigned) {
+                                   void* item = std::malloc(64);
+                                   asm volatile("" : "+r"(item));  // or the pair is optimised away
+                                   return item;
+                                 },
+                                 [](unsigned, void* item) { std::free(item); })},
+                  {"boost stack", go(
+                                      [&](unsigned) {
+                                        uint32_t item = 0;
+                                        while (!stack.pop(item)) {
+                                        }
+                                        return item;
+                                      },
+                                      [&](unsigned, uint32_t item) { stack.push(item); })},
+                  {"boost queue", go(
+                                      [&](unsigned) {
+                                        uint32_t item = 0;
+                                        while (!queue.pop(item)) {
+                                        }
+                                        return item;
+                                      },
+                                      [&](unsigned, uint32_t item) { queue.push(item); })}},
+                 seconds);
   return std::move(contests[0]);
 }
 

@@ -3,13 +3,13 @@
 // Measured, through: producers on one core (on all but one, where there are more) push items of 40
 // bytes as fast as they can, one consumer on a core of its own pops them; wall time for each item.
 // Measured, alone: one thread pushes one and pops it; core time for both.
-// Rivals: a plain Vyukov queue (the figure to reach), moodycamel's ConcurrentQueue (unbounded;
-// allocates, orders per producer only), Boost's lock-free queue. Bounded ones have 4096 cells; who
-// finds a queue full or empty does something else for about half a microsecond, as a progress loop
-// does, and yields now and then.
-// It would lie: if who waits polled without pause (then each item is taken from under its writer,
-// and the figure is that of a ping-pong); with producer and consumer on one core (then it measures the scheduler), and by the
-// state of the cores' caches (hence the probe beside each round).
+// Rivals: a plain Vyukov queue (the figure to reach), moodycamel's ConcurrentQueue (held to its
+// first memory; orders per producer only), Boost's lock-free queue. Bounded ones have 4096 cells;
+// who finds a queue full or empty does something else for about half a microsecond, as a progress
+// loop does, and yields now and then. It would lie: if who waits polled without pause (then each
+// item is taken from under its writer, and the figure is that of a ping-pong); with producer and
+// consumer on one core (then it measures the scheduler), and by the state of the cores' caches
+// (hence the probe beside each round).
 #include <concurrentqueue/concurrentqueue.h>
 
 #include <boost/lockfree/queue.hpp>
@@ -59,11 +59,10 @@ struct Plain {
   }
 };
 struct Moodycamel {
-  moodycamel::ConcurrentQueue<Item> queue{kCells};
-  bool push(uint64_t n) {
-    // Unbounded: held back where the others would be full.
-    return queue.size_approx() < kCells && queue.enqueue({{n, n, n, n, n}});
-  }
+  // Room for the cells and for what each of up to nine producers may keep to itself.
+  moodycamel::ConcurrentQueue<Item> queue{kCells, 0, 9};
+  // Takes no memory beyond that: false when there is none.
+  bool push(uint64_t n) { return queue.try_enqueue({{n, n, n, n, n}}); }
   bool pop(uint64_t& sum) {
     Item item;
     if (!queue.try_dequeue(item)) return false;
@@ -90,21 +89,31 @@ void until(Try attempt) {
   }
 }
 
+// Loops of their own, with what they change on their own stacks: captured, it would share a cache
+// line with what the other side reads.
+template <class Q>
+void produce(Q& queue, uint64_t count) {
+  for (uint64_t n = 0; n < count; ++n) until([&] { return queue.push(n); });
+}
+template <class Q>
+void consume(Q& queue, uint64_t count) {
+  uint64_t sum = 0;
+  for (uint64_t left = count; left != 0; --left) until([&] { return queue.pop(sum); });
+  asm volatile("" : : "r"(sum));
+}
+
 template <class Q>
 std::vector<double> through(Q& queue, unsigned producers, uint64_t each) {
-  uint64_t sum = 0;
   const double wall = turns::run_together(producers + 1, [&](unsigned me) {
     const auto cores = static_cast<unsigned>(turns::cores().size());
     if (me == 0) {
       turns::bind_to(cores - 1);
-      for (uint64_t left = each * producers; left != 0; --left)
-        until([&] { return queue.pop(sum); });
-      return;
+      consume(queue, each * producers);
+    } else {
+      turns::bind_to(cores > 1 ? (me - 1) % (cores - 1) : 0);
+      produce(queue, each);
     }
-    turns::bind_to(cores > 1 ? (me - 1) % (cores - 1) : 0);
-    for (uint64_t n = 0; n < each; ++n) until([&] { return queue.push(n); });
   });
-  asm volatile("" ::"r"(sum));
   return {wall / static_cast<double>(each * producers)};
 }
 
@@ -143,16 +152,22 @@ StructureContest measure(StructureContest form, double seconds, Turn turn) {
 
 StructureContest measure_queue_through(unsigned producers, double seconds) {
   const uint64_t each = 200'000 / producers;
-  return measure({.structure = "queue", .mode = "through", .threads = producers,
+  return measure({.structure = "queue",
+                  .mode = "through",
+                  .threads = producers,
                   .what = "wall time of one item from producer to consumer",
-                  .contestants = {}, .rounds = {}},
+                  .contestants = {},
+                  .rounds = {}},
                  seconds, [=](auto& queue) { return through(queue, producers, each); });
 }
 
 StructureContest measure_queue_alone(double seconds) {
-  return measure({.structure = "queue", .mode = "alone", .threads = 1,
+  return measure({.structure = "queue",
+                  .mode = "alone",
+                  .threads = 1,
                   .what = "core time of one push and its pop by one thread",
-                  .contestants = {}, .rounds = {}},
+                  .contestants = {},
+                  .rounds = {}},
                  seconds, [](auto& queue) { return alone(queue, 200'000); });
 }
 

@@ -6,9 +6,9 @@
 // a line that is cold, a delete one that was used 256 accesses ago.
 // Measured, own: each thread goes on inserting and deleting, 256 at a time, drawn from 4096 keys
 // that it alone uses. Measured, shared: two threads (or one in two roles) go through the same keys,
-// one with arrivals, one with receives, each in an order of its own; with more threads, so does each
-// pair with its share of the 4096 keys. Both: core time of one access.
-// Rivals: std::unordered_map behind one spin lock (buckets reserved; the figure to reach), oneTBB's
+// one with arrivals, one with receives, each in an order of its own; with more threads, so does
+// each pair with its share of the 4096 keys. Both: core time of one access. Rivals:
+// std::unordered_map behind one spin lock (buckets reserved; the figure to reach), oneTBB's
 // concurrent_hash_map, each with an insert that finds an entry turned into its erase, as the paper
 // did; same hash.
 // It would lie: with keys in order (neighbouring lines are fetched ahead), or with a table that
@@ -217,7 +217,8 @@ std::vector<StructureContest> measure_table_fresh_keys(double seconds) {
 
 StructureContest measure_table_own_keys(unsigned threads, double seconds) {
   return measure({form("own", threads, "core time of one access to keys of the thread's own")},
-                 seconds, [=](auto& table) { return own_keys(table, threads, threads > 2 ? 60 : 30); })
+                 seconds,
+                 [=](auto& table) { return own_keys(table, threads, threads > 2 ? 60 : 30); })
       .front();
 }
 

@@ -8,14 +8,15 @@
 // Layout: one cache line, so that unparking one thread disturbs no other's.
 // Invariants:
 //  1. state is empty, permit or asleep. Only unpark writes permit; only the owner writes the
-//  others.
+//     others, by compare-and-swap (the pool's reset for a new owner apart), so that no permit is
+//     overwritten.
 //  2. asleep means: the owner is in, or on its way into or out of, the futex call. So whoever
 //     replaces asleep by permit owes one wake, and pays it.
 //  3. The owner leaves park only by replacing permit by empty (or, timed out, asleep by empty).
 //  4. A wake that comes late finds another wait, or another thread's: that wait sees no permit and
 //     sleeps on (park's loop). A permit that comes late makes one later park return early, which
 //     callers expect.
-// Source: the parking word is the usual one of futex-based thread parkers; docs/design/parker.md.
+// Source: docs/design/parker.md.
 #pragma once
 
 #include <atomic>

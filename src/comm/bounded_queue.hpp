@@ -52,23 +52,25 @@ class BoundedQueue {
   /// between claim and publish. The cell's old content is unspecified.
   template <class F>
   [[nodiscard]] bool try_push_with(F&& fill) noexcept {
-    uint64_t at = tail_->load(std::memory_order_relaxed);  // a guess; the sequence decides
+    uint64_t at = producers_.next.load(std::memory_order_relaxed);  // a guess; the sequence decides
     for (;;) {
       Cell& cell = cells_[at & mask_];
       // acquire: pairs with try_pop's release; its reader is done with the item.
       const uint64_t sequence = cell.sequence.load(std::memory_order_acquire);
       if (sequence == at) {
         // relaxed: the claim orders nothing; the cell's sequence does.
-        if (tail_->compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+        if (producers_.next.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          look_ahead(producers_, at);
           fill(*reinterpret_cast<T*>(cell.item));
           // release: pairs with try_pop's acquire; the item is seen with its sequence.
           cell.sequence.store(at + 1, std::memory_order_release);
           return true;
         }
       } else if (static_cast<int64_t>(sequence - at) < 0) {
+        end_run(producers_);
         return false;
       } else {
-        at = tail_->load(std::memory_order_relaxed);
+        at = producers_.next.load(std::memory_order_relaxed);
       }
     }
   }
@@ -81,25 +83,25 @@ class BoundedQueue {
   /// few loads: it runs between claim and release.
   template <class F>
   [[nodiscard]] bool try_pop_with(F&& take) noexcept {
-    uint64_t at = head_.load(std::memory_order_relaxed);  // a guess; the sequence decides
+    uint64_t at = consumers_.next.load(std::memory_order_relaxed);  // a guess; the sequence decides
     for (;;) {
       Cell& cell = cells_[at & mask_];
       // acquire: pairs with try_push's release; the item is visible.
       const uint64_t sequence = cell.sequence.load(std::memory_order_acquire);
       if (sequence == at + 1) {
         // relaxed: the claim orders nothing; the cell's sequence does.
-        if (head_.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
-          look_ahead(at);
+        if (consumers_.next.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) {
+          look_ahead(consumers_, at);
           take(*reinterpret_cast<const T*>(cell.item));
           // release: pairs with try_push's acquire a round later; our reads are done.
           cell.sequence.store(at + mask_ + 1, std::memory_order_release);
           return true;
         }
       } else if (static_cast<int64_t>(sequence - (at + 1)) < 0) {
-        if (run_.load(std::memory_order_relaxed) != 0) run_.store(0, std::memory_order_relaxed);
+        end_run(consumers_);
         return false;
       } else {
-        at = head_.load(std::memory_order_relaxed);
+        at = consumers_.next.load(std::memory_order_relaxed);
       }
     }
   }
@@ -110,8 +112,8 @@ class BoundedQueue {
 
   /// Claims outstanding: exact when nobody calls, a hint otherwise.
   [[nodiscard]] std::size_t size_hint() const noexcept {
-    const uint64_t head = head_.load(std::memory_order_relaxed);
-    const uint64_t tail = tail_->load(std::memory_order_relaxed);
+    const uint64_t head = consumers_.next.load(std::memory_order_relaxed);
+    const uint64_t tail = producers_.next.load(std::memory_order_relaxed);
     return tail > head ? static_cast<std::size_t>(tail - head) : 0;
   }
 
@@ -122,26 +124,35 @@ class BoundedQueue {
   };
   static_assert(sizeof(Cell) == base::kCacheLine);
 
-  /// While items come one after the other, asks for the cell some places on, for writing: an
-  /// atomic operation waits until all earlier stores are done, so a consumer whose release still
-  /// waits for its line would pay a transfer at the next claim. Near the producers it would take
-  /// away what they are about to write: hence the run.
-  void look_ahead(uint64_t at) noexcept {
-    // relaxed, and racy between consumers: a hint that decides about a prefetch.
-    const uint32_t run = run_.load(std::memory_order_relaxed);
-    if (run >= kAhead) {
+  /// One side's claims, and how well they went lately.
+  struct alignas(base::kCacheLine) Claims {
+    std::atomic<uint64_t> next{0};
+    std::atomic<uint32_t> run{0};  ///< claims since one found nothing, at most kRun
+  };
+
+  /// After a long run, asks for the cell some places on, for writing. A claim is an atomic
+  /// operation, which waits until all earlier stores are done; a store into a cell that the other
+  /// side's core still holds would make it wait for the transfer. Close behind the other side it
+  /// would take away what that is about to use: hence the run.
+  void look_ahead(Claims& side, uint64_t at) noexcept {
+    // relaxed, and racy between threads of one side: a hint that decides about a prefetch.
+    const uint32_t run = side.run.load(std::memory_order_relaxed);
+    if (run >= kRun) {
       base::prefetch_for_write(&cells_[(at + kAhead) & mask_]);
     } else {
-      run_.store(run + 1, std::memory_order_relaxed);
+      side.run.store(run + 1, std::memory_order_relaxed);
     }
   }
+  static void end_run(Claims& side) noexcept {
+    if (side.run.load(std::memory_order_relaxed) != 0) side.run.store(0, std::memory_order_relaxed);
+  }
   static constexpr uint32_t kAhead = 8;
+  static constexpr uint32_t kRun = 64;
 
   const std::size_t mask_;
   const std::unique_ptr<Cell[]> cells_;
-  base::OwnLine<std::atomic<uint64_t>> tail_;  ///< next claim of a producer
-  alignas(base::kCacheLine) std::atomic<uint64_t> head_{0};  ///< next claim of a consumer
-  std::atomic<uint32_t> run_{0};  ///< pops since one found nothing, at most kAhead
+  Claims producers_;
+  Claims consumers_;
 };
 
 }  // namespace weft::comm

@@ -138,7 +138,7 @@ Taken arrive_get(Endpoint::Impl& endpoint, Device& device, const Header& /*heade
     op->remote_address = to.address;
     if (runtime.transport->can_read(arrived.source)) {
       op->work = Work::write;
-    } else {
+    } else if (op->bytes != 0) {
       op->answers = false;  // the last fragment tells
       op->work = Work::stream;
     }

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -60,42 +61,51 @@ std::vector<int> parse_ranks(std::string_view text) {
   return ranks;
 }
 
-class PmixJob final : public Job {
+/// This process's membership of its job.
+///
+/// Lifetime: from the first join to the end of the process, because PMIx cannot be joined again
+/// once it was left: the Job objects that a program makes one after another are views of this.
+/// Who may call: any thread.
+class PmixSession {
  public:
-  PmixJob();
-  ~PmixJob() override;
+  PmixSession();
+  /// Ends it in order; the object stays, for threads that the end of the process overtakes.
+  void leave() const noexcept;
 
-  Rank rank() const noexcept override { return Rank{static_cast<int32_t>(me_.rank)}; }
-  int size() const noexcept override { return size_; }
-  const std::vector<Rank>& node_ranks() const noexcept override { return node_ranks_; }
-  int node_of(Rank rank) const noexcept override;
-  int node_count() const noexcept override { return node_count_; }
-  const std::string& id() const noexcept override { return id_; }
-  const std::string& key() const noexcept override { return key_; }
-  std::string_view provider() const noexcept override { return "pmix"; }
+  Rank rank() const noexcept { return Rank{static_cast<int32_t>(me_.rank)}; }
+  int size() const noexcept { return size_; }
+  const std::vector<Rank>& node_ranks() const noexcept { return node_ranks_; }
+  int node_of(Rank rank) const noexcept;
+  int node_count() const noexcept { return node_count_; }
+  const std::string& id() const noexcept { return id_; }
+  const std::string& key() const noexcept { return key_; }
 
-  void put(std::string_view key, std::string_view value) override {
+  void put(std::string_view key, std::string_view value) {
     refuse_in_fork();
     store_->put(key, value);
   }
-  std::string get(Rank from, std::string_view key) override {
+  std::string get(Rank from, std::string_view key) {
     refuse_in_fork();
     return store_->get(from, key);
   }
-  void fence() override {
+  void fence() {
     refuse_in_fork();
     store_->commit();
     PmixNews::fence(news_);
     store_->count_fence();
   }
-  [[noreturn]] void abort(int code, std::string_view why) override;
-  void on_peer_death(PmixNews::Told told) override { news_->on_death(std::move(told)); }
+  [[noreturn]] void abort(int code, std::string_view why) const;
+  /// Replaces the handler; returns when the one before is not being called any more.
+  void on_peer_death(PmixNews::Told told) const {
+    if (!in_fork()) news_->on_death(std::move(told));
+  }
 
  private:
   pmix_proc_t proc(pmix_rank_t rank) const;
   PmixValue job_info(const char* key, bool optional) const;
   void find_nodes();
   void agree_on_key();
+  [[nodiscard]] bool in_fork() const noexcept { return getpid() != pid_; }
   void refuse_in_fork() const;
 
   pmix_proc_t me_{};
@@ -113,7 +123,7 @@ class PmixJob final : public Job {
   const std::shared_ptr<PmixNews> news_ = std::make_shared<PmixNews>();
 };
 
-PmixJob::PmixJob() {
+PmixSession::PmixSession() {
   {
     const SignalsBlocked blocked;
     const pmix_status_t status = PMIx_Init(&me_, nullptr, 0);
@@ -141,19 +151,18 @@ PmixJob::PmixJob() {
   }
 }
 
-PmixJob::~PmixJob() {
-  if (getpid() != pid_) return;
-  PMIx_Finalize(nullptr, 0);
+void PmixSession::leave() const noexcept {
+  if (!in_fork()) PMIx_Finalize(nullptr, 0);
 }
 
-pmix_proc_t PmixJob::proc(pmix_rank_t rank) const {
+pmix_proc_t PmixSession::proc(pmix_rank_t rank) const {
   pmix_proc_t named = me_;
   named.rank = rank;
   return named;
 }
 
 /// Job-level info, or nothing. `optional`: do not ask the launcher for what it did not send.
-PmixValue PmixJob::job_info(const char* key, bool optional) const {
+PmixValue PmixSession::job_info(const char* key, bool optional) const {
   const pmix_proc_t all = proc(PMIX_RANK_WILDCARD);
   pmix_info_t directive;
   PMIX_INFO_LOAD(&directive, PMIX_OPTIONAL, nullptr, PMIX_BOOL);
@@ -163,22 +172,20 @@ PmixValue PmixJob::job_info(const char* key, bool optional) const {
 }
 
 /// Fills the node map: pretended nodes, else one node if all ranks are near, else the launcher's.
-void PmixJob::find_nodes() {
+void PmixSession::find_nodes() {
   const PmixValue peers = job_info(PMIX_LOCAL_PEERS, false);
   if (peers != nullptr && peers->type == PMIX_STRING && peers->data.string != nullptr)
     near_ = parse_ranks(peers->data.string);
   if (near_.empty()) near_ = {rank().value};
+  for (const int r : near_) node_ranks_.push_back(Rank{r});
 
   const PmixValue fake = job_info(kFakeNodesInfo, true);
   if (fake != nullptr && fake->type == PMIX_UINT32)
     fake_nodes_ = std::clamp(static_cast<int>(fake->data.uint32), 1, size_);
   if (fake_nodes_ > 1) {
     node_count_ = fake_nodes_;
-    for (int r = 0; r < size_; ++r)
-      if (node_of(Rank{r}) == node_of(rank())) node_ranks_.push_back(Rank{r});
     return;
   }
-  for (const int r : near_) node_ranks_.push_back(Rank{r});
   if (static_cast<int>(near_.size()) == size_) return;
 
   char* names = nullptr;
@@ -201,14 +208,14 @@ void PmixJob::find_nodes() {
   }
 }
 
-int PmixJob::node_of(Rank rank) const noexcept {
+int PmixSession::node_of(Rank rank) const noexcept {
   if (fake_nodes_ > 1) return block_node_of(rank.value, size_, fake_nodes_);
   if (node_of_.empty()) return 0;
   return node_of_[static_cast<std::size_t>(rank.value)];
 }
 
 /// weftrun hands the key out in the environment; under other launchers rank 0 makes one.
-void PmixJob::agree_on_key() {
+void PmixSession::agree_on_key() {
   const base::Environment given = base::environment(kJobKeyVariable);
   if (given.found && !given.value.empty()) {
     under_weftrun_ = true;
@@ -220,15 +227,15 @@ void PmixJob::agree_on_key() {
   key_ = get(Rank{0}, "key");
 }
 
-void PmixJob::refuse_in_fork() const {
-  if (getpid() != pid_)
+void PmixSession::refuse_in_fork() const {
+  if (in_fork())
     throw Error(Errc::launcher, "a forked child cannot use the job of its parent");
 }
 
-void PmixJob::abort(int code, std::string_view why) {
+void PmixSession::abort(int code, std::string_view why) const {
   std::fflush(nullptr);
   const int exit_code = abort_exit_code(code);
-  if (getpid() == pid_) {
+  if (!in_fork()) {
     const std::string text(why);
     const pmix_status_t status = PMIx_Abort(exit_code, text.c_str(), nullptr, 0);
     if (status != PMIX_SUCCESS || !under_weftrun_)
@@ -237,8 +244,59 @@ void PmixJob::abort(int code, std::string_view why) {
   _exit(exit_code);
 }
 
+PmixSession* g_session = nullptr;
+
+PmixSession& join_once() {
+  static std::mutex lock;
+  const std::lock_guard hold(lock);
+  if (g_session == nullptr) {
+    g_session = std::make_unique<PmixSession>().release();
+    std::atexit([] { g_session->leave(); });
+  }
+  return *g_session;
+}
+
+class PmixJob final : public Job {
+ public:
+  PmixJob() : session_(join_once()) {}
+  ~PmixJob() override {
+    if (watches_) session_.on_peer_death(nullptr);
+  }
+
+  Rank rank() const noexcept override { return session_.rank(); }
+  int size() const noexcept override { return session_.size(); }
+  const std::vector<Rank>& node_ranks() const noexcept override { return session_.node_ranks(); }
+  int node_of(Rank rank) const noexcept override { return session_.node_of(rank); }
+  int node_count() const noexcept override { return session_.node_count(); }
+  const std::string& id() const noexcept override { return session_.id(); }
+  const std::string& key() const noexcept override { return session_.key(); }
+  std::string_view provider() const noexcept override { return "pmix"; }
+  void put(std::string_view key, std::string_view value) override { session_.put(key, value); }
+  std::string get(Rank from, std::string_view key) override { return session_.get(from, key); }
+  void fence() override { session_.fence(); }
+  [[noreturn]] void abort(int code, std::string_view why) override { session_.abort(code, why); }
+  void on_peer_death(PmixNews::Told told) override {
+    watches_ = true;
+    session_.on_peer_death(std::move(told));
+  }
+
+ private:
+  PmixSession& session_;
+  bool watches_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<Job> join_pmix_job() { return std::make_unique<PmixJob>(); }
 
 }  // namespace weft::fabric
+
+#if defined(__SANITIZE_ADDRESS__)
+// What libpmix itself does not free is not ours to find.
+extern "C" {
+const char* __lsan_default_suppressions();
+const char* __lsan_default_options();
+const char* __lsan_default_suppressions() { return "leak:libpmix\n"; }
+const char* __lsan_default_options() { return "print_suppressions=0"; }
+}
+#endif

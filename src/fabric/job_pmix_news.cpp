@@ -66,10 +66,15 @@ void PmixNews::hear(pmix_status_t status, int rank, std::string text) {
       left_.emplace(rank, text);
     } else if (rank >= 0 && dead_.emplace(rank, text).second) {
       told = told_;
+      if (told) ++telling_;
     }
     changed_.notify_all();
   }
-  if (told) told(Rank{rank}, std::move(text));
+  if (!told) return;
+  told(Rank{rank}, std::move(text));
+  const std::lock_guard hold(lock_);
+  --telling_;
+  changed_.notify_all();
 }
 
 void PmixNews::subscribe() {
@@ -86,9 +91,10 @@ void PmixNews::subscribe() {
 void PmixNews::on_death(Told told) {
   std::map<int, std::string> earlier;
   {
-    const std::lock_guard hold(lock_);
+    std::unique_lock hold(lock_);
     told_ = told;
     earlier = dead_;
+    changed_.wait(hold, [this] { return telling_ == 0; });
   }
   if (told)
     for (auto& [rank, cause] : earlier) told(Rank{rank}, std::move(cause));

@@ -17,8 +17,7 @@ namespace weft::fabric {
 
 /// Deaths, departures, and the launcher's end.
 ///
-/// Owner and lifetime: shared by the Job and by the callbacks of its fences; the Job's share ends
-/// after PMIx_Finalize, which ends PMIx's thread.
+/// Owner and lifetime: shared by the session, which never ends, and by the callbacks of fences.
 /// Who may call: any thread. PMIx's thread writes it down and wakes who waits; it calls `told`
 /// with the lock released, and never PMIx, which would deadlock.
 /// Invariant: what is known here stays: a dead rank, a departure and a lost launcher are for good.
@@ -28,7 +27,8 @@ class PmixNews {
 
   /// Asks PMIx to be told. Throws Error(launcher).
   void subscribe();
-  /// `told` is called for each rank that is dead, the earlier ones at once.
+  /// From now on `told` (or nobody) is called for each rank that is dead, the earlier ones at once.
+  /// Returns when the handler before it is not being called any more.
   void on_death(Told told);
   /// Runs a fence; returns when it ended well. Throws Error(peer_died) or Error(launcher), at once
   /// if what is known already says that no fence can end.
@@ -52,6 +52,7 @@ class PmixNews {
   std::map<int, std::string> left_;  ///< rank → how: no failure, but no fence can end any more
   bool launcher_lost_ = false;
   Told told_;
+  int telling_ = 0;  ///< calls of handlers under way
 };
 
 }  // namespace weft::fabric

@@ -56,7 +56,7 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
   if (lane == nullptr) [[unlikely]] return answer;
   const uint32_t cells = cells_of(length);
   {
-    const std::scoped_lock hold(lane->lock);
+    const BiasedLock::Hold hold(lane->lock);
     // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
     if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] return Post::done;
     Cell* const cell = lane->messages.claim(cells);
@@ -79,7 +79,7 @@ Post LanePort::try_control(Rank to, uint32_t to_port,
   if (lane == nullptr) [[unlikely]] return answer;
   const uint32_t cells = cells_of(header.size());
   {
-    const std::scoped_lock hold(lane->lock);
+    const BiasedLock::Hold hold(lane->lock);
     if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] return Post::done;  // as above
     Cell* const cell = lane->control.claim(cells);
     if (cell == nullptr) return Post::retry;
@@ -103,7 +103,7 @@ Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::b
   const uint32_t cells = cells_of(length);
   bool dead = lane == nullptr;
   if (!dead) {
-    const std::scoped_lock hold(lane->lock);
+    const BiasedLock::Hold hold(lane->lock);
     dead = peer.down.load(std::memory_order_relaxed);  // relaxed: under the lock, as above
     if (!dead) [[likely]] {
       Cell* const cell = lane->messages.claim(cells);

@@ -38,7 +38,7 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
   WEFT_CHECK(my_lane_ < node.size(), "a rank is among its node's ranks");
   fill_header();
   place_packets();
-  meet(self_);
+  WEFT_CHECK(meet(self_).attached(), "a rank reaches itself");
 }
 
 LaneTransport::~LaneTransport() {
@@ -235,8 +235,9 @@ void LaneTransport::mark_down(Peer& peer, std::string cause) noexcept {
 void LaneTransport::enter_death(Peer& peer, std::string cause) noexcept {
   peer.down.store(true, std::memory_order_relaxed);  // relaxed: the locks below publish it
   for (uint32_t p = 0; p < peer.ports(); ++p) {      // invariant 2
-    peer.lane(p).lock.lock();
-    peer.lane(p).lock.unlock();
+    OutLane& lane = peer.lane(p);
+    // relaxed: opened under the lock that this thread holds.
+    if (lane.open.load(std::memory_order_relaxed)) const BiasedLock::Hold passed(lane.lock);
   }
   deaths_.push_back({&peer, std::move(cause)});
   // release: pairs with death_count's acquire.
@@ -260,9 +261,18 @@ std::string LaneTransport::describe(const Peer& peer) const {
 
 // ---- memory of peers ----
 
+Peer* LaneTransport::reachable(Rank rank) noexcept {
+  if (rank.value < 0 || rank.value >= job_.size()) return nullptr;
+  if (Peer* const peer = find(rank)) return peer;
+  return reaches(rank) ? &meet(rank) : nullptr;
+}
+
 bool LaneTransport::can_read(Rank rank) noexcept {
-  if (!reaches(rank)) return false;
-  Peer& peer = known_or_met(rank);
+  Peer* const peer = reachable(rank);
+  return peer != nullptr && can_read(*peer);
+}
+
+bool LaneTransport::can_read(Peer& peer) noexcept {
   // acquire: pairs with the release below; the reason is written.
   int state = peer.reads.load(std::memory_order_acquire);
   if (state == 0) {
@@ -271,7 +281,7 @@ bool LaneTransport::can_read(Rank rank) noexcept {
     if (state == 0) {
       if (!peer.attached())
         peer.why_not_read = "the rank cannot be reached";
-      else if (!options_.reads && rank != self_)
+      else if (!options_.reads && peer.rank() != self_)
         peer.why_not_read = "switched off by configuration (fabric.cma)";
       else
         peer.why_not_read = peer.link().probe_read();
@@ -290,24 +300,25 @@ std::string LaneTransport::why_not_read(Rank rank) const {
 }
 
 Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte> local) noexcept {
-  if (!can_read(rank)) return Errc::no_permission;
-  Peer& peer = *find(rank);
+  Peer* const peer = reachable(rank);
+  if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
   // relaxed: a death noticed a moment later is told by the system call.
-  if (peer.down.load(std::memory_order_relaxed)) return Errc::peer_died;
-  return peer.link().read(address, local);
+  if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;
+  return peer->link().read(address, local);
 }
 
 Errc LaneTransport::write_memory(Rank rank, uint64_t address,
                                  std::span<const std::byte> local) noexcept {
-  if (!can_read(rank)) return Errc::no_permission;
-  Peer& peer = *find(rank);
-  if (peer.down.load(std::memory_order_relaxed)) return Errc::peer_died;  // relaxed: as above
-  return peer.link().write(address, local);
+  Peer* const peer = reachable(rank);
+  if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
+  if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;  // relaxed: as above
+  return peer->link().write(address, local);
 }
 
 // ---- shared allocations ----
 
 std::span<std::byte> LaneTransport::allocate_shared(std::size_t bytes) {
+  if (bytes == 0) throw Error(Errc::bad_argument, "a shared allocation of no bytes");
   const std::scoped_lock hold(setup_);
   for (uint32_t row = 0; row < kSharedRows; ++row) {
     SharedRow& entry = own_.shared_row(row);
@@ -353,9 +364,11 @@ MemoryKey LaneTransport::expose(std::span<std::byte> memory) {
 }
 
 std::optional<std::span<std::byte>> LaneTransport::map_peer(const MemoryKey& key) noexcept {
-  if (key.segment == 0 || !reaches(Rank{key.owner})) return std::nullopt;
+  if (key.segment == 0) return std::nullopt;
   if (key.owner == self_.value) return exposures_.resolve(key);
-  Peer& peer = known_or_met(Rank{key.owner});
+  Peer* const owner = reachable(Rank{key.owner});
+  if (owner == nullptr) return std::nullopt;
+  Peer& peer = *owner;
   if (!peer.attached() || key.slot >= peer.view().header().exposures) return std::nullopt;
   // acquire: pairs with Exposures::expose's release. A row withdrawn has moved on.
   if (key.generation % 2 == 0 ||

@@ -110,6 +110,8 @@ class LaneTransport final : public Transport {
     std::span<std::byte> memory;
     uint32_t segment;
   };
+  [[nodiscard]] Peer* reachable(Rank rank) noexcept;  // met, or met now; nullptr: not of this node
+  [[nodiscard]] bool can_read(Peer& peer) noexcept;
   void fill_header();
   void place_packets() noexcept;
   std::unique_ptr<Peer> attach(Rank rank);

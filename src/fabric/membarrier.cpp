@@ -8,15 +8,32 @@
 
 namespace weft::fabric {
 
+namespace {
+
+bool try_register(long command, long registration) noexcept {
+  const long known = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  const long needed = command | registration;
+  return known >= 0 && (known & needed) == needed &&
+         syscall(SYS_membarrier, registration, 0, 0) == 0;
+}
+
+}  // namespace
+
 bool register_membarrier() noexcept {
-  static const bool registered = [] {
-    const long known = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
-    constexpr long kNeeded =
-        MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
-    return known >= 0 && (known & kNeeded) == kNeeded &&
-           syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
-  }();
+  static const bool registered = try_register(MEMBARRIER_CMD_GLOBAL_EXPEDITED,
+                                              MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
   return registered;
+}
+
+bool private_barrier_works() noexcept {
+  static const bool registered = try_register(MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+                                              MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  return registered;
+}
+
+void private_barrier() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
 void heavy_barrier() noexcept {

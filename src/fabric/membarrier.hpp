@@ -1,4 +1,4 @@
-// The memory barrier that a sleeper executes on behalf of all senders.
+// Memory barriers that one thread executes on behalf of others.
 #pragma once
 
 namespace weft::fabric {
@@ -10,5 +10,9 @@ bool register_membarrier() noexcept;
 /// A full barrier on every running thread of every registered process, and on the caller.
 /// About half a microsecond.
 void heavy_barrier() noexcept;
+
+/// The same among the threads of this process alone. False: the kernel has none.
+bool private_barrier_works() noexcept;
+void private_barrier() noexcept;
 
 }  // namespace weft::fabric

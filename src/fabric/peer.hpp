@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "fabric/backing.hpp"
+#include "fabric/biased_lock.hpp"
 #include "fabric/layout.hpp"
 #include "fabric/ring.hpp"
 #include "weft/base/cache_line.hpp"
-#include "weft/base/locks.hpp"
 
 namespace weft::fabric {
 
@@ -24,17 +24,17 @@ namespace weft::fabric {
 /// The lock is process-private: a sender that is stopped or killed while it holds it stalls only
 /// its own process.
 struct alignas(base::kCacheLine) OutLane {
-  base::SpinLock lock;            ///< guards both producers
+  BiasedLock lock;                ///< guards both producers
   bool fence = false;             ///< no membarrier on one side: fence before looking for a sleeper
   std::atomic<bool> open{false};  ///< release when the rest is set; acquire before use
   std::atomic<int> bell{kNoBell};
   PortControl* port = nullptr;
-  RingProducer messages;
-  RingProducer control;
+  alignas(base::kCacheLine) RingProducer messages;
+  alignas(base::kCacheLine) RingProducer control;
 
   static constexpr int kNoBell = -1;  ///< not opened yet
 };
-static_assert(sizeof(OutLane) == 2 * base::kCacheLine);
+static_assert(sizeof(OutLane) == 3 * base::kCacheLine);
 
 /// One peer.
 class Peer {

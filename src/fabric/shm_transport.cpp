@@ -182,7 +182,10 @@ class ShmBacking final : public Backing {
   }
 
   std::unique_ptr<PeerLink> attach(Rank peer) override {
-    const ShmAddress address = ShmAddress::parse(job_.get(peer, kAddressKey));
+    // The own address is needed before the fence that publishes it.
+    const ShmAddress address = peer == job_.rank()
+                                   ? address_
+                                   : ShmAddress::parse(job_.get(peer, kAddressKey));
     Descriptor pidfd;
     if (peer != job_.rank()) {
       pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, address.pid, 0)));

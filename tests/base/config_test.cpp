@@ -25,6 +25,14 @@ std::string error_of(Call call) {
   return {};
 }
 
+// These tests run in one thread.
+void set_variable(const char* name, const char* value) {
+  setenv(name, value, 1);  // NOLINT(concurrency-mt-unsafe)
+}
+void clear_variable(const char* name) {
+  unsetenv(name);  // NOLINT(concurrency-mt-unsafe)
+}
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -77,7 +85,7 @@ TEST(ConfigParse, EditDistanceCountsSwapsOnce) {
 }
 
 TEST(Config, ValueOriginAndOverride) {
-  setenv("WEFT_T1_FROM_ENV", "3M", 1);
+  set_variable("WEFT_T1_FROM_ENV", "3M");
   static constexpr ConfigKey kTable[] = {
       {"t1.from_env", ConfigType::bytes, "1K", 0, 1 << 30, "", "a"},
       {"t1.from_table", ConfigType::nanoseconds, "5us", 0, 1'000'000, "", "b"},
@@ -113,7 +121,7 @@ TEST(Config, ValueOriginAndOverride) {
 }
 
 TEST(Config, NonsenseInTheEnvironmentNamesVariableKeyValueAndRange) {
-  setenv("WEFT_T2_SIZE", "12Q", 1);
+  set_variable("WEFT_T2_SIZE", "12Q");
   static constexpr ConfigKey kTable[] = {
       {"t2.other", ConfigType::integer, "1", 0, 9, "", "a"},
       {"t2.size", ConfigType::bytes, "1K", 64, 1 << 20, "", "b"},
@@ -124,7 +132,7 @@ TEST(Config, NonsenseInTheEnvironmentNamesVariableKeyValueAndRange) {
   }
   // All rows or none; and a corrected environment is read.
   EXPECT_NE(error_of([] { config_int("t2.other"); }), "");
-  setenv("WEFT_T2_SIZE", "2K", 1);
+  set_variable("WEFT_T2_SIZE", "2K");
   register_config(kTable);
   EXPECT_EQ(config_int("t2.size"), 2048);
 }
@@ -160,8 +168,8 @@ TEST(Config, UnknownVariablesAreWarnedOfOnceWithTheNearestKey) {
   static constexpr ConfigKey kTable[] = {
       {"t5.lane_cells", ConfigType::integer, "1", 1, 9, "", "a"}};
   register_config(kTable);
-  setenv("WEFT_T5_LANE_CELS", "4", 1);
-  setenv("WEFT_ZQXJKVBPWYF", "1", 1);
+  set_variable("WEFT_T5_LANE_CELS", "4");
+  set_variable("WEFT_ZQXJKVBPWYF", "1");
   testing::internal::CaptureStderr();
   const int unknown = warn_unknown_config();
   const std::string lines = testing::internal::GetCapturedStderr();
@@ -172,8 +180,8 @@ TEST(Config, UnknownVariablesAreWarnedOfOnceWithTheNearestKey) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(warn_unknown_config(), 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  unsetenv("WEFT_T5_LANE_CELS");
-  unsetenv("WEFT_ZQXJKVBPWYF");
+  clear_variable("WEFT_T5_LANE_CELS");
+  clear_variable("WEFT_ZQXJKVBPWYF");
 }
 
 TEST(ConfigDeathTest, ATableWithABadDefaultIsABrokenContract) {
@@ -182,10 +190,10 @@ TEST(ConfigDeathTest, ATableWithABadDefaultIsABrokenContract) {
 }
 
 TEST(Config, TheEnvironmentTellsEmptyFromMissing) {
-  setenv("WEFT_T7_EMPTY", "", 1);
+  set_variable("WEFT_T7_EMPTY", "");
   EXPECT_TRUE(environment("WEFT_T7_EMPTY").found);
   EXPECT_FALSE(environment("WEFT_T7_MISSING").found);
-  unsetenv("WEFT_T7_EMPTY");
+  clear_variable("WEFT_T7_EMPTY");
 }
 
 }  // namespace

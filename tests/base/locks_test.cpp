@@ -76,7 +76,7 @@ TYPED_TEST(Locks, StressOneAtATimeOnFewCores) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       uint64_t mine = 0;
-      for (uint64_t turn = 0; clock.running(); ++turn) {
+      for (uint64_t turn = 0; clock.running(turn); ++turn) {
         // A third of the turns try only; their failures do not count.
         if (turn % 3 == 0) {
           if (!lock.try_lock()) continue;

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "comm/match_table.hpp"
@@ -106,6 +109,69 @@ TEST(MatchTableStress, EachSendersMessagesOfOneKeyStayInOrder) {
   for (uint64_t key = 0; key < kKeys; ++key) EXPECT_EQ(sent[key], received[key]);
   EXPECT_EQ(table.size(), 0u);
   EXPECT_EQ(table.lines_in_use(), 0u);
+}
+
+// While one thread makes the table grow from two buckets, others use a few keys: whoever waits for
+// a bucket that is being split must look for his key anew. If he did not, an arrival and a receive
+// of one key would wait in two places.
+TEST(MatchTableStress, KeysMeetWhileTheirBucketsSplit) {
+  constexpr unsigned kThreads = 4;
+  constexpr uint64_t kKeys = 32;
+  constexpr uint64_t kFillers = 1500;
+  const uint64_t seed = testing::told_seed();
+  const Deadline deadline(testing::stress_seconds());
+  std::unique_ptr<MatchTable> table;
+  std::atomic<bool> stop{false}, filling{false};
+  std::atomic<uint64_t> waiting[2] = {};
+  testing::Gate gate(kThreads);
+  uint64_t rounds = 0, splits = 0;
+  testing::on_threads(kThreads, [&](unsigned me) {
+    Random random(seed * 7 + me);
+    for (uint64_t round = 0;; ++round) {
+      if (me == 0) {
+        stop = deadline.passed() || ::testing::Test::HasFailure();
+        table = std::make_unique<MatchTable>(2, 4 * kFillers);
+        waiting[0] = waiting[1] = 0;
+        filling = true;
+      }
+      gate.pass();
+      if (stop) return;
+      if (me == 0) {
+        for (uint64_t i = 0; i < kFillers; ++i)
+          if (table->access(round << 32 | 1 << 20 | i, Side::arrival, 1) != 0) std::abort();
+        filling = false;
+      } else {
+        uint64_t put[2] = {0, 0};
+        for (int i = 0; filling || i < 100; ++i) {
+          const uint64_t key = round << 32 | random.below(kKeys);
+          const bool receive = random.below(2);
+          const uint64_t met = table->access(key, receive ? Side::receive : Side::arrival, 2);
+          if (met == 0) {
+            ++put[receive];
+          } else if (met == 2) {
+            --put[!receive];
+          }
+        }
+        waiting[0] += put[0];  // modulo 2^64: one thread may take what another put
+        waiting[1] += put[1];
+      }
+      gate.pass();
+      if (me != 0) continue;
+      splits += table->buckets() - 2;
+      ++rounds;
+      std::map<uint64_t, Side> sides;
+      uint64_t left[2] = {0, 0};
+      table->drain([&](uint64_t key, Side side, uint64_t value) {
+        if (value != 2) return;
+        ++left[side == Side::receive];
+        EXPECT_EQ(sides.try_emplace(key, side).first->second, side) << "they should have met";
+      });
+      EXPECT_EQ(left[0], waiting[0]);
+      EXPECT_EQ(left[1], waiting[1]);
+    }
+  });
+  std::printf("[   growth ] %llu tables, %llu splits\n", static_cast<unsigned long long>(rounds),
+              static_cast<unsigned long long>(splits));
 }
 
 TEST(MatchTableStress, ACancelledReceiveIsNotMatchedAndAMatchedOneNotCancelled) {

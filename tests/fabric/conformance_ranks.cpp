@@ -7,6 +7,7 @@
 
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/fabric/interceptors.hpp"
 
 namespace weft::fabric::test {
 
@@ -20,7 +21,28 @@ const std::vector<Provider>& plain_providers() {
   return all;
 }
 
-const std::vector<Provider>& providers() { return plain_providers(); }
+const std::vector<Provider>& providers() {
+  static const std::vector<Provider> all = [] {
+    using Wrapped = std::unique_ptr<Transport>;
+    std::vector<Provider> made = plain_providers();
+    for (const Provider& plain : plain_providers()) {
+      const auto add = [&](const char* how, std::function<Wrapped(Wrapped)> wrap) {
+        Provider one = plain;
+        one.name += how;
+        one.wrap = std::move(wrap);
+        made.push_back(std::move(one));
+      };
+      add("_refusing", [](Wrapped t) { return refuse(std::move(t), 0.3, 1); });
+      add("_delaying", [](Wrapped t) { return delay(std::move(t), 5, 2); });
+      add("_reordering", [](Wrapped t) { return reorder_ports(std::move(t), 5, 3); });
+      add("_everything", [](Wrapped t) {
+        return refuse(reorder_ports(delay(std::move(t), 3, 4), 3, 5), 0.2, 6);
+      });
+    }
+    return made;
+  }();
+  return all;
+}
 
 Taken Recorder::on_frame(const Frame& frame) {
   if (hold && hold(frame)) {

@@ -7,7 +7,9 @@
 //   job_probe survive RANK    that rank kills itself; the others print what they are told
 //   job_probe absent RANK     that rank leaves at once; the others' fence must fail
 //   job_probe fork            each rank forks a child that ends the Job object it inherited
-//   job_probe linger          joins, prints "ready", then sleeps until killed
+//   job_probe again           makes a Job again and again
+//   job_probe fail            each rank, at a time of its own, prints a line and fails
+//   job_probe desert RANK     that rank fails in order; the others wait in a fence
 //   job_probe idle            joins, fences, prints its resident memory
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -181,10 +183,37 @@ int fork_child(Job& job, const Arguments&) {
   return 0;
 }
 
-int linger(Job& job, const Arguments&) {
+int again(Job&, const Arguments&) {
+  for (int round = 0; round < 3; ++round) {
+    const std::unique_ptr<Job> job = weft::fabric::join_job();
+    const Rank next{(job->rank().value + 1) % job->size()};
+    job->on_peer_death([](Rank, const std::string&) {});
+    job->put("again", value_of(job->rank().value, round));
+    job->fence();
+    require(job->get(next, "again") == value_of(next.value, round), "a value of an earlier Job");
+    job->fence();
+  }
+  print("good");
+  return 0;
+}
+
+int fail(Job& job, const Arguments&) {
   job.fence();
-  print("ready");
-  for (;;) pause();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50) * job.rank().value);
+  print(fmt::format("rank {} fails", job.rank().value));
+  return 9;
+}
+
+int desert(Job& job, const Arguments& arguments) {
+  job.fence();
+  if (job.rank() == rank_argument(arguments, 0)) return 9;
+  for (;;) {
+    try {
+      job.fence();
+    } catch (const Error&) {
+      pause();
+    }
+  }
 }
 
 int idle(Job& job, const Arguments&) {
@@ -202,7 +231,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, int (*)(Job&, const Arguments&)> modes{
       {"info", info},       {"exchange", exchange}, {"start", start},
       {"abort", abort_job}, {"survive", survive},   {"absent", absent},
-      {"fork", fork_child}, {"linger", linger},     {"idle", idle}};
+      {"fork", fork_child}, {"again", again},     {"fail", fail},
+      {"desert", desert},   {"idle", idle}};
   require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
   try {
     static std::unique_ptr<Job> job = weft::fabric::join_job();

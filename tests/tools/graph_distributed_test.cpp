@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -24,8 +25,14 @@ struct Shape {
   uint64_t parallel_from;
 };
 // Both ways through a round: everything by all threads, and nothing.
-const std::vector<Shape> kShapes{{1, 1, 0},          {1, 3, 0},  {2, 1, 0}, {2, 2, 0},
-                                 {2, 2, UINT64_MAX}, {3, 2, 64}, {5, 3, 0}, {8, 1, 0}};
+constexpr std::array<Shape, 8> kShapes{{{1, 1, 0},
+                                        {1, 3, 0},
+                                        {2, 1, 0},
+                                        {2, 2, 0},
+                                        {2, 2, UINT64_MAX},
+                                        {3, 2, 64},
+                                        {5, 3, 0},
+                                        {8, 1, 0}}};
 
 /// Everything about `graph` on a job of that shape equals the serial answers.
 void expect_right(const Csr& graph, Vertex root, const Shape& shape) {

@@ -1,6 +1,7 @@
 // The parts that need no messages: rows, blocks, generator, sets, threads, serial answers.
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <numeric>
@@ -19,7 +20,8 @@ namespace {
 
 using testing::ElementsAre;
 
-const std::vector<Edge> kTriangleAndTail{{0, 1}, {1, 0}, {1, 2}, {2, 0}, {2, 2}, {2, 3}, {2, 3}};
+constexpr std::array<Edge, 7> kTriangleAndTail{
+    {{0, 1}, {1, 0}, {1, 2}, {2, 0}, {2, 2}, {2, 3}, {2, 3}}};
 
 TEST(GraphCsr, DropsLoopsAndRepetitions) {
   const Csr graph = build_csr(5, kTriangleAndTail);

@@ -40,7 +40,7 @@ class TemporaryFolder {
     return path.string();
   }
   std::string write_gzip(const std::string& name, std::string_view content) const {
-    const auto path = (path_ / name).string();
+    std::string path = (path_ / name).string();
     gzFile file = ::gzopen(path.c_str(), "wb");
     ::gzwrite(file, content.data(), static_cast<unsigned>(content.size()));
     ::gzclose(file);

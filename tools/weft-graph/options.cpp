@@ -33,7 +33,7 @@ int parse_kronecker(std::string_view text) {
 }  // namespace
 
 Options parse_options(int argc, char** argv, std::string& help) {
-  static const std::map<std::string, Algorithm> kAlgorithms{
+  static const std::map<std::string, Algorithm> algorithms{
       {"bfs", Algorithm::bfs}, {"cc", Algorithm::cc}, {"pagerank", Algorithm::pagerank}};
   Options options;
   std::string generate;
@@ -43,7 +43,7 @@ Options parse_options(int argc, char** argv, std::string& help) {
   app.name("weft-graph");
   app.add_option("algorithm", options.algorithm, "bfs, cc or pagerank")
       ->required()
-      ->transform(CLI::CheckedTransformer(kAlgorithms).description(""))
+      ->transform(CLI::CheckedTransformer(algorithms).description(""))
       ->type_name("");
   app.add_option("file", options.file,
                  "edge list (two ids a line; plain, gzip or xz) or Matrix Market file");

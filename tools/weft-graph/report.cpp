@@ -80,7 +80,7 @@ void print_result(Algorithm algorithm, const RoundLog& log, const Summary& summa
   fmt::print("time      {:.6f} s in {} rounds, median {:.1f} us a round\n", seconds, rounds,
              static_cast<double>(times[rounds / 2]) / 1e3);
   fmt::print("speed     {:.2f} million traversed edges a second\n",
-             static_cast<double>(summary.arcs / 2 * passes) / 1e6 / seconds);
+             static_cast<double>(summary.arcs * passes) / 2e6 / seconds);
   fmt::print("traffic   {} messages, {} bytes\n", grouped(messages), grouped(bytes));
   print_answer(algorithm, rounds, summary, ids);
 }

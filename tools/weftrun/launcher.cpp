@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "fabric/job_secret.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 
@@ -29,11 +30,9 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kTermToKill = 2 * kSecond;
 /// What the other ranks get to end by themselves after one that had left the job failed.
 constexpr uint64_t kGrace = kSecond;
-/// How long after a rank left in order the others are told: most jobs are over by then.
+/// How long after a rank's good end the others are told: most jobs are over by then.
 constexpr uint64_t kTellLeft = kSecond;
 constexpr int kTimeoutCode = 124;
-/// Seconds that ending the PMIx server may take before weftrun goes without.
-constexpr unsigned kServerEndSeconds = 5;
 /// Bytes taken from one stream before the others get their turn.
 constexpr std::size_t kReadAtOnce = std::size_t{1} << 18;
 
@@ -77,9 +76,6 @@ void forget_outer_job() {
   for (const std::string& name : names) unsetenv(name.c_str());
 }
 
-volatile sig_atomic_t g_exit_code = 0;
-void exit_on_alarm(int) { _exit(g_exit_code); }
-
 }  // namespace
 
 Launcher::Launcher(Options options, char** argv_area)
@@ -106,11 +102,9 @@ void Launcher::prepare() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) fail("epoll_create1");
   const base::Environment folder = base::environment("TMPDIR");
-  temp_dir_ = fmt::format("{}/weftrun-XXXXXX",
-                          folder.found && !folder.value.empty() ? folder.value : "/tmp");
-  if (mkdtemp(temp_dir_.data()) == nullptr)
-    throw std::runtime_error(
-        fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
+  temp_dir_ = fmt::format("{}/weftrun-{}",
+                          folder.found && !folder.value.empty() ? folder.value : "/tmp",
+                          fabric::random_hex(8));
 }
 
 void Launcher::take_signals() {
@@ -139,10 +133,7 @@ void Launcher::start_guardian(char** argv_area) {
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";
     for (int error = 0; error < 2; ++error) {
       int ends[2];
-      if (pipe2(ends, O_CLOEXEC) != 0) {
-        remove_tree(temp_dir_);
-        fail("making pipes for the ranks' output");
-      }
+      if (pipe2(ends, O_CLOEXEC) != 0) fail("making pipes for the ranks' output");
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
       const int source = raw ? 0 : 2 * rank + error;
       streams_.emplace_back(source, Fd(ends[0]), error == 1 && err_ ? *err_ : out_, tag, raw);
@@ -154,13 +145,22 @@ void Launcher::start_guardian(char** argv_area) {
 }
 
 int Launcher::run() {
-  std::signal(SIGPIPE, SIG_IGN);
-  server_ = std::make_unique<PmixServer>(
-      PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
-  guardian_->start(server_->environment());
-  if (options_.timeout_s > 0)
-    timeout_at_ = start_ns_ + static_cast<uint64_t>(options_.timeout_s * double{kSecond});
-  loop();
+  try {
+    std::signal(SIGPIPE, SIG_IGN);
+    // Only now that the guardian knows of it: so that it is removed whenever we are killed.
+    if (mkdir(temp_dir_.c_str(), 0700) != 0)
+      throw std::runtime_error(
+          fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
+    server_ = std::make_unique<PmixServer>(
+        PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
+    guardian_->start(server_->environment());
+    if (options_.timeout_s > 0)
+      timeout_at_ = start_ns_ + static_cast<uint64_t>(options_.timeout_s * double{kSecond});
+    loop();
+  } catch (const std::exception& error) {
+    say(error.what());
+    table_.fail_with(1);
+  }
   finish();
   return table_.exit_code();
 }
@@ -301,7 +301,7 @@ void Launcher::on_rank_end(int rank, int status) {
   } else if (options_.verbose) {
     say(fmt::format("{} {}", name_of(rank), how));
   }
-  if (!failed && !table_.has_finalized(rank)) left_.push_back({base::now_ns() + kTellLeft, rank});
+  if (!failed) left_.push_back({base::now_ns() + kTellLeft, rank});
   sweep_when_all_ended();
 }
 
@@ -309,7 +309,6 @@ void Launcher::on_server() {
   while (std::optional<PmixServer::Event> event = server_->next_event()) {
     if (event->kind == PmixServer::Event::finalized) {
       table_.finalized(event->rank);
-      left_.push_back({base::now_ns() + kTellLeft, event->rank});
       continue;
     }
     if (phase_ == Phase::running)
@@ -406,11 +405,6 @@ void Launcher::finish() {
     if (stream.fd() >= 0) stream.finish();
     serve_sinks();
   }
-  g_exit_code = table_.exit_code();
-  std::signal(SIGALRM, exit_on_alarm);
-  alarm(kServerEndSeconds);
-  server_.reset();
-  alarm(0);
   remove_tree(temp_dir_);
   guardian_->dismiss();
   // Whoever reads our output may take as long as he likes; signals end us as they end any program.

@@ -27,7 +27,8 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  /// Runs the job; weftrun's exit code. Throws std::runtime_error if it cannot be set up.
+  /// Runs the job; weftrun's exit code. The process should end by _exit then, because PMIx's thread
+  /// still runs.
   int run();
 
  private:
@@ -88,7 +89,7 @@ class Launcher {
   Deadline timeout_at_;
   Deadline end_at_;   ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;
-  std::vector<Left> left_;  ///< ranks that left in order, the first first
+  std::vector<Left> left_;  ///< ranks that ended well, the first first
 };
 
 }  // namespace weft::run

@@ -34,7 +34,10 @@ int main(int argc, char** argv) {
   }
   try {
     weft::run::Launcher launcher(std::move(*parsed.options), argv);
-    return launcher.run();
+    const int code = launcher.run();
+    // No destructors: all is cleaned up but PMIx's server, whose own end crashes (libpmix 4.2.2)
+    // when a rank had died in the middle of something.
+    _exit(code);
   } catch (const std::exception& error) {
     fmt::print(stderr, "weftrun: {}\n", error.what());
     return 1;

@@ -159,11 +159,6 @@ PmixServer::PmixServer(const Plan& plan)
   }
 }
 
-PmixServer::~PmixServer() {
-  PMIx_server_finalize();
-  g_server = nullptr;
-}
-
 std::vector<std::string> PmixServer::environment() const {
   pmix_proc_t first;
   PMIX_LOAD_PROCID(&first, nspace_.c_str(), 0);

@@ -13,7 +13,8 @@
 
 namespace weft::run {
 
-/// Lifetime: one per process, made after the guardian because it starts threads.
+/// Lifetime: one per process, made after the guardian because it starts threads; lives until the
+/// process ends, because the library cannot always be ended.
 /// Who may call: the main thread. PMIx's own thread only leaves Events behind, and rings `fd`.
 class PmixServer {
  public:
@@ -25,7 +26,6 @@ class PmixServer {
   };
   /// Throws std::runtime_error.
   explicit PmixServer(const Plan& plan);
-  ~PmixServer();
   PmixServer(const PmixServer&) = delete;
   PmixServer& operator=(const PmixServer&) = delete;
 

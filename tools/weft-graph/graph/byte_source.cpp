@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -30,13 +31,15 @@ constexpr std::string_view kXzMagic{
   throw Error(code, fmt::format("{}: {}", path, why));
 }
 
+std::string last_error() { return std::error_code(errno, std::generic_category()).message(); }
+
 /// The file as it lies on the disk.
 class File {
  public:
   explicit File(const std::string& path)
       : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_ < 0) {
-      fail(path, fmt::format("cannot be opened: {}", std::strerror(errno)),
+      fail(path, fmt::format("cannot be opened: {}", last_error()),
            errno == EACCES ? Errc::no_permission : Errc::bad_argument);
     }
   }
@@ -48,7 +51,7 @@ class File {
     for (;;) {
       const ssize_t got = ::read(fd_, into.data(), into.size());
       if (got >= 0) return static_cast<std::size_t>(got);
-      if (errno != EINTR) fail(path_, fmt::format("cannot be read: {}", std::strerror(errno)));
+      if (errno != EINTR) fail(path_, fmt::format("cannot be read: {}", last_error()));
     }
   }
   [[nodiscard]] bool is_directory() const {

@@ -1,0 +1,161 @@
+// A job that checks itself: every thread of every rank exchanges messages of every size class with
+// its partner on every other rank, by each arrival mode, and compares the bytes.
+//
+//   exchange THREADS ROUNDS      prints "exchange: N messages, checksum C" on rank 0; exit 1 if wrong
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+namespace {
+
+using namespace weft;
+
+constexpr std::size_t kSizes[] = {0, 8, 40, 64, 232, 233, 3000, 8192, 8193, 65536, 1 << 20};
+constexpr std::size_t kSlot = 1 << 20;
+
+std::vector<std::byte> pattern(std::size_t bytes, uint32_t seed) {
+  std::vector<std::byte> data(bytes);
+  uint32_t x = seed * 2654435761U + 1;
+  for (auto& byte : data) {
+    x = x * 1664525U + 1013904223U;
+    byte = static_cast<std::byte>(x >> 24);
+  }
+  return data;
+}
+
+uint32_t seed_of(int from, int to, uint32_t thread, uint32_t round, std::size_t size) {
+  return static_cast<uint32_t>(from * 1000003 + to * 10007) + thread * 101 + round * 13 +
+         static_cast<uint32_t>(size);
+}
+
+struct Check {
+  std::atomic<uint64_t> messages{0};
+  std::atomic<uint64_t> checksum{0};
+  std::atomic<uint64_t> wrong{0};
+  void bytes(std::span<const std::byte> got, uint32_t seed, std::size_t size) {
+    const auto want = pattern(size, seed);
+    if (got.size() != size || !std::equal(want.begin(), want.end(), got.begin())) ++wrong;
+    uint64_t sum = size;
+    for (const std::byte b : got) sum = sum * 31 + static_cast<uint8_t>(b);
+    checksum += sum;
+    ++messages;
+  }
+};
+
+struct Handled {
+  Check* check;
+  std::atomic<uint64_t> count{0};
+};
+
+void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
+  const int me = rt.rank().value;
+  const int n = rt.size();
+  Handled handled{&check};
+  Endpoint matched(rt, {});
+  Endpoint queue(rt, {.arrival = Arrival::queue});
+  Endpoint handler(rt, {.arrival = Arrival::handler,
+                        .handler =
+                            [](void* argument, const Incoming& message) {
+                              auto& mine = *static_cast<Handled*>(argument);
+                              mine.check->bytes(message.data, message.tag.value,
+                                                message.data.size());
+                              ++mine.count;
+                            },
+                        .handler_argument = &handled});
+  CompletionQueue signals;
+  Endpoint memory(rt, {.arrival = Arrival::memory, .at_target = &signals});
+  const auto window = rt.allocate_shared(kSlot * threads);
+  std::vector<std::byte> ordinary(kSlot * threads);
+  Region shared_region(rt, window);
+  Region ordinary_region(rt, ordinary);
+  Team team(rt);
+  const fabric::MemoryKey mine[2] = {shared_region.key(), ordinary_region.key()};
+  std::vector<fabric::MemoryKey> keys(2 * static_cast<std::size_t>(n));
+  team.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(keys)));
+
+  for (int step = 0; step < n; ++step) {
+    const int to = (me + step) % n;
+    const int from = (me + n - step) % n;
+    std::vector<std::jthread> crew;
+    for (uint32_t t = 0; t < threads; ++t) {
+      crew.emplace_back([&, t] {
+        for (uint32_t round = 0; round < rounds; ++round) {
+          for (const std::size_t size : kSizes) {
+            const auto out = pattern(size, seed_of(me, to, t, round, size));
+            std::vector<std::byte> in(size);
+            Synchronizer sent;
+            Synchronizer received;
+            const Post r = until_posted(
+                rt, [&] { return matched.recv(Rank{from}, Tag{t}, in, &received); });
+            const Post s =
+                until_posted(rt, [&] { return matched.send(Rank{to}, Tag{t}, out, &sent); });
+            if (r == Post::posted) rt.wait(received);
+            if (s == Post::posted) rt.wait(sent);
+            check.bytes(in, seed_of(from, me, t, round, size), size);
+            // By queue and by handler: the tag tells the seed.
+            const uint32_t seed = seed_of(me, to, t, round, size) | 1;
+            const auto other = pattern(size, seed);
+            // A large message leaves its sender only when somebody takes it: do not wait before.
+            Synchronizer queued(2);
+            for (Endpoint* each : {&queue, &handler}) {
+              if (until_posted(rt, [&] {
+                    return each->send(Rank{to}, Tag{seed}, other, &queued);
+                  }) == Post::done) {
+                queued.arrive();
+              }
+            }
+            {
+              const Message message = queue.dequeue_wait();
+              check.bytes(message.data(), message.tag().value, message.bytes());
+            }
+            rt.wait(queued);
+            if (queued.event().error != Errc::ok) ++check.wrong;
+            // Into and out of the peer's memory, ordinary and shared.
+            for (int kind = 0; kind < 2; ++kind) {
+              const auto& key = keys[static_cast<std::size_t>(2 * to + kind)];
+              std::vector<std::byte> back(size);
+              if (memory.put_wait(key, t * kSlot, out).error != Errc::ok ||
+                  memory.get_wait(key, t * kSlot, back).error != Errc::ok) {
+                ++check.wrong;
+              }
+              check.bytes(back, seed_of(me, to, t, round, size), size);
+            }
+          }
+        }
+      });
+    }
+    crew.clear();
+    const uint64_t all = (static_cast<uint64_t>(step) + 1) * threads * rounds * std::size(kSizes);
+    rt.wait_until([&] { return handled.count == all; });
+    team.barrier();
+  }
+  team.barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto threads = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 2);
+  const auto rounds = static_cast<uint32_t>(argc > 2 ? std::atoi(argv[2]) : 3);
+  Check check;
+  uint64_t wrong = 0;
+  {
+    Runtime rt;
+    exchange(rt, threads, rounds, check);
+    Team team(rt);
+    wrong = team.sum(check.wrong.load());
+    const uint64_t messages = team.sum(check.messages.load());
+    const uint64_t checksum = team.sum(check.checksum.load());
+    if (rt.rank() == Rank{0}) {
+      fmt::print("exchange: {} messages, {} wrong, checksum {:016x}\n", messages, wrong, checksum);
+    }
+  }
+  return wrong == 0 ? 0 : 1;
+}
