@@ -26,8 +26,7 @@ void put_summary(Json& line, const std::string& name, const std::optional<Summar
   line[name + "_spread"] = summary->spread();
 }
 
-std::optional<Summary> get_summary(const Json& line, const std::string& name,
-                                   std::size_t samples) {
+std::optional<Summary> get_summary(const Json& line, const std::string& name, std::size_t samples) {
   const auto value = line.find(name);
   if (value == line.end() || value->is_null()) return std::nullopt;
   const double median = value->get<double>();
@@ -136,7 +135,7 @@ std::string with_unit(double value, const std::string& unit) {
 
 std::string title(const Result& r) {
   std::string text = r.mode.empty() ? r.bench : fmt::format("{} {}", r.bench, r.mode);
-  if (r.size_bytes != 0) {
+  if (r.size_bytes != 0 || r.bench == "rate") {
     text += fmt::format(", {}", with_unit(static_cast<double>(r.size_bytes), "B"));
   }
   if (r.threads != 1 && r.devices == 0) text += fmt::format(", {} threads", r.threads);

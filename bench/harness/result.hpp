@@ -30,8 +30,8 @@ struct Result {
   std::optional<Summary> limit;
   std::optional<Summary> ratio;
   State state = State::none;
-  std::string verdict = "ok";     ///< or "no verdict: why"
-  std::optional<double> fairness; ///< least ÷ most served thread, median of the samples
+  std::string verdict = "ok";      ///< or "no verdict: why"
+  std::optional<double> fairness;  ///< least ÷ most served thread, median of the samples
   nlohmann::ordered_json extra = nlohmann::ordered_json::object();
 };
 

@@ -1,5 +1,7 @@
 // weft-bench structures: pool, matching table and completion queue alone, against what a user would
 // pick instead; the measuring itself stands in bench/structures.
+#include "structures.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include "comm/benches.hpp"
 #include "harness/result.hpp"
 #include "harness/state.hpp"
-#include "structures.hpp"
 #include "turns.hpp"
 
 namespace weft::bench {
@@ -62,16 +63,14 @@ std::vector<Result> settle_structure(const StructureContest& contest) {
   return results;
 }
 
-// More threads against fewer: the rate of all of them over the rate of the fewer, from the core time
-// of an operation and the cores that each number of threads can use.
+// More threads against fewer: the rate of all of them over the rate of the fewer, from the core
+// time of an operation and the cores that each number of threads can use.
 struct Scaling {
   const char* mode;
   unsigned many, few;
 };
-constexpr Scaling kScalings[] = {{"table_own", 2, 1},
-                                 {"table_shared", 2, 1},
-                                 {"table_own", 8, 2},
-                                 {"table_shared", 8, 2}};
+constexpr Scaling kScalings[] = {
+    {"table_own", 2, 1}, {"table_shared", 2, 1}, {"table_own", 8, 2}, {"table_shared", 8, 2}};
 
 void add_scalings(std::vector<Result>& results) {
   const std::size_t measured = results.size();
@@ -87,9 +86,9 @@ void add_scalings(std::vector<Result>& results) {
             many.threads != wanted.many || few.threads != wanted.few) {
           continue;
         }
-        Result scaling = figure("structures",
-                                fmt::format("{}_{}_over_{}", wanted.mode, wanted.many, wanted.few),
-                                "x", Better::higher);
+        Result scaling =
+            figure("structures", fmt::format("{}_{}_over_{}", wanted.mode, wanted.many, wanted.few),
+                   "x", Better::higher);
         scaling.threads = many.threads;
         scaling.state = many.state;
         const double cores = cores_of(wanted.many) / cores_of(wanted.few);
