@@ -190,7 +190,7 @@ inline bool LanePort::offer(InLane& lane, const ControlWord& word, const std::by
 uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
   if (lane.broken) [[unlikely]] return 0;
   ControlWord word;
-  const std::byte* bytes;
+  const std::byte* bytes = nullptr;
   uint32_t taken = 0;
   RingConsumer::Peek peek;
   while ((peek = lane.control.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
@@ -311,7 +311,7 @@ bool LanePort::report_down(const Down& down, Sink& sink) {
   for (InLane& lane : lanes_) {
     if (lane.peer != down.peer || lane.broken) continue;
     ControlWord word;
-    const std::byte* bytes;
+    const std::byte* bytes = nullptr;
     if (lane.control.peek(word, bytes) == RingConsumer::Peek::frame ||
         lane.messages.peek(word, bytes) == RingConsumer::Peek::frame)
       return false;  // everything it published is offered first
