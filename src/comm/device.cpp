@@ -21,12 +21,11 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
 // --- Frames --------------------------------------------------------------------------------------
 
 Taken Device::on_frame(const fabric::Frame& frame) {
-  Header header;
-  std::span<const std::byte> rest = frame.head;
-  if (!comm::take(rest, header)) [[unlikely]] {
+  if (frame.head.size() < sizeof(Header)) [[unlikely]] {
     malformed_frame(frame, "no header");
     return Taken::yes;
   }
+  const Header header = comm::unpack(frame.head.data());
   if (header.endpoint >= Runtime::Impl::kMaxEndpoints) [[unlikely]] {
     malformed_frame(frame, "endpoint number out of range");
     return Taken::yes;
@@ -35,7 +34,15 @@ Taken Device::on_frame(const fabric::Frame& frame) {
   Endpoint::Impl* endpoint =
       runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
   if (endpoint == nullptr) [[unlikely]] return runtime_.keep_early(*this, frame, header);
-  const Taken taken = dispatch(*endpoint, header, rest, frame);
+  const std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
+  const auto payload = frame.loan ? frame.packet : rest;
+  // The usual case first: an eager message goes straight to what its endpoint was made for.
+  const Taken taken =
+      header.type == PacketType::eager && payload.size() == header.bytes
+          ? endpoint->arrive(
+                *endpoint, *this,
+                {frame.source, Tag{header.tag}, header.reply_port, payload, frame.loan})
+          : dispatch(*endpoint, header, rest, frame);
   count(taken == Taken::yes ? frames_in : held);
   return taken;
 }

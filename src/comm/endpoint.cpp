@@ -31,7 +31,7 @@ Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completio
                       .tag = tag.value,
                       .bytes = static_cast<uint32_t>(data.size()),
                       .reply_port = device.number()};
-  return device.port().try_send(to, device.number(), std::as_bytes(std::span(&header, 1)), data);
+  return device.port().try_send(to, device.number(), comm::PackedHeader(header).span(), data);
 }
 
 Post Endpoint::send_gathered(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,

@@ -45,6 +45,32 @@ struct Header {
 };
 static_assert(sizeof(Header) == 16);
 
+/// The header as it lies in a frame: two words, put together in registers. (Field by field it
+/// would be stored narrow and loaded wide again, which the store buffer cannot forward.)
+struct PackedHeader {
+  uint64_t words[2];
+  explicit PackedHeader(const Header& h) noexcept
+      : words{uint64_t{static_cast<uint8_t>(h.type)} | uint64_t{h.flags} << 8 |
+                  uint64_t{h.endpoint} << 16 | uint64_t{h.tag} << 32,
+              uint64_t{h.bytes} | uint64_t{h.reply_port} << 32} {}
+  [[nodiscard]] std::span<const std::byte> span() const noexcept {
+    return std::as_bytes(std::span(words));
+  }
+};
+static_assert(sizeof(PackedHeader) == sizeof(Header));
+
+/// Takes a frame's header apart; `from` has at least its bytes.
+[[nodiscard]] inline Header unpack(const std::byte* from) noexcept {
+  uint64_t words[2];
+  std::memcpy(words, from, sizeof words);
+  return {.type = static_cast<PacketType>(words[0]),
+          .flags = static_cast<uint8_t>(words[0] >> 8),
+          .endpoint = static_cast<uint16_t>(words[0] >> 16),
+          .tag = static_cast<uint32_t>(words[0] >> 32),
+          .bytes = static_cast<uint32_t>(words[1]),
+          .reply_port = static_cast<uint16_t>(words[1] >> 32)};
+}
+
 inline constexpr uint8_t kTellTarget = 1;
 
 /// A transfer too large for a packet: where it lies (or shall lie) at the frame's sender.
@@ -81,12 +107,21 @@ template <class... Body>
 struct Bytes {
   std::byte raw[sizeof(Header) + (sizeof(Body) + ... + 0)];
   explicit Bytes(const Header& header, const Body&... bodies) noexcept {
-    std::memcpy(raw, &header, sizeof header);
-    std::size_t at = sizeof header;
+    const PackedHeader packed(header);
+    std::memcpy(raw, &packed, sizeof packed);
+    std::size_t at = sizeof packed;
     ((std::memcpy(raw + at, &bodies, sizeof(Body)), at += sizeof(Body)), ...);
   }
   [[nodiscard]] std::span<const std::byte> span() const noexcept { return raw; }
 };
+
+/// Takes the header off the front of `from`; false if there are too few bytes.
+[[nodiscard]] inline bool take(std::span<const std::byte>& from, Header& into) noexcept {
+  if (from.size() < sizeof(Header)) return false;
+  into = unpack(from.data());
+  from = from.subspan(sizeof(Header));
+  return true;
+}
 
 /// Takes a T off the front of `from`; false if there are too few bytes.
 template <class T>

@@ -23,6 +23,15 @@ struct PacketRef {
 };
 static_assert(sizeof(PacketRef) == 8);
 
+/// Most headers are of one size: two moves and no search for the right ones.
+inline void copy_header(std::byte* to, std::span<const std::byte> header) noexcept {
+  constexpr std::size_t kUsual = 16;
+  if (header.size() == kUsual) [[likely]]
+    std::memcpy(to, header.data(), kUsual);
+  else
+    small_copy(to, header.data(), header.size());
+}
+
 constexpr uint32_t kQuantum = 64;      ///< frames that one lane may deliver before the next's turn
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
@@ -62,7 +71,7 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
     Cell* const cell = lane->messages.claim(cells);
     if (cell == nullptr) return Post::retry;
     std::byte* const bytes = cell->bytes + kWordBytes;
-    small_copy(bytes, header.data(), header.size());
+    copy_header(bytes, header);
     small_copy(bytes + header.size(), payload.data(), payload.size());
     lane->messages.publish(cell, cells, length, FrameKind::inlined, number_);
   }
@@ -181,7 +190,7 @@ inline bool LanePort::offer(InLane& lane, const ControlWord& word, const std::by
 uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
   if (lane.broken) [[unlikely]] return 0;
   ControlWord word;
-  const std::byte* bytes;
+  const std::byte* bytes = nullptr;
   uint32_t taken = 0;
   RingConsumer::Peek peek;
   while ((peek = lane.control.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
@@ -302,7 +311,7 @@ bool LanePort::report_down(const Down& down, Sink& sink) {
   for (InLane& lane : lanes_) {
     if (lane.peer != down.peer || lane.broken) continue;
     ControlWord word;
-    const std::byte* bytes;
+    const std::byte* bytes = nullptr;
     if (lane.control.peek(word, bytes) == RingConsumer::Peek::frame ||
         lane.messages.peek(word, bytes) == RingConsumer::Peek::frame)
       return false;  // everything it published is offered first

@@ -47,13 +47,14 @@ struct SpawnPlan {
 };
 
 struct SpawnResult {
-  pid_t pid = -1;          ///< -1: failed
-  int error = 0;           ///< errno of the failed step
-  const char* step = "";   ///< "fork", "bind", "exec"
+  pid_t pid = -1;         ///< -1: failed
+  int error = 0;          ///< errno of the failed step
+  const char* step = "";  ///< "fork", "bind", "exec"
 };
 
 /// Starts a process in a session of its own that the kernel kills when the calling thread ends.
-/// The caller's thread stands still until the exec, and must be its process's only one.
+/// The caller's thread stands still until the exec, and must be its process's only one. (Under
+/// ThreadSanitizer, which makes a fork of vfork, a failed exec looks like exit code 126.)
 SpawnResult spawn(const SpawnPlan& plan);
 
 }  // namespace weft::run

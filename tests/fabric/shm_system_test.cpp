@@ -1,0 +1,368 @@
+// What the system may refuse or leave behind: full and tiny folders, permissions, leftovers,
+// unreadable memory, forks.
+#include <dirent.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "fabric/conformance_ranks.hpp"
+#include "fabric/fork_job.hpp"
+#include "fabric/proc.hpp"
+#include "fabric/shm_store.hpp"
+#include "weft/base/config.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft::fabric::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+int names_in(const fs::path& dir) {
+  return static_cast<int>(std::count_if(fs::directory_iterator(dir), fs::directory_iterator{},
+                                        [](const auto& entry) {
+                                          return entry.path().filename().string().starts_with("weft-");
+                                        }));
+}
+
+/// A folder of its own for every test, and files in it.
+class ShmFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    register_fabric_config();
+    std::string name = (fs::temp_directory_path() / "weft-test-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    dir_ = name;
+    before_ = base::config_text("fabric.shm_dir");
+    base::set_config("fabric.shm_dir", dir_.string());
+    base::set_config("fabric.shm_backing", "file");
+  }
+  void TearDown() override {
+    base::set_config("fabric.shm_dir", before_);
+    base::set_config("fabric.shm_backing", "memfd");
+    fs::remove_all(dir_);
+  }
+  fs::path dir_;
+  std::string before_;
+};
+
+TEST_F(ShmFiles, ArePrivateToTheUserAndGoneInTheEnd) {
+  {
+    Ranks ranks(plain_providers()[2], 2, small_geometry());
+    EXPECT_EQ(names_in(dir_), 2 * (1 + 2));  // a segment and two bells each
+    for (const auto& entry : fs::directory_iterator(dir_)) {
+      struct stat status;
+      ASSERT_EQ(::stat(entry.path().c_str(), &status), 0);
+      EXPECT_EQ(status.st_mode & 0777, 0600u) << entry.path();
+    }
+    const auto memory = ranks.transport(0).allocate_shared(5000);
+    EXPECT_EQ(names_in(dir_), 7);
+    ranks.transport(0).release_shared(memory);
+    EXPECT_EQ(names_in(dir_), 6);
+  }
+  EXPECT_EQ(names_in(dir_), 0);
+}
+
+TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
+  Ranks living(plain_providers()[2], 1, small_geometry());
+  const int mine = names_in(dir_);
+  SharedJob crashed(1);
+  const pid_t child = crashed.start(0, [&](Job& rank) {
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto port = transport->open_port(0);
+    ::kill(::getpid(), SIGKILL);
+    return 0;
+  });
+  wait_for(child);
+  EXPECT_GT(names_in(dir_), mine) << "nothing was left to sweep";
+  // Names that look like ours and must stay: of another user, namespace or shape.
+  const uint64_t ns = pid_namespace();
+  const auto stays = [&](std::string name) {
+    std::ofstream(dir_ / name).put('x');
+    return dir_ / name;
+  };
+  const std::vector<fs::path> others = {
+      stays("weft-" + std::to_string(::geteuid() + 1) + "-" + std::to_string(ns) + "-1999999-5-0-j"),
+      stays("weft-" + std::to_string(::geteuid()) + "-" + std::to_string(ns + 1) + "-1999999-5-0-j"),
+      stays("weft-nonsense"), stays("weft-1-2"), stays("weft-"), stays("other")};
+  // A living pid with another start time is another process: its name goes.
+  const fs::path reused = stays("weft-" + std::to_string(::geteuid()) + "-" + std::to_string(ns) +
+                                "-" + std::to_string(::getpid()) + "-1-0-j");
+  { Ranks next(plain_providers()[2], 1, small_geometry()); }
+  EXPECT_FALSE(fs::exists(reused));
+  for (const auto& path : others) {
+    EXPECT_TRUE(fs::exists(path)) << path;
+    fs::remove(path);
+  }
+  EXPECT_EQ(names_in(dir_), mine);
+}
+
+TEST_F(ShmFiles, AMissingOrForbiddenFolderIsSaid) {
+  base::set_config("fabric.shm_dir", (dir_ / "missing").string());
+  const auto job = make_local_job(1);
+  try {
+    (void)make_shm_transport(*job[0], small_geometry());
+    FAIL() << "made in a folder that is not there";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("missing"), std::string::npos) << error.what();
+  }
+  fs::create_directory(dir_ / "mine");
+  ::chmod((dir_ / "mine").c_str(), 0700);
+  base::set_config("fabric.shm_dir", (dir_ / "mine").string());
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  ::chmod(dir_.c_str(), 0755);
+  SharedJob shared(1);
+  EXPECT_TRUE(ended_well(shared.start(0, [&](Job& rank) {
+    WEFT_EXPECT_IN_RANK(::setuid(65534) == 0);
+    try {
+      (void)make_shm_transport(rank, small_geometry());
+    } catch (const Error& error) {
+      WEFT_EXPECT_IN_RANK(error.code() == Errc::no_permission);
+      return 0;
+    }
+    return 1;
+  })));
+}
+
+/// Becomes root of a mount namespace of its own; false where the system does not let it.
+bool own_mounts() {
+  if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
+
+constexpr int kSkipped = 77;
+
+TEST_F(ShmFiles, ATinyFolderIsAnErrorThatNamesSizeAndFolder) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(0, [&](Job&) {
+    if (!own_mounts() ||
+        ::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=64k,mode=700") != 0)
+      return kSkipped;
+    const auto job = make_local_job(1);
+    Geometry large = small_geometry();
+    large.packets = 1024;
+    try {
+      (void)make_shm_transport(*job[0], large);
+    } catch (const Error& error) {
+      WEFT_EXPECT_IN_RANK(error.code() == Errc::no_memory);
+      WEFT_EXPECT_IN_RANK(std::string(error.what()).find(dir_.string()) != std::string::npos);
+      WEFT_EXPECT_IN_RANK(std::string(error.what()).find("1024 KiB") != std::string::npos);
+      WEFT_EXPECT_IN_RANK(names_in(dir_) == 0);
+      return 0;
+    }
+    return 1;
+  });
+  const int status = wait_for(child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped) GTEST_SKIP() << "no mount namespaces";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(ShmFiles, NoRoomForALaneOrAnAllocationIsToldWithoutACrash) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(0, [&](Job&) {
+    if (!own_mounts() ||
+        ::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=1m,mode=700") != 0)
+      return kSkipped;
+    Geometry g = small_geometry();
+    g.lane_cells = 8192;  // a lane of 512 KiB: the first fits, the second does not
+    Ranks ranks(plain_providers()[2], 2, g);
+    Recorder sink, one;
+    try {
+      (void)ranks.transport(0).allocate_shared(4 << 20);
+      return 1;
+    } catch (const Error& error) {
+      WEFT_EXPECT_IN_RANK(error.code() == Errc::no_memory);
+    }
+    WEFT_EXPECT_IN_RANK(ranks.port(0).try_send(Rank{1}, 0, bytes_of("x"), {}) == Post::done);
+    WEFT_EXPECT_IN_RANK(poll_until(ranks.port(1), one, [&] { return one.frames.size() == 1; }));
+    WEFT_EXPECT_IN_RANK(ranks.port(0).try_send(Rank{1}, 1, bytes_of("x"), {}) == Post::done);
+    WEFT_EXPECT_IN_RANK(poll_until(ranks.port(0), sink, [&] { return sink.downs.size() == 1; }));
+    WEFT_EXPECT_IN_RANK(sink.downs[0].second.find("no room") != std::string::npos);
+    return 0;
+  });
+  const int status = wait_for(child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped) GTEST_SKIP() << "no mount namespaces";
+  EXPECT_EQ(status, 0);
+}
+
+class ShmSystem : public ::testing::Test {
+ protected:
+  void SetUp() override { register_fabric_config(); }
+};
+
+TEST_F(ShmSystem, MemfdLeavesNoName) {
+  const int before = names_in("/dev/shm");
+  Ranks ranks(plain_providers()[2], 2, small_geometry());
+  EXPECT_EQ(names_in("/dev/shm"), before);
+}
+
+TEST_F(ShmSystem, ASegmentOfSomebodyElseIsRefusedWithASentence) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    WEFT_EXPECT_IN_RANK(::setuid(65534) == 0);
+    ::prctl(PR_SET_DUMPABLE, 1);
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto port = transport->open_port(0);
+    Recorder sink;
+    WEFT_EXPECT_IN_RANK(port->try_send(Rank{0}, 0, bytes_of("x"), {}) == Post::done);
+    WEFT_EXPECT_IN_RANK(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+    WEFT_EXPECT_IN_RANK(sink.downs[0].second.find("does not let") != std::string::npos);
+    WEFT_EXPECT_IN_RANK(!transport->can_read(Rank{0}));
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  EXPECT_TRUE(ended_well(child));
+}
+
+TEST_F(ShmSystem, AProcessThatHidesUsesFilesAndCannotBeRead) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  SharedJob shared(2);
+  const auto body = [&](Job& rank) {
+    WEFT_EXPECT_IN_RANK(::setuid(65534) == 0);
+    // Not dumpable: its /proc is closed, and so is its memory.
+    ::prctl(PR_SET_DUMPABLE, rank.rank() == Rank{0} ? 1 : 0);
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto port = transport->open_port(0);
+    Recorder sink;
+    const Rank other{1 - rank.rank().value};
+    while (port->try_send(other, 0, bytes_of("hello"), {}) == Post::retry) ::usleep(100);
+    WEFT_EXPECT_IN_RANK(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+    if (rank.rank() == Rank{0}) {
+      WEFT_EXPECT_IN_RANK(!transport->can_read(Rank{1}));
+      WEFT_EXPECT_IN_RANK(transport->why_not_read(Rank{1}).find("not permitted") !=
+                          std::string::npos);
+      std::byte b;
+      WEFT_EXPECT_IN_RANK(transport->read_memory(Rank{1}, 4096, {&b, 1}) == Errc::no_permission);
+      while (port->try_send(other, 0, bytes_of("done"), {}) == Post::retry) ::usleep(100);
+    } else {
+      WEFT_EXPECT_IN_RANK(poll_until(*port, sink, [&] { return sink.frames.size() == 2; }));
+    }
+    return 0;
+  };
+  const int before = names_in("/dev/shm");
+  const pid_t zero = shared.start(0, body), one = shared.start(1, body);
+  EXPECT_TRUE(ended_well(zero));
+  EXPECT_TRUE(ended_well(one));
+  EXPECT_EQ(names_in("/dev/shm"), before);
+}
+
+TEST_F(ShmSystem, UnreadableMemoryAndDeadPeersAreErrorsNotCrashes) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    const auto transport = make_shm_transport(rank, small_geometry());
+    // Three pages, the last of them closed.
+    auto* const pages = static_cast<char*>(
+        ::mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memset(pages, 5, 3 * 4096);
+    ::mprotect(pages + 2 * 4096, 4096, PROT_NONE);
+    shared.word(1) = reinterpret_cast<uint64_t>(pages);
+    ::pause();
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  while (shared.word(1).load() == 0) ::usleep(100);
+  const uint64_t pages = shared.word(1);
+  std::vector<std::byte> buffer(3 * 4096);
+  ASSERT_TRUE(transport->can_read(Rank{1})) << transport->why_not_read(Rank{1});
+  EXPECT_EQ(transport->read_memory(Rank{1}, pages, std::span(buffer).first(8192)), Errc::ok);
+  EXPECT_EQ(buffer[8191], std::byte{5});
+  EXPECT_EQ(transport->read_memory(Rank{1}, pages, buffer), Errc::bad_argument) << "in part";
+  EXPECT_EQ(transport->write_memory(Rank{1}, pages, buffer), Errc::bad_argument);
+  EXPECT_EQ(transport->read_memory(Rank{1}, 16, buffer), Errc::bad_argument);
+  ::kill(child, SIGKILL);
+  siginfo_t info;
+  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  EXPECT_EQ(transport->read_memory(Rank{1}, pages, buffer), Errc::peer_died);
+  EXPECT_EQ(transport->write_memory(Rank{1}, pages, buffer), Errc::peer_died);
+  wait_for(child);
+}
+
+TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
+  for (const char* backing : {"memfd", "file"}) {
+    base::set_config("fabric.shm_backing", backing);
+    Ranks ranks(plain_providers()[2], 2, small_geometry());
+    base::set_config("fabric.shm_backing", "memfd");
+    Recorder sink;
+    ASSERT_EQ(ranks.port(0).try_send(Rank{1}, 0, bytes_of("x"), {}), Post::done);
+    ASSERT_TRUE(poll_until(ranks.port(1), sink, [&] { return sink.frames.size() == 1; }));
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ranks.end(0);  // as a child does that returns from main
+      ::_exit(0);
+    }
+    ASSERT_EQ(wait_for(child), 0);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    while (std::chrono::steady_clock::now() < until) ranks.port(1).poll(sink, 64);
+    EXPECT_TRUE(sink.downs.empty());
+    ASSERT_EQ(ranks.port(0).try_send(Rank{1}, 1, bytes_of("y"), {}), Post::done);
+    Recorder one;
+    ASSERT_TRUE(poll_until(ranks.port(1, 1), one, [&] { return one.frames.size() == 1; }));
+  }
+}
+
+TEST_F(ShmSystem, AddressesAreParsedWithCare) {
+  const ShmAddress address{ShmKind::file, 12, 34, 5, 67, "/dev/shm/a b"};
+  const ShmAddress same = ShmAddress::parse(address.text());
+  EXPECT_EQ(same.kind, ShmKind::file);
+  EXPECT_EQ(same.pid, 12);
+  EXPECT_EQ(same.start_time, 34u);
+  EXPECT_EQ(same.fd, 5);
+  EXPECT_EQ(same.inode, 67u);
+  EXPECT_EQ(same.name, "/dev/shm/a b");
+  for (const char* wrong : {"", "memfd", "memfd 1 2 3", "memfd 1 2 3 4", "socket 1 2 3 4 -",
+                            "memfd x 2 3 4 -", "memfd -7 2 3 4 -", "memfd 1 2 3 4x -", "   "})
+    EXPECT_THROW((void)ShmAddress::parse(wrong), Error) << wrong;
+}
+
+TEST_F(ShmSystem, IdleRanksTouchLittleMemory) {
+  // Proportional set size of the mappings that belong to segments, of a rank that sent a frame to
+  // and got one from 15 others: rings and packets that were not used are not there.
+  SharedJob shared(16);
+  std::vector<pid_t> children;
+  for (int r = 0; r < 16; ++r)
+    children.push_back(shared.start(r, [&](Job& rank) {
+      const auto transport = make_shm_transport(rank, default_geometry(8));
+      const auto port = transport->open_port(0);
+      Recorder sink;
+      for (int peer = 0; peer < 16; ++peer)
+        while (port->try_send(Rank{peer}, 0, bytes_of("hello"), {}) == Post::retry)
+          port->poll(sink, 16);
+      WEFT_EXPECT_IN_RANK(poll_until(*port, sink, [&] { return sink.frames.size() == 16; }));
+      shared.word(2).fetch_add(1);
+      while (shared.word(2).load() < 16) ::usleep(1000);
+      std::ifstream maps("/proc/self/smaps");
+      std::string line;
+      uint64_t resident = 0;
+      bool ours = false;
+      while (std::getline(maps, line)) {
+        if (line.find("memfd:weft") != std::string::npos) ours = true;
+        if (ours && line.starts_with("Rss:")) {
+          resident += std::stoull(line.substr(4));
+          ours = false;
+        }
+      }
+      shared.word(3).fetch_add(1);
+      while (shared.word(3).load() < 16) ::usleep(1000);
+      if (rank.rank() == Rank{0})
+        std::printf("16 ranks that all met: %llu KiB of segments resident in each\n",
+                    static_cast<unsigned long long>(resident));
+      WEFT_EXPECT_IN_RANK(resident / 16 <= 64);
+      return 0;
+    }));
+  for (const pid_t child : children) EXPECT_TRUE(ended_well(child));
+}
+
+}  // namespace
+}  // namespace weft::fabric::test
