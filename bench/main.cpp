@@ -49,9 +49,8 @@ void add_flags(CLI::App& command, Options& options) {
                                                   {"handler", Mode::handler},
                                                   {"put", Mode::put},
                                                   {"get", Mode::get}};
-  static const std::map<std::string, Waiting> kWaits{{"auto", Waiting::automatic},
-                                                     {"poll", Waiting::poll},
-                                                     {"block", Waiting::block}};
+  static const std::map<std::string, Waiting> kWaits{
+      {"auto", Waiting::automatic}, {"poll", Waiting::poll}, {"block", Waiting::block}};
   command.add_option("--mode", options.mode, "how messages arrive")
       ->transform(CLI::CheckedTransformer(kModes))
       ->option_text("matched|queue|handler|put|get");

@@ -6,7 +6,9 @@ target_compile_options(weft_flags INTERFACE
   # Options are meant to be named in part: {.progress = …}.
   -Wno-missing-field-initializers
   # GCC 12 sees overlapping copies in std::string where there are none (its bug 105651).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+  # Clang calls a nameless struct in a nameless union an extension; GCC and MSVC take it alike.
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-nested-anon-types>)
 
 # Sanitized builds are optimized a little, whatever the build type: they are for running, and
 # -O1 halves both the compile time and the run time of -O0.

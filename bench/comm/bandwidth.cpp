@@ -17,8 +17,8 @@ namespace {
 
 unsigned window_for(std::size_t bytes) {
   constexpr std::size_t kFootprint = std::size_t{4} << 20;
-  return static_cast<unsigned>(std::clamp<std::size_t>(kFootprint / std::max<std::size_t>(bytes, 1),
-                                                       2, 64));
+  return static_cast<unsigned>(
+      std::clamp<std::size_t>(kFootprint / std::max<std::size_t>(bytes, 1), 2, 64));
 }
 
 }  // namespace
@@ -33,12 +33,13 @@ int run_bandwidth(const Options& options) {
                                  options.polls(), options.ordinary_memory});
   const double turn = std::max(0.03, turn_seconds(options.threads));
   const auto bytes = static_cast<double>(options.size);
-  std::vector<Contestant> contestants{{"bandwidth", [&]() -> Reading {
-                                         const auto rate = stream->turn(turn);
-                                         return {rate.per_second * bytes, rate.fairness};
-                                       }}};
-  const bool copies = (options.mode == Mode::put || options.mode == Mode::get) &&
-                      !options.ordinary_memory;
+  std::vector<Contestant> contestants{
+      {"bandwidth", [&]() -> Reading {
+         const auto rate = stream->turn(turn);
+         return {rate.per_second * bytes, options.threads > 1 ? rate.fairness : -1};
+       }}};
+  const bool copies =
+      (options.mode == Mode::put || options.mode == Mode::get) && !options.ordinary_memory;
   std::unique_ptr<CopyLimit> copy;
   std::unique_ptr<AttachLimit> attach;
   if (copies) {

@@ -5,8 +5,8 @@
 // receives (`post`), rank 0 sends 32 (`send`), and only then rank 1 progresses until all 32 have
 // completed (`take`: progress, matching and completion). Ranks take turns over the yard.
 // What two reads of the counters cost by themselves is measured first and taken off.
-// It lies when a send meets a full ring (32 messages fit) and when the machine has no counters: then
-// it says why and measures nothing.
+// It lies when a send meets a full ring (32 messages fit) and when the machine has no counters:
+// then it says why and measures nothing.
 #include <fmt/format.h>
 
 #include "comm/benches.hpp"
@@ -38,8 +38,8 @@ class Meter {
     const Events before = counters_.read();
     work();
     const Events after = counters_.read();
-    series.instructions.push_back(
-        (after.instructions - before.instructions - own_.instructions) / kBatch);
+    series.instructions.push_back((after.instructions - before.instructions - own_.instructions) /
+                                  kBatch);
     series.misses.push_back((after.cache_misses - before.cache_misses) / kBatch);
   }
 
@@ -52,7 +52,10 @@ class Meter {
 class Batches {
  public:
   Batches(Pair& pair, Runtime& runtime, const Options& options)
-      : pair_(pair), runtime_(runtime), options_(options), buffer_(options.size * kBatch),
+      : pair_(pair),
+        runtime_(runtime),
+        options_(options),
+        buffer_(options.size * kBatch),
         endpoint_(runtime, spec()) {}
 
   void turn(const Meter& meter, Series& post, Series& send, Series& take) {
@@ -147,8 +150,7 @@ int run_counters(const Options& options) {
   const PerfCounters counters;
   if (pair.yard().trade(counters.work() ? 1 : 0) == 0 || !counters.work()) {
     if (!pair.leads()) return 0;
-    Result result =
-        figure("counters", name_of(options.mode), "instructions", Better::lower);
+    Result result = figure("counters", name_of(options.mode), "instructions", Better::lower);
     result.size_bytes = options.size;
     result.verdict = "not measured: " + counters.why_not();
     print(result, options.json);

@@ -1,12 +1,12 @@
 // latency --explain: where the time of an 8-byte matched message goes (000 Table 5.2).
 //
 // Measured, all in one run, turn by turn: the whole (one-way latency of a matched message, polling,
-// as `latency` measures it), and its parts alone: `transfer`, a ping-pong of frames of the same size
-// over a transport port of its own, with no comm above it; `matching`, one insert and one take of
-// the matching table; `pool`, taking and returning one operation's record; `completion`, telling a
-// flag, reading it and clearing it; each in ns. The figure's limit is the sum of the parts.
-// It lies where parts overlap: a receive is posted while its message is still under way, so that
-// half of the matching may cost nothing in the whole; and tables used alone are warmer.
+// as `latency` measures it), and its parts alone: `transfer`, a ping-pong of frames of the same
+// size over a transport port of its own, with no comm above it; `matching`, one insert and one take
+// of the matching table; `pool`, taking and returning one operation's record; `completion`, telling
+// a flag, reading it and clearing it; each in ns. The figure's limit is the sum of the parts. It
+// lies where parts overlap: a receive is posted while its message is still under way, so that half
+// of the matching may cost nothing in the whole; and tables used alone are warmer.
 #include <cstring>
 
 #include "comm/benches.hpp"
@@ -25,9 +25,11 @@ constexpr unsigned kCalls = 100000;
 class RawPort final : public fabric::Sink {
  public:
   RawPort(Pair& pair, std::size_t bytes)
-      : pair_(pair), job_(make_yard_job(pair.yard(), pair.job())),
+      : pair_(pair),
+        job_(make_yard_job(pair.yard(), pair.job())),
         transport_(fabric::make_shm_transport(*job_, fabric::default_geometry())),
-        port_(transport_->open_port(0)), payload_(bytes) {
+        port_(transport_->open_port(0)),
+        payload_(bytes) {
     pair.meet();
   }
 
@@ -142,6 +144,7 @@ int run_explain(const Options& options) {
   form.devices = runtime.device_count();
   for (Result result : settle(form, contestants, rounds)) {
     result.extra["off_percent"] = std::abs(result.ratio->median - 1) * 100;
+    result.extra["off_percent_noise"] = result.ratio->spread() * 100;
     print(result, options.json);
   }
   return 0;

@@ -3,11 +3,11 @@
 // Measured: the most that the resident memory (VmRSS) of either rank grew above what it was before,
 // in bytes, while rank 0 sends as fast as it is let and rank 1 first sleeps without a single call
 // into weft (half of the time), then progresses but receives nothing (a sixth), then takes
-// everything. Each message carries its number; rank 1 counts them and sums a value made of each, and
-// both must agree with rank 0 in the end.
-// Limit: what configuration allows, both ranks' packets, rings and queues together (flood_bound).
-// It lies when the sender is slower than the bound is large (`retries` > 0 says that it was held
-// back), and when memory is shared: VmRSS counts shared pages in both ranks, so it is an upper limit.
+// everything. Each message carries its number; rank 1 counts them and sums a value made of each,
+// and both must agree with rank 0 in the end. Limit: what configuration allows, both ranks'
+// packets, rings and queues together (flood_bound). It lies when the sender is slower than the
+// bound is large (`retries` > 0 says that it was held back), and when memory is shared: VmRSS
+// counts shared pages in both ranks, so it is an upper limit.
 #include <cstring>
 
 #include "comm/benches.hpp"
@@ -46,8 +46,11 @@ struct Tally {
 class Flood {
  public:
   Flood(Pair& pair, Runtime& runtime, const Options& options)
-      : pair_(pair), runtime_(runtime), mode_(options.mode),
-        out_(std::max(options.size, sizeof(uint64_t))), in_(out_.bytes()),
+      : pair_(pair),
+        runtime_(runtime),
+        mode_(options.mode),
+        out_(std::max(options.size, sizeof(uint64_t))),
+        in_(out_.bytes()),
         endpoint_(runtime, spec()) {}
 
   // Rank 0 ---------------------------------------------------------------------------------------
@@ -80,10 +83,11 @@ class Flood {
           expect_ok(message.error(), "dequeue");
           tally_.take(message.data());
           break;
-        case Mode::handler: runtime_.wait_until([this] { return tally_.ended; }); break;
+        case Mode::handler:
+          runtime_.wait_until([this] { return tally_.ended; });
+          break;
         default: {
-          const Event event =
-              endpoint_.recv_wait(pair_.peer(), Tag{0}, {in_.data(), in_.bytes()});
+          const Event event = endpoint_.recv_wait(pair_.peer(), Tag{0}, {in_.data(), in_.bytes()});
           expect_ok(event.error, "receive");
           tally_.take({in_.data(), event.bytes});
         }
@@ -118,8 +122,7 @@ class Flood {
   void send(uint64_t number) {
     std::memcpy(out_.data(), &number, sizeof(number));
     for (;;) {
-      const Post answer =
-          endpoint_.send(pair_.peer(), Tag{0}, {out_.data(), out_.bytes()}, &sent_);
+      const Post answer = endpoint_.send(pair_.peer(), Tag{0}, {out_.data(), out_.bytes()}, &sent_);
       if (answer != Post::retry) {
         if (answer == Post::posted) {
           ++posted_;  // lent: wait, or the next number would overwrite it

@@ -5,7 +5,8 @@
 // between them, in percent of one core. `wake`: from rank 0's clock read just before it sends 8
 // bytes to rank 1's clock read just after recv_wait returned (one clock for both), in ns.
 // Limits: 1 percent; and for the wake-up the futex wake-and-wait round trip between the two cores.
-// It lies when rank 0 sends before rank 1 has gone to sleep: it waits 0.2 s, a thousand times longer.
+// It lies when rank 0 sends before rank 1 has gone to sleep: it waits 0.2 s, a thousand times
+// longer.
 #include <ctime>
 
 #include "comm/benches.hpp"
@@ -43,8 +44,8 @@ class Sleeper {
     } else {
       const uint64_t start = base::now_ns();
       const uint64_t cpu = process_cpu_ns();
-      const Event event = endpoint_.recv_wait(
-          pair_.peer(), Tag{1}, std::as_writable_bytes(std::span(&sent, 1)));
+      const Event event =
+          endpoint_.recv_wait(pair_.peer(), Tag{1}, std::as_writable_bytes(std::span(&sent, 1)));
       const uint64_t woken = base::now_ns();
       expect_ok(event.error, "receive");
       wake = woken - sent;

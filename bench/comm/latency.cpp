@@ -4,11 +4,13 @@
 // ping-pong round trip, in ns: mean of a turn as each thread sees its own, mean over threads. T
 // threads a rank play T ping-pongs at once, each with a tag of its own. With one thread both sides
 // poll; with more they block. `get` is the whole round: from the call to the bytes being here.
-// Limit: what the bytes cost at least between the two cores, in the same run: up to a line, the
-// flag's one-way; up to the eager limit, copied into shared memory, flag, copied out (puts: not
-// out); above, flag and one cross-memory attach (puts: one copy and the flag).
-// It lies when the ranks share a core, and when the buffers are larger than the caches that the
-// limit's smaller ones fit (both use one buffer per side).
+// Limit, polling: what the bytes cost at least between the two cores, in the same run: up to a
+// line, the flag's one-way; up to the eager limit, copied into shared memory, flag, copied out
+// (puts: not out); above, flag and one cross-memory attach (puts: one copy and the flag). Limit,
+// blocking: every message switches its core to another of T threads, so T quarters of the futex
+// wake-and-wait round trip on one core (the limit of `pingpong`, turned round). It lies when the
+// ranks share a core, and when the buffers are larger than the caches that the limit's smaller ones
+// fit (both use one buffer per side).
 #include "comm/benches.hpp"
 #include "comm/ping_pong.hpp"
 
@@ -18,6 +20,12 @@ namespace {
 Contestant latency_limit(Pair& pair, const Options& options, std::size_t eager_bytes) {
   YardMemory& yard = pair.yard().memory();
   const std::size_t bytes = options.size;
+  if (!options.polls()) {
+    return {
+        "futex_switches_one_core", [&pair, &options] {
+          return Reading{pair.leads() ? options.threads * futex_round_trip_ns(-1, 0.01) / 4 : 0};
+        }};
+  }
   if (bytes <= base::kCacheLine) {
     return {"cache_line_one_way", [&pair, &yard] {
               return Reading{cache_line_one_way_ns(yard.ping[0].value, yard.ping[1].value,
@@ -28,23 +36,25 @@ Contestant latency_limit(Pair& pair, const Options& options, std::size_t eager_b
   const bool one_sided = options.mode == Mode::put || options.mode == Mode::get;
   if (bytes <= YardMemory::kBulkBytes && (bytes <= eager_bytes || one_sided)) {
     auto buffer = std::make_shared<Buffer>(bytes);
-    return {one_sided ? "stored_one_way" : "copied_one_way",
-            [&pair, buffer, trips, one_sided] {
+    return {one_sided ? "stored_one_way" : "copied_one_way", [&pair, buffer, trips, one_sided] {
               return Reading{copied_one_way_ns(pair, *buffer, !one_sided, trips)};
             }};
   }
   auto attach = std::make_shared<AttachLimit>(pair, bytes, 1);
-  return {"attached_one_way",
-          [attach, trips] { return Reading{attach->one_way_ns(trips)}; }};
+  return {"attached_one_way", [attach, trips] { return Reading{attach->one_way_ns(trips)}; }};
 }
 
 // Rank 0 gets; rank 1 progresses, as the owner of ordinary memory may have to.
 class Getter {
  public:
   Getter(Pair& pair, Runtime& runtime, const Options& options)
-      : pair_(pair), runtime_(runtime), poll_(options.polls()), crew_(options.threads),
+      : pair_(pair),
+        runtime_(runtime),
+        poll_(options.polls()),
+        crew_(options.threads),
         target_(pair, runtime, options.size * options.threads, options.ordinary_memory),
-        endpoint_(runtime, {.arrival = Arrival::memory}), mean_ns_(options.threads) {
+        endpoint_(runtime, {.arrival = Arrival::memory}),
+        mean_ns_(options.threads) {
     for (unsigned i = 0; i < options.threads; ++i) buffers_.emplace_back(options.size);
   }
   Reading turn(double seconds) {
@@ -117,7 +127,7 @@ int run_latency(const Options& options) {
             [&]() -> Reading {
               if (getter) return getter->turn(turn);
               const RoundTrips trips = ping_pong->turn(turn);
-              return {trips.mean_ns / 2, trips.fairness};
+              return {trips.mean_ns / 2, options.threads > 1 ? trips.fairness : -1};
             }},
            latency_limit(pair, options, runtime.eager_bytes())});
   return 0;

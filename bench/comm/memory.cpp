@@ -50,8 +50,8 @@ Result form(std::string mode, double limit, std::string limit_name) {
 void finish(Result& result, const Summary& value, bool json) {
   const double limit = result.limit->median;
   result.value = value;
-  result.ratio = Summary{value.median / limit, value.low / limit, value.high / limit,
-                         value.samples};
+  result.ratio =
+      Summary{value.median / limit, value.low / limit, value.high / limit, value.samples};
   print(result, json);
 }
 

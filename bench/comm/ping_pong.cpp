@@ -86,10 +86,14 @@ class PingPongOf final : public PingPong {
 
 std::unique_ptr<PingPong> make_ping_pong(Mode mode, const TokenSetup& setup) {
   switch (mode) {
-    case Mode::queue: return std::make_unique<PingPongOf<QueueToken>>(setup);
-    case Mode::handler: return std::make_unique<PingPongOf<HandlerToken>>(setup);
-    case Mode::put: return std::make_unique<PingPongOf<PutToken>>(setup);
-    default: return std::make_unique<PingPongOf<MatchedToken>>(setup);
+    case Mode::queue:
+      return std::make_unique<PingPongOf<QueueToken>>(setup);
+    case Mode::handler:
+      return std::make_unique<PingPongOf<HandlerToken>>(setup);
+    case Mode::put:
+      return std::make_unique<PingPongOf<PutToken>>(setup);
+    default:
+      return std::make_unique<PingPongOf<MatchedToken>>(setup);
   }
 }
 

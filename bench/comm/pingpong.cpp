@@ -29,7 +29,7 @@ int run_pingpong(const Options& options) {
             [&]() -> Reading {
               const RoundTrips trips = ping_pong->turn(turn);
               if (!pair.leads()) return {};
-              return {trips.trips / trips.seconds, trips.fairness};
+              return {trips.trips / trips.seconds, options.threads > 1 ? trips.fairness : -1};
             }},
            {"futex_switches_one_core", [&]() -> Reading {
               if (!pair.leads()) return {};

@@ -7,8 +7,8 @@
 // Limit, one thread: the single-producer ring of 64-byte cells with as many cells as a lane of
 // weft's, free running (`ring`), and for comparison the same ring acknowledged once a window.
 // Limit, T threads: the same mode's own rate with one thread, in the same run.
-// It lies when the ranks share a core, when the receiver takes messages without looking at them (here
-// every one is completed or dequeued), and without the fairness beside it.
+// It lies when the ranks share a core, when the receiver takes messages without looking at them
+// (here every one is completed or dequeued), and without the fairness beside it.
 #include "comm/benches.hpp"
 #include "comm/lane_cells.hpp"
 #include "comm/ping_pong.hpp"
@@ -20,21 +20,26 @@ int run_rate(const Options& options) {
   Pair pair;
   Runtime runtime(runtime_options(pair, options));
   const unsigned window = options.window != 0 ? options.window : 64;
-  StreamSetup setup{pair,           runtime,          options.size,           window,
-                    options.threads, options.polls(), options.ordinary_memory};
+  StreamSetup setup{pair,
+                    runtime,
+                    options.size,
+                    window,
+                    options.threads,
+                    options.polls(),
+                    options.ordinary_memory};
   const auto stream = make_stream(options.mode, setup);
   const double turn = turn_seconds(options.threads);
-  std::vector<Contestant> contestants{{"rate", [&]() -> Reading {
-                                         const auto rate = stream->turn(turn);
-                                         return {rate.per_second, rate.fairness};
-                                       }}};
+  std::vector<Contestant> contestants{
+      {"rate", [&]() -> Reading {
+         const auto rate = stream->turn(turn);
+         return {rate.per_second, options.threads > 1 ? rate.fairness : -1};
+       }}};
   std::unique_ptr<Stream> single;
   if (options.threads > 1) {
     setup.threads = 1;
     setup.poll = true;
     single = make_stream(options.mode, setup);
-    contestants.push_back(
-        {"own_rate_1x1", [&] { return Reading{single->turn(0.02).per_second}; }});
+    contestants.push_back({"own_rate_1x1", [&] { return Reading{single->turn(0.02).per_second}; }});
   }
   const std::size_t cells = lane_cells();
   contestants.push_back({"ring", [&] { return Reading{ring_rate(pair, cells, 0, 0.01)}; }});

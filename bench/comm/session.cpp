@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -23,8 +24,8 @@ void expect_ok(Errc error, const char* what) {
   if (error != Errc::ok) throw std::runtime_error(fmt::format("{}: {}", what, to_string(error)));
 }
 
-Target::Target(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary)
-    : runtime_(runtime) {
+Target::Target(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary) : runtime_(runtime) {
+  bytes = std::max<std::size_t>(bytes, 1);  // puts of nothing still need a place
   if (ordinary) {
     ordinary_ = std::make_unique<Buffer>(bytes);
     memory_ = {ordinary_->data(), bytes};

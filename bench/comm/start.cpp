@@ -105,8 +105,7 @@ void measure(const Options& options, const Rival& rival, unsigned ranks) {
       ratios.push_back(ours.whole / other);
     }
   }
-  Result result =
-      figure("start", fmt::format("first_message_{}", ranks), "ns", Better::lower);
+  Result result = figure("start", fmt::format("first_message_{}", ranks), "ns", Better::lower);
   result.extra["ranks"] = ranks;
   result.value = summarize(first);
   print(result, options.json);

@@ -15,7 +15,10 @@ std::size_t blocks_for(const StreamSetup& s) {
 }  // namespace
 
 MatchedStream::MatchedStream(Shared& shared, unsigned number)
-    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+    : shared_(shared),
+      setup_(shared.setup),
+      number_(number),
+      slots_(setup_.bytes, setup_.window),
       ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
 
 bool MatchedStream::send_window() {
@@ -62,11 +65,17 @@ void MatchedStream::receive() {
 }
 
 QueueStream::Shared::Shared(const StreamSetup& s)
-    : setup(s), blocks(s.bytes, blocks_for(s)), acknowledgements(s),
-      endpoint(s.runtime, {.arrival = Arrival::queue, .allocator = &blocks}), taken(s.threads) {}
+    : setup(s),
+      blocks(s.bytes, blocks_for(s)),
+      acknowledgements(s),
+      endpoint(s.runtime, {.arrival = Arrival::queue, .allocator = &blocks}),
+      taken(s.threads) {}
 
 QueueStream::QueueStream(Shared& shared, unsigned number)
-    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+    : shared_(shared),
+      setup_(shared.setup),
+      number_(number),
+      slots_(setup_.bytes, setup_.window),
       ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
 
 bool QueueStream::send_window() {
@@ -129,7 +138,10 @@ void receive_windows(const StreamSetup& setup, WindowSlot& slot, unsigned number
 }
 
 HandlerStream::Shared::Shared(const StreamSetup& s)
-    : setup(s), blocks(s.bytes, blocks_for(s)), slots(s.threads), acknowledgements(s),
+    : setup(s),
+      blocks(s.bytes, blocks_for(s)),
+      slots(s.threads),
+      acknowledgements(s),
       endpoint(s.runtime, {.arrival = Arrival::handler,
                            .allocator = &blocks,
                            .handler = &on_message,
@@ -145,7 +157,10 @@ void HandlerStream::Shared::on_message(void* shared, const Incoming& message) {
 }
 
 HandlerStream::HandlerStream(Shared& shared, unsigned number)
-    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+    : shared_(shared),
+      setup_(shared.setup),
+      number_(number),
+      slots_(setup_.bytes, setup_.window),
       ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
 
 bool HandlerStream::send_window() {
@@ -161,7 +176,10 @@ bool HandlerStream::send_window() {
 }
 
 PutStream::Shared::Shared(const StreamSetup& s)
-    : setup(s), slots(s.threads), on_signal(&signalled, this), acknowledgements(s),
+    : setup(s),
+      slots(s.threads),
+      on_signal(&signalled, this),
+      acknowledgements(s),
       target(s.pair, s.runtime, s.bytes * s.window * s.threads, s.ordinary_memory),
       endpoint(s.runtime, {.arrival = Arrival::memory, .at_target = &on_signal}) {}
 
@@ -170,7 +188,10 @@ void PutStream::Shared::signalled(void* shared, const Event& event) {
 }
 
 PutStream::PutStream(Shared& shared, unsigned number)
-    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+    : shared_(shared),
+      setup_(shared.setup),
+      number_(number),
+      slots_(setup_.bytes, setup_.window),
       ends_(setup_.runtime, setup_.bytes, setup_.poll, true) {}
 
 bool PutStream::send_window() {
@@ -193,11 +214,15 @@ bool PutStream::send_window() {
 }
 
 GetStream::Shared::Shared(const StreamSetup& s)
-    : setup(s), target(s.pair, s.runtime, s.bytes * s.window * s.threads, s.ordinary_memory),
+    : setup(s),
+      target(s.pair, s.runtime, s.bytes * s.window * s.threads, s.ordinary_memory),
       endpoint(s.runtime, {.arrival = Arrival::memory}) {}
 
 GetStream::GetStream(Shared& shared, unsigned number)
-    : shared_(shared), setup_(shared.setup), number_(number), slots_(setup_.bytes, setup_.window),
+    : shared_(shared),
+      setup_(shared.setup),
+      number_(number),
+      slots_(setup_.bytes, setup_.window),
       ends_(setup_.runtime, setup_.bytes, setup_.poll, true) {}
 
 bool GetStream::send_window() {
@@ -212,9 +237,7 @@ bool GetStream::send_window() {
   return !turn_is_over(setup_.pair);
 }
 
-void GetStream::receive() {
-  progress_until_finished(setup_.pair, setup_.runtime, setup_.threads);
-}
+void GetStream::receive() { progress_until_finished(setup_.pair, setup_.runtime, setup_.threads); }
 
 namespace {
 
@@ -276,11 +299,16 @@ class StreamOf final : public Stream {
 
 std::unique_ptr<Stream> make_stream(Mode mode, const StreamSetup& setup) {
   switch (mode) {
-    case Mode::queue: return std::make_unique<StreamOf<QueueStream>>(setup);
-    case Mode::handler: return std::make_unique<StreamOf<HandlerStream>>(setup);
-    case Mode::put: return std::make_unique<StreamOf<PutStream>>(setup);
-    case Mode::get: return std::make_unique<StreamOf<GetStream>>(setup);
-    default: return std::make_unique<StreamOf<MatchedStream>>(setup);
+    case Mode::queue:
+      return std::make_unique<StreamOf<QueueStream>>(setup);
+    case Mode::handler:
+      return std::make_unique<StreamOf<HandlerStream>>(setup);
+    case Mode::put:
+      return std::make_unique<StreamOf<PutStream>>(setup);
+    case Mode::get:
+      return std::make_unique<StreamOf<GetStream>>(setup);
+    default:
+      return std::make_unique<StreamOf<MatchedStream>>(setup);
   }
 }
 

@@ -1,7 +1,7 @@
 // Streams: windows of messages in one direction, acknowledged once a window. One class per mode:
-//   send_window()  rank 0: a window and its acknowledgement; false: the receiver said it was the last
-//   finish()       rank 0: what must still be sent after the last window
-//   receive()      rank 1: windows until the turn is over
+//   send_window()  rank 0: a window and its acknowledgement; false: the receiver said it was the
+//   last finish()       rank 0: what must still be sent after the last window receive()      rank
+//   1: windows until the turn is over
 // An object belongs to one thread of one rank; `Shared` to the rank, made collectively.
 #pragma once
 
@@ -27,8 +27,8 @@ struct StreamSetup {
 class Slots {
  public:
   Slots(std::size_t bytes, unsigned count)
-      : bytes_(bytes), stride_((bytes + base::kCacheLine - 1) / base::kCacheLine *
-                               base::kCacheLine),
+      : bytes_(bytes),
+        stride_((bytes + base::kCacheLine - 1) / base::kCacheLine * base::kCacheLine),
         memory_(std::max(stride_, base::kCacheLine) * count) {}
   [[nodiscard]] std::span<std::byte> slot(unsigned number) const noexcept {
     return {memory_.data() + number * stride_, bytes_};
@@ -69,10 +69,11 @@ class SendEnds {
 class Acknowledgements {
  public:
   explicit Acknowledgements(const StreamSetup& setup)
-      : setup_(setup), slots_(setup.threads),
-        endpoint_(setup.runtime, {.arrival = Arrival::handler,
-                                  .handler = &on_message,
-                                  .handler_argument = this}) {}
+      : setup_(setup),
+        slots_(setup.threads),
+        endpoint_(setup.runtime,
+                  {.arrival = Arrival::handler, .handler = &on_message, .handler_argument = this}) {
+  }
   /// Rank 1: the window of thread `number` is here; `over`: it was the last of this turn.
   void give(unsigned number, bool over) {
     (void)until_posted(setup_.runtime, [&] {

@@ -66,7 +66,9 @@ class MatchedToken {
     Endpoint endpoint;
   };
   MatchedToken(Shared& shared, unsigned number)
-      : shared_(shared), number_(number), out_(shared.setup.runtime, shared.setup.bytes),
+      : shared_(shared),
+        number_(number),
+        out_(shared.setup.runtime, shared.setup.bytes),
         in_(shared.setup.bytes) {}
 
   void send(unsigned pair, bool last) {
@@ -109,7 +111,8 @@ class QueueToken {
  public:
   struct Shared {
     explicit Shared(const TokenSetup& s)
-        : setup(s), blocks(s.bytes, s.bytes > s.runtime.eager_bytes() ? 2 * s.threads : 0),
+        : setup(s),
+          blocks(s.bytes, s.bytes > s.runtime.eager_bytes() ? 2 * s.threads : 0),
           endpoint(s.runtime, {.arrival = Arrival::queue, .allocator = &blocks}) {}
     TokenSetup setup;
     BlockAllocator blocks;
@@ -167,7 +170,8 @@ class HandlerToken {
  public:
   struct Shared {
     explicit Shared(const TokenSetup& s)
-        : setup(s), blocks(s.bytes, s.bytes > s.runtime.eager_bytes() ? 2 * s.threads : 0),
+        : setup(s),
+          blocks(s.bytes, s.bytes > s.runtime.eager_bytes() ? 2 * s.threads : 0),
           slots(s.threads),
           endpoint(s.runtime, {.arrival = Arrival::handler,
                                .allocator = &blocks,
@@ -207,7 +211,9 @@ class PutToken {
   static constexpr uint32_t kLast = 1U << 31;
   struct Shared {
     explicit Shared(const TokenSetup& s)
-        : setup(s), slots(s.threads), on_signal(&signalled, this),
+        : setup(s),
+          slots(s.threads),
+          on_signal(&signalled, this),
           target(s.pair, s.runtime, s.bytes * s.threads, s.ordinary_memory),
           endpoint(s.runtime, {.arrival = Arrival::memory, .at_target = &on_signal}) {}
     static void signalled(void* shared, const Event& event) {

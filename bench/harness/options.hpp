@@ -14,10 +14,10 @@ enum class Waiting { automatic, poll, block };
 
 struct Options {
   Mode mode = Mode::matched;
-  std::size_t size = 8;       ///< bytes of one message
-  unsigned threads = 1;       ///< per rank; thread i talks to thread i of the peer
-  unsigned devices = 0;       ///< 0: the library's default
-  double seconds = 2;         ///< length of the whole measurement
+  std::size_t size = 8;  ///< bytes of one message
+  unsigned threads = 1;  ///< per rank; thread i talks to thread i of the peer
+  unsigned devices = 0;  ///< 0: the library's default
+  double seconds = 2;    ///< length of the whole measurement
   bool json = false;
   Waiting waiting = Waiting::automatic;  ///< automatic: poll with one thread, block with more
   unsigned window = 0;                   ///< messages per acknowledgement; 0: by size

@@ -54,8 +54,9 @@ std::string program_folder() {
 }
 
 void start_under_weftrun(int ranks, bool bind, char** arguments) {
-  std::vector<std::string> words{program_folder() + "/weftrun", "-n", std::to_string(ranks),
-                                 "--bind", bind ? "core" : "none", program_path()};
+  std::vector<std::string> words{program_folder() + "/weftrun", "-n",
+                                 std::to_string(ranks),         "--bind",
+                                 bind ? "core" : "none",        program_path()};
   for (char** word = arguments + 1; *word != nullptr; ++word) words.emplace_back(*word);
   std::vector<char*> raw;
   raw.reserve(words.size() + 1);

@@ -30,11 +30,11 @@ PerfCounters::PerfCounters() {
   if (group_ >= 0) misses_ = open_counter(PERF_COUNT_HW_CACHE_MISSES, group_);
   if (group_ >= 0 && misses_ >= 0) return;
   const int error = errno;
-  why_not_ = fmt::format("perf_event_open: {}{}", std::strerror(error),
-                         error == ENOENT || error == EOPNOTSUPP
-                             ? " (this machine shows no counters)"
-                         : error == EACCES || error == EPERM ? " (kernel.perf_event_paranoid)"
-                                                             : "");
+  why_not_ =
+      fmt::format("perf_event_open: {}{}", std::strerror(error),
+                  error == ENOENT || error == EOPNOTSUPP ? " (this machine shows no counters)"
+                  : error == EACCES || error == EPERM    ? " (kernel.perf_event_paranoid)"
+                                                         : "");
 }
 
 PerfCounters::~PerfCounters() {

@@ -26,8 +26,7 @@ void put_summary(Json& line, const std::string& name, const std::optional<Summar
   line[name + "_spread"] = summary->spread();
 }
 
-std::optional<Summary> get_summary(const Json& line, const std::string& name,
-                                   std::size_t samples) {
+std::optional<Summary> get_summary(const Json& line, const std::string& name, std::size_t samples) {
   const auto value = line.find(name);
   if (value == line.end() || value->is_null()) return std::nullopt;
   const double median = value->get<double>();
@@ -128,17 +127,25 @@ std::string with_unit(double value, const std::string& unit) {
       break;
     }
   }
+  if (unit == "B" && shown == "B") return fmt::format("{:.0f} B", value);
   const double size = std::abs(value);
   const int digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
   return fmt::format("{:.{}f} {}", value, digits, shown);
 }
 
-std::string to_text(const Result& r) {
-  std::string text = r.bench;
-  if (!r.mode.empty()) text += " " + r.mode;
-  if (r.size_bytes != 0) text += fmt::format(", {}", with_unit(double(r.size_bytes), "B"));
-  if (r.threads != 1) text += fmt::format(", {0} x {0} threads", r.threads);
+std::string title(const Result& r) {
+  std::string text = r.mode.empty() ? r.bench : fmt::format("{} {}", r.bench, r.mode);
+  if (r.size_bytes != 0 || r.bench == "rate") {
+    text += fmt::format(", {}", with_unit(static_cast<double>(r.size_bytes), "B"));
+  }
+  if (r.threads != 1 && r.devices == 0) text += fmt::format(", {} threads", r.threads);
+  if (r.threads != 1 && r.devices != 0) text += fmt::format(", {0} x {0} threads", r.threads);
   if (r.devices != 0) text += fmt::format(", {} device{}", r.devices, r.devices == 1 ? "" : "s");
+  return text;
+}
+
+std::string to_text(const Result& r) {
+  std::string text = title(r);
   if (r.value.samples == 0) return fmt::format("{}: {}", text, r.verdict);
   text += fmt::format(": {} ±{}", with_unit(r.value.median, r.unit),
                       with_unit(r.value.spread(), r.unit));

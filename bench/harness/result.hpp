@@ -30,8 +30,8 @@ struct Result {
   std::optional<Summary> limit;
   std::optional<Summary> ratio;
   State state = State::none;
-  std::string verdict = "ok";     ///< or "no verdict: why"
-  std::optional<double> fairness; ///< least ÷ most served thread, median of the samples
+  std::string verdict = "ok";      ///< or "no verdict: why"
+  std::optional<double> fairness;  ///< least ÷ most served thread, median of the samples
   nlohmann::ordered_json extra = nlohmann::ordered_json::object();
 };
 
@@ -41,6 +41,9 @@ Result figure(std::string bench, std::string mode, std::string unit, Better bett
 nlohmann::ordered_json to_json(const Result& result);
 /// The other direction, for report and compare. Throws std::runtime_error on what is no result.
 Result from_json(const nlohmann::ordered_json& line);
+
+/// The figure's name for people: "rate matched, 8 B, 64 x 64 threads, 1 device".
+std::string title(const Result& result);
 
 std::string to_text(const Result& result);
 

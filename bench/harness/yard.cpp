@@ -45,9 +45,9 @@ void yield_core() noexcept { sched_yield(); }
 
 Yard::Yard(fabric::Job& job) : side_(job.rank().value) {
   if (job.size() != 2 || job.node_count() != 1) {
-    throw std::runtime_error(fmt::format(
-        "this benchmark is between 2 ranks of one node; the job has {} on {} nodes", job.size(),
-        job.node_count()));
+    throw std::runtime_error(
+        fmt::format("this benchmark is between 2 ranks of one node; the job has {} on {} nodes",
+                    job.size(), job.node_count()));
   }
   int fd = -1;
   if (side_ == 0) {
@@ -109,8 +109,7 @@ namespace {
 // put writes an entry of the yard, get searches them, fence is a meeting.
 class YardJob final : public fabric::Job {
  public:
-  YardJob(Yard& yard, fabric::Job& original)
-      : yard_(yard), original_(original) {
+  YardJob(Yard& yard, fabric::Job& original) : yard_(yard), original_(original) {
     static std::atomic<unsigned> made{0};
     // Both sides make their jobs in the same order.
     id_ = fmt::format("{}y{}", original.id(), made.fetch_add(1));

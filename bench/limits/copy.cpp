@@ -59,8 +59,8 @@ double AttachLimit::rate(double seconds) {
   pair_.meet();
   if (!pair_.leads()) {
     bool all = true;
-    rate = go_round(bytes_, slots_, seconds,
-                    [&](std::size_t slot) { all = read_slot(slot) && all; });
+    rate =
+        go_round(bytes_, slots_, seconds, [&](std::size_t slot) { all = read_slot(slot) && all; });
     if (!all) rate = 0;
   }
   const uint64_t known = pair_.yard().trade(static_cast<uint64_t>(rate));

@@ -39,14 +39,12 @@ double produce(YardMemory& yard, std::size_t cells, unsigned window, double seco
   do {
     for (unsigned i = 0; i < batch; ++i) put(position);
     if (window != 0) {
-      spin_until([&] {
-        return yard.ring_acknowledged.value.load(std::memory_order_acquire) >= position;
-      });
+      spin_until(
+          [&] { return yard.ring_acknowledged.value.load(std::memory_order_acquire) >= position; });
     }
   } while (base::now_ns() < until);
   put(kLast);
-  spin_until(
-      [&] { return yard.ring_head.value.load(std::memory_order_acquire) >= position; });
+  spin_until([&] { return yard.ring_head.value.load(std::memory_order_acquire) >= position; });
   return static_cast<double>(position - first) * 1e9 / static_cast<double>(base::now_ns() - start);
 }
 
@@ -63,7 +61,8 @@ void consume(YardMemory& yard, std::size_t cells, unsigned window) {
     if (window != 0 && (position - first) % window == 0) {
       yard.ring_acknowledged.value.store(position, std::memory_order_release);
     }
-    if (position % (cells / 4) == 0) yard.ring_head.value.store(position, std::memory_order_release);
+    if (position % (cells / 4) == 0)
+      yard.ring_head.value.store(position, std::memory_order_release);
   }
   yard.ring_head.value.store(position, std::memory_order_release);
   const uint64_t last = position - 1;  // payloads were the positions first … last - 1

@@ -1,5 +1,5 @@
-// weft-bench all FILE: the whole list of figures, one run after the other, each a job of its own, so
-// that one that fails costs its own figures alone. Results go to the file as they come.
+// weft-bench all FILE: the whole list of figures, one run after the other, each a job of its own,
+// so that one that fails costs its own figures alone. Results go to the file as they come.
 // weft-bench quick: what a message costs, in a few seconds, as a table.
 #include <fmt/format.h>
 
@@ -156,8 +156,8 @@ int run_all(const Options& options) {
   std::ofstream file(options.file);
   if (!file) throw std::runtime_error("cannot write " + options.file);
   if (const double load = load_average(); load > 0.5) {
-    fmt::print(stderr,
-               "weft-bench: the machine is busy (load {:.1f}): these timings will lie\n", load);
+    fmt::print(stderr, "weft-bench: the machine is busy (load {:.1f}): these timings will lie\n",
+               load);
   }
   unsigned failures = 0;
   for (const Run& run : plan(options.seconds)) {

@@ -15,9 +15,12 @@ namespace {
 // For "lower is better": a lower b is better.
 const char* judge(const Summary& a, const Summary& b, bool lower_is_better) {
   switch (compare(b, a)) {
-    case Difference::lower: return lower_is_better ? "better" : "worse";
-    case Difference::higher: return lower_is_better ? "worse" : "better";
-    default: return "no verdict";
+    case Difference::lower:
+      return lower_is_better ? "better" : "worse";
+    case Difference::higher:
+      return lower_is_better ? "worse" : "better";
+    default:
+      return "no verdict";
   }
 }
 
@@ -31,9 +34,9 @@ std::string line_of(const Result& a, const Result& b) {
   const double change =
       before.median != 0 ? (after.median - before.median) * 100 / before.median : 0;
   const auto show = [&](const Summary& s) {
-    return ratios ? fmt::format("{:.2f} ±{:.2f}", s.median, s.spread())
-                  : fmt::format("{} ±{}", with_unit(s.median, a.unit),
-                                with_unit(s.spread(), a.unit));
+    return ratios
+               ? fmt::format("{:.2f} ±{:.2f}", s.median, s.spread())
+               : fmt::format("{} ±{}", with_unit(s.median, a.unit), with_unit(s.spread(), a.unit));
   };
   return fmt::format("{:<10}  {:+6.1f} %  {}{}: {} -> {}{}", verdict, change, title(a),
                      a.state == State::none ? "" : fmt::format(", cache {}", name_of(a.state)),

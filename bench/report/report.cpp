@@ -18,9 +18,12 @@ struct Row {
 
 const char* name_of(Reached reached) {
   switch (reached) {
-    case Reached::yes: return "yes";
-    case Reached::no: return "no";
-    default: return "no verdict";
+    case Reached::yes:
+      return "yes";
+    case Reached::no:
+      return "no";
+    default:
+      return "no verdict";
   }
 }
 
@@ -34,8 +37,8 @@ Row row_of(const std::string& what, const Result& result) {
   row.state = result.state == State::none ? std::string() : name_of(result.state);
   row.figure = result.value.samples != 0 ? with_noise(result.value, result.unit) : "none";
   if (result.limit) {
-    row.limit = fmt::format("{} ({})", with_unit(result.limit->median, result.unit),
-                            result.limit_name);
+    row.limit =
+        fmt::format("{} ({})", with_unit(result.limit->median, result.unit), result.limit_name);
   }
   if (result.ratio) {
     row.ratio = fmt::format("{:.2f} ±{:.2f}", result.ratio->median, result.ratio->spread());
@@ -92,10 +95,11 @@ int run_report(const Options& options) {
       if (!target.speaks_of(result)) continue;
       found = true;
       shown.insert(&result);
-      Row row = row_of(target.size_bytes > 8 ? fmt::format("{}, {}", target.what,
-                                                           with_unit(double(target.size_bytes), "B"))
-                                             : target.what,
-                       result);
+      Row row =
+          row_of(target.size_bytes > 8
+                     ? fmt::format("{}, {}", target.what, with_unit(double(target.size_bytes), "B"))
+                     : target.what,
+                 result);
       const Reached reached = check(target, result);
       ++counts[static_cast<int>(reached)];
       if (target.measure == "fairness" && result.fairness) {
@@ -107,7 +111,10 @@ int run_report(const Options& options) {
       if (result.verdict != "ok") row.reached = result.verdict;
       rows.push_back(std::move(row));
     }
-    if (!found) rows.push_back({target.what, "", "not measured", "", "", "", ""});
+    if (!found) {
+      rows.push_back({target.what, target.only_state ? name_of(*target.only_state) : "",
+                      "not measured", "", "", "", ""});
+    }
   }
   print_table(rows);
   fmt::print("\nreached: {}; not reached: {}; no verdict: {}\n\n", counts[0], counts[1], counts[2]);

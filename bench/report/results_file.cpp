@@ -44,16 +44,6 @@ std::string identity(const Result& r) {
   return key;
 }
 
-std::string title(const Result& r) {
-  std::string text = r.bench + " " + r.mode;
-  if (r.size_bytes != 0) {
-    text += fmt::format(", {}", with_unit(static_cast<double>(r.size_bytes), "B"));
-  }
-  if (r.threads != 1) text += fmt::format(", {0} x {0} threads", r.threads);
-  if (r.devices != 0) text += fmt::format(", {} device{}", r.devices, r.devices == 1 ? "" : "s");
-  return text;
-}
-
 std::string short_text(const Result& r) {
   Result bare = r;
   bare.extra.clear();  // read back from a file it holds the whole line

@@ -14,8 +14,6 @@ std::vector<Result> parse_results(const std::string& text, const std::string& na
 
 /// What makes two results speak of the same figure.
 std::string identity(const Result& result);
-/// The same for people: "rate matched, 8 B, 64 x 64 threads, 1 device".
-std::string title(const Result& result);
 /// A line for people: title, figure, limit, ratio, state and verdict.
 std::string short_text(const Result& result);
 

@@ -8,17 +8,30 @@ namespace weft::bench {
 void add_structure_targets(std::vector<Target>& targets) {
   const auto add = [&](std::string what, std::string mode, unsigned threads, std::string measure,
                        bool at_most, double reach) {
-    targets.push_back({std::move(what), "structures", std::move(mode), 0, threads, 0,
-                       std::move(measure), at_most, reach, {}, {}, {}});
+    targets.push_back({std::move(what),
+                       "structures",
+                       std::move(mode),
+                       0,
+                       threads,
+                       0,
+                       std::move(measure),
+                       at_most,
+                       reach,
+                       {},
+                       {},
+                       {},
+                       {}});
   };
   add("hash matching, insert, ns", "table_insert", 1, "value", true, 15);
   add("hash matching, delete, ns", "table_delete", 1, "value", true, 18);
-  add("hash matching, 2 threads, own keys, insert, x 1 thread", "table_insert_scaling", 2, "ratio",
-      false, 1.7);
-  add("hash matching, 2 threads, own keys, delete, x 1 thread", "table_delete_scaling", 2, "ratio",
-      false, 1.7);
-  add("hash matching, 2 threads, shared keys, x 1 thread", "table_shared_scaling", 2, "ratio",
+  add("hash matching, 2 threads, own keys, x 1 thread", "table_own_2_over_1", 2, "ratio", false,
+      1.7);
+  add("hash matching, 2 threads, shared keys, x 1 thread", "table_shared_2_over_1", 2, "ratio",
       false, 0.7);
+  add("hash matching, 8 threads, own keys, x 2 threads", "table_own_8_over_2", 8, "ratio", false,
+      1);
+  add("hash matching, 8 threads, shared keys, x 2 threads", "table_shared_8_over_2", 8, "ratio",
+      false, 1);
   for (const unsigned threads : {1U, 2U, 8U}) {
     add(fmt::format("packet pool, alloc + free, {} threads", threads), "pool_pair", threads,
         "ratio", true, 1.2);

@@ -1,12 +1,16 @@
 // weft-bench structures: pool, matching table and completion queue alone, against what a user would
 // pick instead; the measuring itself stands in bench/structures.
+#include "structures.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "comm/benches.hpp"
 #include "harness/result.hpp"
 #include "harness/state.hpp"
-#include "structures.hpp"
+#include "turns.hpp"
 
 namespace weft::bench {
 namespace {
@@ -59,30 +63,43 @@ std::vector<Result> settle_structure(const StructureContest& contest) {
   return results;
 }
 
-// A thread's share of a core does more or fewer operations when there are more threads: the rate of
-// all of them over that of one thread, from core time per operation on the cores that they use.
-void add_scaling(std::vector<Result>& results) {
+// More threads against fewer: the rate of all of them over the rate of the fewer, from the core
+// time of an operation and the cores that each number of threads can use.
+struct Scaling {
+  const char* mode;
+  unsigned many, few;
+};
+constexpr Scaling kScalings[] = {
+    {"table_own", 2, 1}, {"table_shared", 2, 1}, {"table_own", 8, 2}, {"table_shared", 8, 2}};
+
+void add_scalings(std::vector<Result>& results) {
   const std::size_t measured = results.size();
-  for (std::size_t i = 0; i < measured; ++i) {
-    const Result many = results[i];
-    if (many.mode.rfind("table_", 0) != 0 || many.threads == 1 || many.value.median <= 0) continue;
-    const std::string alone_mode = many.mode == "table_shared" ? "table_insert" : many.mode;
-    for (std::size_t j = 0; j < measured; ++j) {
-      const Result& one = results[j];
-      if (one.mode != alone_mode || one.threads != 1 || one.state != many.state) continue;
-      Result scaling = many;
-      scaling.mode += "_scaling";
-      scaling.unit = "x";
-      scaling.lower_is_better = false;
-      const double cores = std::min(many.threads, 2U);
-      const auto times = [&](double value) { return cores * one.value.median / value; };
-      scaling.value = {times(many.value.median), times(many.value.high), times(many.value.low),
-                       many.value.samples};
-      scaling.limit_name = "one_thread";
-      scaling.limit = Summary{1, 1, 1, one.value.samples};
-      scaling.ratio = scaling.value;
-      scaling.extra.clear();
-      results.push_back(std::move(scaling));
+  const auto cores_of = [](unsigned threads) {
+    return static_cast<double>(std::min<std::size_t>(threads, turns::cores().size()));
+  };
+  for (const Scaling& wanted : kScalings) {
+    for (std::size_t i = 0; i < measured; ++i) {
+      for (std::size_t j = 0; j < measured; ++j) {
+        const Result many = results[i];
+        const Result few = results[j];
+        if (many.mode != wanted.mode || few.mode != wanted.mode || many.state != few.state ||
+            many.threads != wanted.many || few.threads != wanted.few) {
+          continue;
+        }
+        Result scaling =
+            figure("structures", fmt::format("{}_{}_over_{}", wanted.mode, wanted.many, wanted.few),
+                   "x", Better::higher);
+        scaling.threads = many.threads;
+        scaling.state = many.state;
+        const double cores = cores_of(wanted.many) / cores_of(wanted.few);
+        const auto times = [&](double value) { return cores * few.value.median / value; };
+        scaling.value = {times(many.value.median), times(many.value.high), times(many.value.low),
+                         many.value.samples};
+        scaling.limit_name = "fewer_threads";
+        scaling.limit = Summary{1, 1, 1, few.value.samples};
+        scaling.ratio = scaling.value;
+        results.push_back(std::move(scaling));
+      }
     }
   }
 }
@@ -94,7 +111,7 @@ int run_structures(const Options& options) {
   for (const auto& contest : measure_structures(options.seconds, options.only)) {
     for (auto& result : settle_structure(contest)) results.push_back(std::move(result));
   }
-  add_scaling(results);
+  add_scalings(results);
   for (const Result& result : results) print(result, options.json);
   return 0;
 }

@@ -14,14 +14,36 @@ std::vector<Target> make_targets() {
   std::vector<Target> targets;
   const auto at_most = [&](std::string what, std::string bench, std::string mode, std::size_t size,
                            double reach, std::string measure = "ratio") {
-    targets.push_back({std::move(what), std::move(bench), std::move(mode), size, 1, 0,
-                       std::move(measure), true, reach, {}, {}, {}});
+    targets.push_back({std::move(what),
+                       std::move(bench),
+                       std::move(mode),
+                       size,
+                       1,
+                       0,
+                       std::move(measure),
+                       true,
+                       reach,
+                       {},
+                       {},
+                       {},
+                       {}});
   };
-  const auto at_least = [&](std::string what, std::string bench, std::string mode,
-                            std::size_t size, double reach, unsigned threads = 1,
-                            unsigned devices = 0, std::string measure = "ratio") {
-    targets.push_back({std::move(what), std::move(bench), std::move(mode), size, threads, devices,
-                       std::move(measure), false, reach, {}, {}, {}});
+  const auto at_least = [&](std::string what, std::string bench, std::string mode, std::size_t size,
+                            double reach, unsigned threads = 1, unsigned devices = 0,
+                            std::string measure = "ratio") {
+    targets.push_back({std::move(what),
+                       std::move(bench),
+                       std::move(mode),
+                       size,
+                       threads,
+                       devices,
+                       std::move(measure),
+                       false,
+                       reach,
+                       {},
+                       {},
+                       {},
+                       {}});
   };
   for (const char* mode : {"matched", "handler", "queue"}) {
     at_most(fmt::format("8 B one-way latency, {}", mode), "latency", mode, 8, 1.5);
@@ -48,6 +70,7 @@ std::vector<Target> make_targets() {
   }
   for (const std::size_t size : {64 * kKi, kMi}) {
     at_least("put into weft-allocated memory", "bandwidth", "put", size, 0.9);
+    targets.back().memory = "weft";
   }
   at_most("a waiting rank's share of a core, in percent", "idle", "cpu_share", 8, 1);
   at_most("waking a waiting rank", "idle", "wake", 8, 2);
@@ -80,7 +103,7 @@ std::optional<Measured> measured(const Target& target, const Result& result) {
   }
   const auto extra = result.extra.find(target.measure);
   if (extra == result.extra.end() || !extra->is_number()) return std::nullopt;
-  return Measured{extra->get<double>(), 0};
+  return Measured{extra->get<double>(), result.extra.value(target.measure + "_noise", 0.0)};
 }
 
 Reached against(double value, double noise, bool at_most, double reach) {
@@ -93,6 +116,7 @@ Reached against(double value, double noise, bool at_most, double reach) {
 bool Target::speaks_of(const Result& result) const {
   if (bench != result.bench || mode != result.mode || size_bytes != result.size_bytes) return false;
   if (threads != result.threads || (only_state && *only_state != result.state)) return false;
+  if (!memory.empty() && result.extra.value("memory", memory) != memory) return false;
   // Own devices: any number that is not one, for there may be fewer than threads.
   return devices == 0 || (devices == 1) == (result.devices == 1);
 }

@@ -25,6 +25,7 @@ struct Target {
   std::optional<double> reach_shared;  ///< where a shared cache has a target of its own
   std::optional<double> or_value;      ///< or the figure itself is at least this
   std::optional<State> only_state{};   ///< the target is given for this cache state alone
+  std::string memory{};                ///< whose memory, where results tell: "weft", "ordinary"
 
   [[nodiscard]] bool speaks_of(const Result& result) const;
   [[nodiscard]] double reach_in(State state) const;

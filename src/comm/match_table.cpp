@@ -1,3 +1,4 @@
+// The match table's accesses: the usual way first, chains after it, making and ending last.
 #include "comm/match_table.hpp"
 
 #include <sched.h>
@@ -5,110 +6,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <mutex>
 
+#include "comm/match_table_lines.hpp"
 #include "weft/base/error.hpp"
 
 namespace weft::comm {
-namespace {
 
-// The control word: what each slot holds, a bit for each slot; bits 32.. the next line's number.
-// All ones: someone holds the bucket's lock, and has the word.
-constexpr uint64_t kBusy = ~uint64_t{0};
-constexpr unsigned kUsed = 0;    // the slot holds a key
-constexpr unsigned kSide = 3;    // its entries are receives
-constexpr unsigned kQueued = 6;  // its value is the number of a queue's first line
-constexpr uint64_t kSlots = 7;
-constexpr unsigned kNext = 32;
-constexpr uint64_t kFlags = (uint64_t{1} << kNext) - 1;
-
-constexpr uint32_t next_of(uint64_t word) { return static_cast<uint32_t>(word >> kNext); }
-constexpr uint64_t with_next(uint64_t word, uint32_t next) {
-  return (word & kFlags) | (uint64_t{next} << kNext);
-}
-constexpr bool has(uint64_t word, unsigned what, unsigned slot) {
-  return (word >> (what + slot) & 1) != 0;
-}
-constexpr uint64_t without_slot(uint64_t word, unsigned slot) {
-  return word & ~((uint64_t{1} << kUsed | uint64_t{1} << kSide | uint64_t{1} << kQueued) << slot);
-}
-constexpr uint64_t with_slot(uint64_t word, unsigned slot, bool side, bool queued) {
-  return without_slot(word, slot) |
-         (uint64_t{1} << kUsed | uint64_t{side} << kSide | uint64_t{queued} << kQueued) << slot;
-}
-
-/// Which of the used slots of a line hold `key`, one bit each. Without branches: which slot it is
-/// cannot be foretold.
-template <class Line>
-inline uint64_t slots_with(const Line& line, uint64_t word, uint64_t key) {
-  const uint64_t equal = uint64_t{line.slots[0].key == key} |
-                         uint64_t{line.slots[1].key == key} << 1 |
-                         uint64_t{line.slots[2].key == key} << 2;
-  return equal & word & kSlots;
-}
+using namespace match_control;
 
 // Spare lines beyond the promised number: what other threads may have in hand at an instant.
-constexpr std::size_t kSlack = 1024;
-constexpr unsigned kSplitsAtOnce = 4;
-
-}  // namespace
-
-/// A locked bucket: its first line and the control word that unlocking will publish.
-class MatchTable::Held {
- public:
-  Held(Line& first, uint64_t word) : first_(first), word_(word) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() { unlock(first_, word_); }
-  Line& first() { return first_; }
-  // relaxed: further lines are touched under the bucket's lock alone.
-  uint64_t word(const Line& line) const {
-    return &line == &first_ ? word_ : line.control.load(std::memory_order_relaxed);
-  }
-  void set_word(Line& line, uint64_t word) {
-    if (&line == &first_) {
-      word_ = word;
-    } else {
-      line.control.store(word, std::memory_order_relaxed);
-    }
-  }
-
- private:
-  Line& first_;
-  uint64_t word_;
-};
-
-// ---- the usual way ------------------------------------------------------------------------------
-
-inline uint64_t MatchTable::hash(uint64_t key) noexcept {
-  // Two multiplications with a fold between and after: every bit of the key reaches the low bits.
-  key *= 0x9e3779b97f4a7c15u;
-  key ^= key >> 32;
-  key *= 0xd6e8feb86659fd93u;
-  return key ^ key >> 32;
-}
-
-inline std::size_t MatchTable::bucket_of(uint64_t hash, Span span) noexcept {
-  const uint32_t at = static_cast<uint32_t>(hash) & span.mask;
-  return at < span.count ? at : at & span.mask >> 1;  // not split yet: still with its lower half
-}
-
-inline MatchTable::Span MatchTable::span() const noexcept {
-  // acquire: pairs with split_next's release; the new bucket is locked or filled.
-  return std::bit_cast<Span>(span_.load(std::memory_order_acquire));
-}
-
-inline uint64_t MatchTable::lock(Line& line) noexcept {
-  // acquire: pairs with unlock's release. Writes at once: a reading test first would fetch a line
-  // that another core owns twice.
-  const uint64_t word = line.control.exchange(kBusy, std::memory_order_acquire);
-  return word != kBusy ? word : lock_slow(line);
-}
-
-inline void MatchTable::unlock(Line& line, uint64_t word) noexcept {
-  // release: pairs with lock's acquire.
-  line.control.store(word, std::memory_order_release);
-}
+static constexpr std::size_t kSlack = 1024;
 
 inline MatchTable::Line& MatchTable::lock_bucket(uint64_t key, uint64_t& word) noexcept {
   const uint64_t h = hash(key);
@@ -169,7 +76,7 @@ void MatchTable::prefetch(uint64_t key) const noexcept {
   base::prefetch_for_write(&buckets_[bucket_of(hash(key), span())]);
 }
 
-// ---- chains and queues --------------------------------------------------------------------------
+// ---- out of the usual way -----------------------------------------------------------------------
 
 uint64_t MatchTable::lock_slow(Line& line) noexcept {
   for (;;) {
@@ -299,188 +206,7 @@ uint64_t MatchTable::remove_if(uint64_t key, Side side, Wanted wanted,
   return removed;
 }
 
-bool MatchTable::queue_append(Slot& slot, bool& queued, uint64_t value) noexcept {
-  if (!queued) {
-    const uint32_t number = new_line();
-    if (number == 0) return false;
-    queue_at(number) = {
-        .next = 0, .tail = number, .begin = 0, .end = 2, .values = {slot.value, value}};
-    slot.value = number;
-    queued = true;
-    return true;
-  }
-  QueueLine& head = queue_at(slot.value);
-  QueueLine& tail = queue_at(head.tail);
-  if (tail.end < kQueueValues) {
-    tail.values[tail.end++] = value;
-    return true;
-  }
-  const uint32_t number = new_line();
-  if (number == 0) return false;
-  queue_at(number) = {.next = 0, .tail = 0, .begin = 0, .end = 1, .values = {value}};
-  tail.next = number;
-  head.tail = number;
-  return true;
-}
-
-uint64_t MatchTable::queue_pop(Slot& slot, bool& queued) noexcept {
-  QueueLine& head = queue_at(slot.value);
-  const uint64_t value = head.values[head.begin++];
-  queue_settle(slot, queued);
-  return value;
-}
-
-/// Restores invariant 3 after a value of the first line went, or the line behind it.
-void MatchTable::queue_settle(Slot& slot, bool& queued) noexcept {
-  const auto number = static_cast<uint32_t>(slot.value);
-  QueueLine& head = queue_at(number);
-  if (head.begin == head.end) {
-    // There was one more value at least, so there is a next line.
-    queue_at(head.next).tail = head.tail;
-    slot.value = head.next;
-    free_line(number);
-    queue_settle(slot, queued);
-  } else if (head.next == 0 && head.end - head.begin == 1) {
-    slot.value = head.values[head.begin];
-    queued = false;
-    free_line(number);
-  }
-}
-
-uint64_t MatchTable::queue_remove(Slot& slot, bool& queued, Wanted wanted,
-                                  const void* argument) noexcept {
-  uint32_t before = 0;
-  for (auto number = static_cast<uint32_t>(slot.value); number != 0;) {
-    QueueLine& line = queue_at(number);
-    uint64_t* const end = line.values + line.end;
-    uint64_t* const place = std::find_if(
-        line.values + line.begin, end, [&](uint64_t each) { return wanted(each, argument); });
-    if (place == end) {
-      before = number;
-      number = line.next;
-      continue;
-    }
-    const uint64_t value = *place;
-    std::copy(place + 1, end, place);
-    --line.end;
-    if (line.begin == line.end && before != 0) {
-      queue_at(before).next = line.next;
-      if (line.next == 0) queue_at(slot.value).tail = before;
-      free_line(number);
-    }
-    queue_settle(slot, queued);
-    return value;
-  }
-  return 0;
-}
-
-uint32_t MatchTable::new_line() noexcept {
-  const uint32_t index = spare_.alloc();
-  return index == SlotPool::kNone ? 0 : index + 1;
-}
-
-void MatchTable::free_line(uint32_t number) noexcept { spare_.free(number - 1); }
-
-// ---- growth -------------------------------------------------------------------------------------
-
-void MatchTable::count_chain(int change) noexcept {
-  // relaxed: a measure of load that orders nothing. What cells hold back is little beside it.
-  auto& cell = *chained_cells_[base::this_thread_slot() % kCells];
-  const int now = cell.fetch_add(change, std::memory_order_relaxed) + change;
-  if (now != kCarry && now != -kCarry) return;
-  cell.fetch_sub(now, std::memory_order_relaxed);
-  chained_.fetch_add(now, std::memory_order_relaxed);
-}
-
-void MatchTable::grow_if_chained() noexcept {
-  // relaxed: as count_chain.
-  const uint32_t count = span().count;
-  if (count >= max_buckets_ ||
-      chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
-    return;
-  if (!growing_.try_lock()) return;  // someone is at it
-  for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
-  growing_.unlock();
-}
-
-void MatchTable::split_next() noexcept {
-  const Span now = span();
-  if (now.count >= max_buckets_) return;
-  const uint32_t upper_index = now.count;
-  const uint32_t half = std::bit_floor(upper_index);
-  Line& lower = buckets_[upper_index - half];
-  Line& upper = buckets_[upper_index];
-  // Two locks at once, lower before upper; nobody else ever holds two.
-  Line source;
-  uint64_t source_word = lock(lower);
-  (void)lock(upper);  // empty, and nobody comes before the new count is published
-  std::copy(std::begin(lower.slots), std::end(lower.slots), source.slots);
-
-  // Deals the entries out again, filling lines from the front. A line's entries are copied before
-  // the line is used again, so the chain's own lines suffice.
-  struct Deal {
-    Line* first;
-    Line* line;
-    uint64_t first_word = 0;
-    uint64_t word = 0;
-    unsigned used = 0;
-  };
-  Deal deals[2] = {{&lower, &lower}, {&upper, &upper}};
-  uint32_t spare = 0;  // list of the source's lines that are free to use, linked by control
-  int freed = 0;
-  for (;;) {
-    for (unsigned slot = 0; slot < 3; ++slot) {
-      if (!has(source_word, kUsed, slot)) continue;
-      Deal& to = deals[(hash(source.slots[slot].key) & half) != 0];
-      if (to.used == 3) {
-        const uint32_t number = spare;
-        Line& added = line_at(number);
-        spare = next_of(added.control.load(std::memory_order_relaxed));
-        --freed;
-        to.word = with_next(to.word, number);
-        (to.line == to.first ? (void)(to.first_word = to.word)
-                             : to.line->control.store(to.word, std::memory_order_relaxed));
-        to.line = &added;
-        to.word = 0;
-        to.used = 0;
-      }
-      to.line->slots[to.used] = source.slots[slot];
-      to.word = with_slot(to.word, to.used++, has(source_word, kSide, slot),
-                          has(source_word, kQueued, slot));
-    }
-    const uint32_t next = next_of(source_word);
-    if (next == 0) break;
-    Line& line = line_at(next);
-    source_word = line.control.load(std::memory_order_relaxed);
-    std::copy(std::begin(line.slots), std::end(line.slots), source.slots);
-    line.control.store(with_next(0, spare), std::memory_order_relaxed);
-    spare = next;
-    ++freed;
-  }
-  for (Deal& deal : deals) {
-    if (deal.line == deal.first) {
-      deal.first_word = deal.word;
-    } else {
-      deal.line->control.store(deal.word, std::memory_order_relaxed);
-    }
-  }
-  // release: pairs with span's acquire. Before the unlocks: invariant 5.
-  set_span(upper_index + 1, std::memory_order_release);
-  unlock(upper, deals[1].first_word);
-  unlock(lower, deals[0].first_word);
-  while (spare != 0) {
-    const uint32_t number = spare;
-    spare = next_of(line_at(number).control.load(std::memory_order_relaxed));
-    free_line(number);
-  }
-  if (freed != 0) chained_.fetch_sub(freed, std::memory_order_relaxed);
-}
-
-void MatchTable::set_span(uint32_t count, std::memory_order order) noexcept {
-  span_.store(std::bit_cast<uint64_t>(Span{count, std::bit_ceil(count) - 1}), order);
-}
-
-// ---- making, ending, telling --------------------------------------------------------------------
+// ---- making and ending --------------------------------------------------------------------------
 
 MatchTable::MatchTable(std::size_t buckets, std::size_t entries)
     : spare_(static_cast<uint32_t>(std::min(entries + kSlack, std::size_t{1} << 31)),
@@ -502,98 +228,5 @@ MatchTable::MatchTable(std::size_t buckets, std::size_t entries)
 }
 
 MatchTable::~MatchTable() { ::munmap(buckets_, mapped_bytes_); }
-
-/// Tells each entry of a bucket whose lock is held, or that nobody else knows.
-template <class F>
-void MatchTable::for_each_in(const Line& first, uint64_t word, F&& each) const {
-  for (const Line* line = &first;;) {
-    for (unsigned at = 0; at < 3; ++at) {
-      if (!has(word, kUsed, at)) continue;
-      const Slot& slot = line->slots[at];
-      const Side side = has(word, kSide, at) ? Side::receive : Side::arrival;
-      if (!has(word, kQueued, at)) {
-        each(slot.key, side, slot.value);
-        continue;
-      }
-      for (auto number = static_cast<uint32_t>(slot.value); number != 0;) {
-        const QueueLine& queue = queue_at(number);
-        for (uint32_t i = queue.begin; i < queue.end; ++i) each(slot.key, side, queue.values[i]);
-        number = queue.next;
-      }
-    }
-    const uint32_t next = next_of(word);
-    if (next == 0) return;
-    line = &line_at(next);
-    word = line->control.load(std::memory_order_relaxed);  // as Held::word
-  }
-}
-
-void MatchTable::free_lines_of(const Line& first, uint64_t word) noexcept {
-  uint32_t number = 0;  // of `line`; the first has none
-  for (const Line* line = &first;;) {
-    for (unsigned at = 0; at < 3; ++at) {
-      if (!has(word, kUsed, at) || !has(word, kQueued, at)) continue;
-      for (auto queue = static_cast<uint32_t>(line->slots[at].value); queue != 0;) {
-        const uint32_t next = queue_at(queue).next;
-        free_line(queue);
-        queue = next;
-      }
-    }
-    const uint32_t next = next_of(word);
-    if (number != 0) {
-      free_line(number);
-      count_chain(-1);
-    }
-    if (next == 0) return;
-    number = next;
-    line = &line_at(next);
-    word = line->control.load(std::memory_order_relaxed);  // as Held::word
-  }
-}
-
-std::vector<uint64_t> MatchTable::keys_where(Side side,
-                                             const std::function<bool(uint64_t)>& wanted) {
-  std::vector<uint64_t> keys;
-  for (std::size_t at = 0; at < buckets(); ++at) {
-    Line& first = buckets_[at];
-    const uint64_t word = lock(first);
-    for_each_in(first, word, [&](uint64_t key, Side entry_side, uint64_t) {
-      if (entry_side == side && wanted(key)) keys.push_back(key);
-    });
-    unlock(first, word);
-  }
-  return keys;
-}
-
-void MatchTable::drain(const std::function<void(uint64_t, Side, uint64_t)>& each) {
-  for (std::size_t at = 0; at < buckets(); ++at) {
-    Line& first = buckets_[at];
-    // relaxed, no lock: nobody else calls. An untouched page is only read.
-    const uint64_t word = first.control.load(std::memory_order_relaxed);
-    if (word == 0) continue;
-    for_each_in(first, word, each);
-    free_lines_of(first, word);
-    first.control.store(0, std::memory_order_relaxed);
-  }
-}
-
-std::size_t MatchTable::size() const noexcept {
-  std::size_t count = 0;
-  for (std::size_t at = 0; at < buckets(); ++at) {
-    Line& first = buckets_[at];
-    // relaxed: an empty bucket need not be locked, and an untouched page is only read.
-    if (first.control.load(std::memory_order_relaxed) == 0) continue;
-    const uint64_t word = lock(first);
-    for_each_in(first, word, [&](uint64_t, Side, uint64_t) { ++count; });
-    unlock(first, word);
-  }
-  return count;
-}
-
-std::size_t MatchTable::buckets() const noexcept { return span().count; }
-
-std::size_t MatchTable::lines_in_use() const noexcept {
-  return spare_.capacity() - spare_.available();
-}
 
 }  // namespace weft::comm

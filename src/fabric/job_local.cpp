@@ -79,7 +79,7 @@ class LocalJobState {
     if (round_ == round) throw_if_one_is_gone();
   }
 
-  void watch(int rank, DeathHandler told) {
+  void watch(int rank, const DeathHandler& told) {
     std::vector<std::pair<Rank, std::string>> earlier;
     {
       const std::lock_guard hold(lock_);
@@ -139,8 +139,8 @@ class LocalJobState {
   void throw_if_one_is_gone() const {
     if (gone_ == 0) return;
     const auto first = std::find_if(seats_.begin(), seats_.end(), [](auto& s) { return s.gone; });
-    throw Error(Errc::peer_died, fmt::format("fence: rank {} on {}: {}", first - seats_.begin(),
-                                             id_, first->cause));
+    throw Error(Errc::peer_died,
+                fmt::format("fence: rank {} on {}: {}", first - seats_.begin(), id_, first->cause));
   }
 
   const std::string id_;
@@ -170,7 +170,9 @@ class LocalJob final : public Job {
   const std::string& key() const noexcept override { return state_->key(); }
   std::string_view provider() const noexcept override { return "local"; }
 
-  void put(std::string_view key, std::string_view value) override { state_->put(rank_, key, value); }
+  void put(std::string_view key, std::string_view value) override {
+    state_->put(rank_, key, value);
+  }
   std::string get(Rank from, std::string_view key) override { return state_->get(from.value, key); }
   void fence() override { state_->fence(rank_); }
 
@@ -180,7 +182,7 @@ class LocalJob final : public Job {
     _exit(abort_exit_code(code));
   }
 
-  void on_peer_death(DeathHandler told) override { state_->watch(rank_, std::move(told)); }
+  void on_peer_death(DeathHandler told) override { state_->watch(rank_, told); }
 
   LocalJobState& state() noexcept { return *state_; }
 

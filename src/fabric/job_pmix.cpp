@@ -96,8 +96,8 @@ class PmixSession {
   }
   [[noreturn]] void abort(int code, std::string_view why) const;
   /// Replaces the handler; returns when the one before is not being called any more.
-  void on_peer_death(PmixNews::Told told) const {
-    if (!in_fork()) news_->on_death(std::move(told));
+  void on_peer_death(const PmixNews::Told& told) const {
+    if (!in_fork()) news_->on_death(told);
   }
 
  private:
@@ -114,9 +114,9 @@ class PmixSession {
   int node_count_ = 1;
   int fake_nodes_ = 1;
   bool under_weftrun_ = false;
-  std::vector<int> near_;       ///< ranks of this host, ascending
+  std::vector<int> near_;  ///< ranks of this host, ascending
   std::vector<Rank> node_ranks_;
-  std::vector<int> node_of_;    ///< empty when a formula does
+  std::vector<int> node_of_;  ///< empty when a formula does
   std::string id_;
   std::string key_;
   std::optional<PmixStore> store_;  ///< made once `near_` is known
@@ -228,8 +228,7 @@ void PmixSession::agree_on_key() {
 }
 
 void PmixSession::refuse_in_fork() const {
-  if (in_fork())
-    throw Error(Errc::launcher, "a forked child cannot use the job of its parent");
+  if (in_fork()) throw Error(Errc::launcher, "a forked child cannot use the job of its parent");
 }
 
 void PmixSession::abort(int code, std::string_view why) const {
@@ -277,7 +276,7 @@ class PmixJob final : public Job {
   [[noreturn]] void abort(int code, std::string_view why) override { session_.abort(code, why); }
   void on_peer_death(PmixNews::Told told) override {
     watches_ = true;
-    session_.on_peer_death(std::move(told));
+    session_.on_peer_death(told);
   }
 
  private:

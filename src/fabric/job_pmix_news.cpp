@@ -88,7 +88,7 @@ void PmixNews::subscribe() {
   if (status < 0) throw Error(Errc::launcher, "PMIx_Register_event_handler: " + pmix_text(status));
 }
 
-void PmixNews::on_death(Told told) {
+void PmixNews::on_death(const Told& told) {
   std::map<int, std::string> earlier;
   {
     std::unique_lock hold(lock_);

@@ -29,7 +29,7 @@ class PmixNews {
   void subscribe();
   /// From now on `told` (or nobody) is called for each rank that is dead, the earlier ones at once.
   /// Returns when the handler before it is not being called any more.
-  void on_death(Told told);
+  void on_death(const Told& told);
   /// Runs a fence; returns when it ended well. Throws Error(peer_died) or Error(launcher), at once
   /// if what is known already says that no fence can end.
   static void fence(const std::shared_ptr<PmixNews>& news);

@@ -67,8 +67,8 @@ std::optional<std::string> PmixStore::fetch(Rank from, const std::string& full, 
   const PmixValue value(status == PMIX_SUCCESS ? raw : nullptr);
   if (status == PMIX_ERR_NOT_FOUND || status == PMIX_ERR_TIMEOUT) return std::nullopt;
   if (status != PMIX_SUCCESS || value->type != PMIX_BYTE_OBJECT)
-    throw Error(Errc::launcher,
-                fmt::format("PMIx_Get of '{}' of rank {}: {}", full, from.value, pmix_text(status)));
+    throw Error(Errc::launcher, fmt::format("PMIx_Get of '{}' of rank {}: {}", full, from.value,
+                                            pmix_text(status)));
   if (value->data.bo.size == 0) return std::string();
   return std::string(value->data.bo.bytes, value->data.bo.size);
 }

@@ -52,7 +52,7 @@ class PmixStore {
   const pmix_proc_t me_;
   const int size_;
   const std::vector<int> near_;
-  std::mutex lock_;  ///< of what follows
+  std::mutex lock_;                              ///< of what follows
   std::map<std::string, int, std::less<>> put_;  ///< key → how often this rank published it
   bool put_since_commit_ = false;
   uint64_t fences_ = 0;

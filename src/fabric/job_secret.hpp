@@ -6,9 +6,9 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "weft/base/error.hpp"
 
@@ -20,7 +20,8 @@ inline std::string random_hex(std::size_t bytes) {
   for (std::size_t have = 0; have < bytes;) {
     const ssize_t got = getrandom(raw.data() + have, bytes - have, 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw Error(Errc::launcher, std::string("getrandom: ") + std::strerror(errno));
+    if (got <= 0)
+      throw Error(Errc::launcher, "getrandom: " + std::generic_category().message(errno));
     have += static_cast<std::size_t>(got);
   }
   constexpr std::string_view kDigits = "0123456789abcdef";

@@ -88,6 +88,39 @@ TEST(MatchTable, RemoveTakesOutThatEntryAlone) {
   EXPECT_EQ(table.lines_in_use(), 0u);
 }
 
+TEST(MatchTable, RemoveIfTakesOutTheOldestThatIsWanted) {
+  MatchTable table(16, 64);
+  const uint64_t at_least = 4;
+  const auto wanted = [](uint64_t value, const void* least) {
+    return value >= *static_cast<const uint64_t*>(least);
+  };
+  EXPECT_EQ(table.remove_if(5, Side::receive, wanted, &at_least), 0u);
+  ASSERT_EQ(table.access(5, Side::receive, 3), 0u);
+  EXPECT_EQ(table.remove_if(5, Side::receive, wanted, &at_least), 0u) << "one alone, not wanted";
+  for (uint64_t i = 4; i <= 12; ++i) ASSERT_EQ(table.access(5, Side::receive, i), 0u);
+  EXPECT_EQ(table.remove_if(5, Side::arrival, wanted, &at_least), 0u) << "the other side";
+  for (uint64_t i = 4; i <= 12; ++i)
+    EXPECT_EQ(table.remove_if(5, Side::receive, wanted, &at_least), i);
+  EXPECT_EQ(table.remove_if(5, Side::receive, wanted, &at_least), 0u);
+  EXPECT_EQ(table.access(5, Side::arrival, 9), 3u);
+  EXPECT_EQ(table.lines_in_use(), 0u);
+}
+
+TEST(MatchTable, KeysWhereNamesTheKeysOfOneSideOnceForEachEntry) {
+  MatchTable table(2, 4096);
+  std::vector<uint64_t> expected;
+  for (uint64_t key = 0; key < 300; ++key) {
+    const Side side = key % 2 ? Side::receive : Side::arrival;
+    for (uint64_t i = 0; i <= key % 3; ++i) {
+      ASSERT_EQ(table.access(key, side, 1), 0u);
+      if (side == Side::receive && key > 100) expected.push_back(key);
+    }
+  }
+  auto keys = table.keys_where(Side::receive, [](uint64_t key) { return key > 100; });
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(keys, expected);
+}
+
 TEST(MatchTable, AFullTableSaysSoAndKeepsWhatItHas) {
   constexpr uint64_t kEntries = 512;
   MatchTable table(2, kEntries);

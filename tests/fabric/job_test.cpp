@@ -1,5 +1,7 @@
 // The joining contract as `local` and `alone` keep it. (`pmix` is tested through weftrun, in
 // tests/jobs.)
+#include "weft/fabric/job.hpp"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +15,6 @@
 #include "fabric/job_alone.hpp"
 #include "fabric/job_local.hpp"
 #include "weft/base/error.hpp"
-#include "weft/fabric/job.hpp"
 
 namespace weft::fabric {
 namespace {
@@ -65,8 +66,9 @@ TEST(LocalJob, DealsRanksToNodesInBlocks) {
 }
 
 TEST(LocalJob, RefusesWhatIsNoJob) {
-  for (const auto& [ranks, nodes] : {std::pair{0, 1}, {-1, 1}, {2, 0}, {2, 3}})
-    EXPECT_EQ(error_of([&] { (void)make_local_job(ranks, nodes); }).first, Errc::bad_argument);
+  for (const auto& shape : {std::pair{0, 1}, {-1, 1}, {2, 0}, {2, 3}})
+    EXPECT_EQ(error_of([&] { (void)make_local_job(shape.first, shape.second); }).first,
+              Errc::bad_argument);
 }
 
 TEST(LocalJob, HasOneIdAndOneKey) {
@@ -194,6 +196,7 @@ TEST(AloneJobDeathTest, AnAbortIsNeverASuccess) {
   EXPECT_EXIT(make_alone_job()->abort(256, "why"), testing::ExitedWithCode(1), "why");
 }
 
+// NOLINTBEGIN(concurrency-mt-unsafe): one thread
 TEST(JoinJob, WithoutALauncherIsAlone) {
   unsetenv("PMIX_RANK");
   unsetenv("PMIX_NAMESPACE");
@@ -203,6 +206,7 @@ TEST(JoinJob, WithoutALauncherIsAlone) {
   EXPECT_EQ(join_job()->provider(), "alone");
   unsetenv("PMIX_RANK");
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
 }  // namespace weft::fabric

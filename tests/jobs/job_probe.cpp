@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -23,6 +22,8 @@
 #include <fstream>
 #include <future>
 #include <map>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -43,13 +44,11 @@ using Arguments = std::vector<std::string>;
 /// Prints a line with one write, so that tests of whole lines test weftrun and not stdio.
 void print(const std::string& text) {
   const std::string line = text + "\n";
-  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) std::exit(3);
+  if (write(STDOUT_FILENO, line.data(), line.size()) < 0) throw std::runtime_error("no output");
 }
 
 void require(bool condition, std::string_view what) {
-  if (condition) return;
-  fmt::print(stderr, "job_probe: {}\n", what);
-  std::exit(1);
+  if (!condition) throw std::runtime_error(std::string(what));
 }
 
 Rank rank_argument(const Arguments& arguments, std::size_t index) {
@@ -171,7 +170,8 @@ int fork_child(Job& job, const Arguments&) {
       _exit(2);
     } catch (const Error&) {
     }
-    std::exit(0);  // the caller's unique_ptr is static: the Job ends here
+    // The caller's unique_ptr is static: the Job ends here.
+    std::exit(0);  // NOLINT(concurrency-mt-unsafe): a forked child has one thread
   }
   int status = -1;
   waitpid(child, &status, 0);
@@ -229,12 +229,11 @@ int idle(Job& job, const Arguments&) {
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)(Job&, const Arguments&)> modes{
-      {"info", info},       {"exchange", exchange}, {"start", start},
-      {"abort", abort_job}, {"survive", survive},   {"absent", absent},
-      {"fork", fork_child}, {"again", again},     {"fail", fail},
-      {"desert", desert},   {"idle", idle}};
-  require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
+      {"info", info},       {"exchange", exchange}, {"start", start},     {"abort", abort_job},
+      {"survive", survive}, {"absent", absent},     {"fork", fork_child}, {"again", again},
+      {"fail", fail},       {"desert", desert},     {"idle", idle}};
   try {
+    require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
     static std::unique_ptr<Job> job = weft::fabric::join_job();
     const int code = modes.at(argv[1])(*job, Arguments(argv + 2, argv + argc));
     job.reset();

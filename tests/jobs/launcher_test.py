@@ -43,13 +43,28 @@ def processes_with(marker):
 
 
 def command_of(pid):
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    """Its command line; empty once it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def state_of(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return file.read().rsplit(")", 1)[1].split()[0]
+    """Its state as `ps` shows it; empty once it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
+def kill_if_there(pid, number=signal.SIGKILL):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
 
 
 def eventually(condition, seconds=30):
@@ -125,7 +140,7 @@ class Job:
 
     def cleanup(self):
         for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
+            kill_if_there(pid)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -554,10 +569,7 @@ class Killed(JobTest):
             time.sleep(rng.uniform(0.01, 0.08))
             ranks = job.ranks("exchange")
             if ranks:
-                try:
-                    os.kill(rng.choice(ranks), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                kill_if_there(rng.choice(ranks))
             job.finish()
             self.assertIn(job.code, (0, 137), job.err)
             self.assertEqual(job.left_behind(), [])

@@ -18,15 +18,15 @@ namespace weft::run {
 /// What guardian and weftrun say to each other: one packet of a SOCK_SEQPACKET pair each.
 struct GuardWord {
   enum Kind : int32_t {
-    start,   ///< to the guardian: start the ranks; the environment's additions follow, each
-             ///< ended by a zero byte
-    signal,  ///< to the guardian: send signal `value` to process groups of all ranks
-    sweep,   ///< to the guardian: kill whatever is left of the job, then answer `swept`
-    started,        ///< from it: `rank` runs as process `value`
-    start_failed,   ///< from it: `rank` could not be started: errno `value`; the step follows
-    all_started,    ///< from it: every rank was started
-    ended,          ///< from it: `rank` ended with wait(2) status `value`
-    swept,          ///< from it: no process of the job is left
+    start,         ///< to the guardian: start the ranks; the environment's additions follow, each
+                   ///< ended by a zero byte
+    signal,        ///< to the guardian: send signal `value` to process groups of all ranks
+    sweep,         ///< to the guardian: kill whatever is left of the job, then answer `swept`
+    started,       ///< from it: `rank` runs as process `value`
+    start_failed,  ///< from it: `rank` could not be started: errno `value`; the step follows
+    all_started,   ///< from it: every rank was started
+    ended,         ///< from it: `rank` ended with wait(2) status `value`
+    swept,         ///< from it: no process of the job is left
   };
   int32_t kind = 0;
   int32_t rank = 0;
@@ -37,13 +37,13 @@ struct GuardWord {
 struct GuardPlan {
   const Options* options = nullptr;
   const Placement* placement = nullptr;
-  std::string temp_dir;             ///< removed when weftrun is gone
-  Fd in;                            ///< rank 0's standard input; the others get /dev/null
-  std::vector<Fd> out, err;         ///< writing ends, a pair for each rank
-  std::vector<int> not_yours;       ///< descriptors that the guardian closes: weftrun's own
-  sigset_t signal_mask{};           ///< the ranks'
-  rlimit descriptors{};             ///< the ranks'
-  char** argv_area = nullptr;       ///< weftrun's own argv: renamed, to show in `ps`
+  std::string temp_dir;        ///< removed when weftrun is gone
+  Fd in;                       ///< rank 0's standard input; the others get /dev/null
+  std::vector<Fd> out, err;    ///< writing ends, a pair for each rank
+  std::vector<int> not_yours;  ///< descriptors that the guardian closes: weftrun's own
+  sigset_t signal_mask{};      ///< the ranks'
+  rlimit descriptors{};        ///< the ranks'
+  char** argv_area = nullptr;  ///< weftrun's own argv: renamed, to show in `ps`
 };
 
 /// Kills and reaps every descendant of this process, which must be a child subreaper so that

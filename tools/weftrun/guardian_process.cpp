@@ -39,9 +39,7 @@ class GuardianProcess {
   [[noreturn]] void run();
 
  private:
-  [[nodiscard]] std::size_t ranks() const {
-    return static_cast<std::size_t>(plan_.options->ranks);
-  }
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(plan_.options->ranks); }
   void settle_in();
   void on_packet();
   void start_ranks(std::string_view additions);
@@ -74,7 +72,7 @@ void GuardianProcess::settle_in() {
   }
   sigset_t all;
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);

@@ -53,7 +53,8 @@ std::string host_name() {
 }
 
 bool same_file(int a, int b) {
-  struct stat first {}, second {};
+  struct stat first {
+  }, second{};
   return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
 }
@@ -73,7 +74,8 @@ void forget_outer_job() {
     const bool theirs = name.starts_with("PMIX_") && !name.starts_with("PMIX_MCA_");
     if (theirs || name.starts_with("WEFTRUN_")) names.emplace_back(name);
   }
-  for (const std::string& name : names) unsetenv(name.c_str());
+  for (const std::string& name : names)
+    unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): no threads yet
 }
 
 }  // namespace
@@ -102,16 +104,16 @@ void Launcher::prepare() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) fail("epoll_create1");
   const base::Environment folder = base::environment("TMPDIR");
-  temp_dir_ = fmt::format("{}/weftrun-{}",
-                          folder.found && !folder.value.empty() ? folder.value : "/tmp",
-                          fabric::random_hex(8));
+  temp_dir_ =
+      fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",
+                  fabric::random_hex(8));
 }
 
 void Launcher::take_signals() {
   sigset_t ours;
   sigemptyset(&ours);
   for (const int signal : kPassedOn) sigaddset(&ours, signal);
-  sigprocmask(SIG_BLOCK, &ours, &signals_before_);
+  pthread_sigmask(SIG_BLOCK, &ours, &signals_before_);
   signals_ = Fd(signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) fail("signalfd");
 }
@@ -150,7 +152,7 @@ int Launcher::run() {
     // Only now that the guardian knows of it: so that it is removed whenever we are killed.
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(
-          fmt::format("cannot make a folder {}: {}", temp_dir_, std::strerror(errno)));
+          fmt::format("cannot make a folder {}: {}", temp_dir_, error_text(errno)));
     server_ = std::make_unique<PmixServer>(
         PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
     guardian_->start(server_->environment());
@@ -212,7 +214,8 @@ int Launcher::milliseconds_to_next_deadline() const {
   if (!left_.empty()) next = std::min(next, left_.front().tell_at);
   if (next == UINT64_MAX) return -1;
   const uint64_t now = base::now_ns();
-  return next <= now ? 0 : static_cast<int>(std::min<uint64_t>((next - now) / 1'000'000 + 1, INT_MAX));
+  return next <= now ? 0
+                     : static_cast<int>(std::min<uint64_t>((next - now) / 1'000'000 + 1, INT_MAX));
 }
 
 void Launcher::on_deadlines() {
@@ -249,7 +252,7 @@ void Launcher::on_guardian() {
         break;
       case GuardWord::start_failed:
         say(fmt::format("rank {} could not be started: {} {}: {}", word.rank, heard->text,
-                        options_.program, std::strerror(word.value)));
+                        options_.program, error_text(word.value)));
         table_.fail_with(word.value == ENOENT ? 127 : 126);
         phase_ = Phase::ending;
         guardian_->signal_all(SIGKILL);
@@ -380,7 +383,7 @@ void Launcher::serve_sinks() {
     }
     if (sink.error() != 0 && phase_ == Phase::running) {
       if (sink.error() != EPIPE)
-        say(fmt::format("cannot write output: {}; ending the job", std::strerror(sink.error())));
+        say(fmt::format("cannot write output: {}; ending the job", error_text(sink.error())));
       table_.fail_with(sink.error() == EPIPE ? 128 + SIGPIPE : 1);
       end_job();
     }
@@ -408,7 +411,7 @@ void Launcher::finish() {
   remove_tree(temp_dir_);
   guardian_->dismiss();
   // Whoever reads our output may take as long as he likes; signals end us as they end any program.
-  sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
+  pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   out_.drain();
   if (err_) err_->drain();
 }

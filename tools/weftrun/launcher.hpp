@@ -87,7 +87,7 @@ class Launcher {
   bool all_started_ = false;
   int passed_on_ = 0;  ///< the last signal of those that end a program by default
   Deadline timeout_at_;
-  Deadline end_at_;   ///< a rank that had left in order failed: the others get a moment
+  Deadline end_at_;  ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;
   std::vector<Left> left_;  ///< ranks that ended well, the first first
 };

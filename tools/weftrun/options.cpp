@@ -7,11 +7,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <string_view>
 
 #include "weft/base/config.hpp"
+#include "weftrun/process_table.hpp"
 
 namespace weft::run {
 namespace {
@@ -32,10 +32,10 @@ bool is_directory(const std::string& path) {
 std::optional<Usage> find_program(const std::string& name, std::string& found) {
   if (name.find('/') != std::string::npos) {
     if (access(name.c_str(), F_OK) != 0)
-      return Usage{kNotFound, fmt::format("no such program: {}: {}", name, std::strerror(errno))};
+      return Usage{kNotFound, fmt::format("no such program: {}: {}", name, error_text(errno))};
     if (is_directory(name)) return Usage{kNotExecutable, fmt::format("{} is a directory", name)};
     if (access(name.c_str(), X_OK) != 0)
-      return Usage{kNotExecutable, fmt::format("cannot run {}: {}", name, std::strerror(errno))};
+      return Usage{kNotExecutable, fmt::format("cannot run {}: {}", name, error_text(errno))};
     found = name;
     return std::nullopt;
   }

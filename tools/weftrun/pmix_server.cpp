@@ -66,8 +66,10 @@ class Infos {
 /// While it lives, this process's environment has `name` set.
 class ScopedVariable {
  public:
+  // NOLINTBEGIN(concurrency-mt-unsafe): PMIx's thread does not run before its init returns.
   ScopedVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
   ~ScopedVariable() { unsetenv(name_); }
+  // NOLINTEND(concurrency-mt-unsafe)
   ScopedVariable(const ScopedVariable&) = delete;
   ScopedVariable& operator=(const ScopedVariable&) = delete;
 
@@ -153,9 +155,9 @@ PmixServer::PmixServer(const Plan& plan)
   for (const int rank : ranks) {
     PMIX_LOAD_PROCID(&client, nspace_.c_str(), static_cast<pmix_rank_t>(rank));
     Answer known;
-    known.expect(PMIx_server_register_client(&client, getuid(), getgid(), nullptr,
-                                             Answer::callback, &known),
-                 "PMIx_server_register_client");
+    known.expect(
+        PMIx_server_register_client(&client, getuid(), getgid(), nullptr, Answer::callback, &known),
+        "PMIx_server_register_client");
   }
 }
 

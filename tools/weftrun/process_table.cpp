@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <system_error>
+
 namespace weft::run {
+
+std::string error_text(int error) { return std::generic_category().message(error); }
 
 std::string signal_name(int signal) {
   const char* name = sigabbrev_np(signal);

@@ -44,7 +44,7 @@ bool bind_to(const Place& place) {
   dup2(plan.out, STDOUT_FILENO);
   dup2(plan.err, STDERR_FILENO);
   setrlimit(RLIMIT_NOFILE, &plan.descriptors);
-  sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);
+  pthread_sigmask(SIG_SETMASK, &plan.signal_mask, nullptr);
   execve(plan.program, plan.argv, plan.envp);
   give_up("exec");
 }

@@ -47,9 +47,9 @@ struct SpawnPlan {
 };
 
 struct SpawnResult {
-  pid_t pid = -1;          ///< -1: failed
-  int error = 0;           ///< errno of the failed step
-  const char* step = "";   ///< "fork", "bind", "exec"
+  pid_t pid = -1;         ///< -1: failed
+  int error = 0;          ///< errno of the failed step
+  const char* step = "";  ///< "fork", "bind", "exec"
 };
 
 /// Starts a process in a session of its own that the kernel kills when the calling thread ends.

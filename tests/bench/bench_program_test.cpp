@@ -1,0 +1,191 @@
+// Smoke tests of weft-bench as a user runs it: every benchmark for a moment between real processes;
+// each printed line must be a whole result. Nothing is asserted about how fast anything was.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "harness/process.hpp"
+#include "report/results_file.hpp"
+
+namespace weft::bench {
+namespace {
+
+const std::string kFolder = WEFT_BENCH_FOLDER;
+constexpr double kWatchdogSeconds = 200;
+
+Finished run(const std::string& arguments, bool quiet = false) {
+  std::istringstream split(kFolder + "/weft-bench " + arguments);
+  return run_program({std::istream_iterator<std::string>(split), {}}, kWatchdogSeconds, quiet);
+}
+
+// The results of a benchmark that must succeed.
+std::vector<Result> measure(const std::string& arguments) {
+  const auto finished = run(arguments + " --seconds 0.05 --json");
+  EXPECT_EQ(finished.code, 0) << arguments << "\n" << finished.output;
+  const auto results = parse_results(finished.output, arguments);
+  EXPECT_FALSE(results.empty()) << arguments;
+  for (const Result& r : results) {
+    SCOPED_TRACE(arguments + ": " + to_text(r));
+    EXPECT_FALSE(r.bench.empty());
+    EXPECT_FALSE(r.unit.empty());
+    EXPECT_TRUE(std::isfinite(r.value.median));
+    EXPECT_TRUE(r.verdict == "ok" || r.verdict.rfind("no", 0) == 0) << r.verdict;
+    if (r.verdict.rfind("not measured", 0) != 0) {
+      EXPECT_GT(r.value.samples, 0U);
+      EXPECT_TRUE(r.extra["median"].is_number());
+    }
+    for (const char* key : {"commit", "compiler", "flags", "cpu", "kernel", "date", "spread"}) {
+      EXPECT_TRUE(r.extra.contains(key)) << key;
+    }
+  }
+  return results;
+}
+
+class EachMode : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Modes, EachMode,
+                         testing::Values("matched", "queue", "handler", "put", "get"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+TEST_P(EachMode, LatencySmallAndLargeAndThreaded) {
+  const std::string mode = GetParam();
+  for (const char* more : {"", " --size 4K", " --size 256K", " --threads 4", " --wait block"}) {
+    const auto results = measure("latency --mode " + mode + more);
+    EXPECT_EQ(results[0].bench, "latency");
+    EXPECT_EQ(results[0].mode, mode);
+    EXPECT_TRUE(results[0].limit.has_value());
+    EXPECT_TRUE(results[0].ratio.has_value());
+  }
+}
+
+TEST_P(EachMode, RateAndBandwidth) {
+  const std::string mode = GetParam();
+  for (const char* more : {"", " --size 0", " --threads 4 --devices 2", " --threads 3"}) {
+    if (mode == "get" && std::string(more) == " --size 0") continue;
+    const auto results = measure("rate --mode " + mode + more);
+    EXPECT_EQ(results[0].unit, "/s");
+    if (results[0].threads > 1) {
+      ASSERT_TRUE(results[0].fairness.has_value());
+      EXPECT_LE(*results[0].fairness, 1);
+      EXPECT_EQ(results[0].limit_name, "own_rate_1x1");
+    }
+  }
+  for (const char* more : {" --size 64K", " --size 1M", " --size 64K --threads 2"}) {
+    EXPECT_EQ(measure("bandwidth --mode " + mode + more)[0].unit, "B/s");
+  }
+}
+
+TEST(WeftBench, PutsAndGetsInOrdinaryMemory) {
+  for (const char* mode : {"put", "get"}) {
+    const auto results = measure(std::string("bandwidth --size 256K --ordinary --mode ") + mode);
+    EXPECT_EQ(results[0].limit_name, "cross_memory_attach");
+    measure(std::string("latency --size 64K --ordinary --mode ") + mode);
+  }
+}
+
+TEST(WeftBench, EveryProgressModeAndAssignment) {
+  for (const char* more : {"--progress explicit", "--progress waiters", "--progress server",
+                           "--assignment round_robin --devices 3"}) {
+    measure(std::string("pingpong --threads 3 ") + more);
+  }
+}
+
+TEST(WeftBench, LimitsHaveEachFigureOnce) {
+  std::vector<std::string> names;
+  for (const Result& r : measure("limits")) names.push_back(r.mode);
+  for (const char* name : {"cache_line_one_way", "ring", "memcpy", "cross_memory_attach",
+                           "futex_round_trip_one_core", "system_call", "yield", "clock"}) {
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  }
+}
+
+TEST(WeftBench, ExplainGivesThePartsAndTheirSum) {
+  const Result r = measure("latency --explain")[0];
+  double sum = 0;
+  for (const char* part : {"transfer", "matching", "pool", "completion"}) {
+    ASSERT_TRUE(r.extra.contains(part)) << part;
+    sum += r.extra[part].get<double>();
+  }
+  EXPECT_GT(sum, 0);
+  EXPECT_EQ(r.limit_name, "sum_of_parts");
+  EXPECT_TRUE(r.extra.contains("off_percent"));
+}
+
+TEST(WeftBench, FloodsLoseNothingAndStayWithinTheBound) {
+  for (const char* mode : {"matched", "queue", "handler"}) {
+    for (const char* size : {"8", "2K", "64K"}) {
+      const Result r = measure(std::string("flood --mode ") + mode + " --size " + size)[0];
+      EXPECT_EQ(r.extra["nothing_lost"], true);
+      EXPECT_GT(r.extra["sent"].get<uint64_t>(), 0U);
+      EXPECT_EQ(r.extra["sent"], r.extra["received"]);
+      EXPECT_LE(r.value.median, r.limit->median);
+    }
+  }
+}
+
+TEST(WeftBench, IdleTellsShareAndWakeUp) {
+  const auto results = measure("idle");
+  EXPECT_EQ(results.back().mode, "cpu_share");
+  EXPECT_EQ(results.front().mode, "wake");
+}
+
+TEST(WeftBench, CountersMeasureOrSayWhyNot) {
+  for (const Result& r : measure("counters")) {
+    if (r.value.samples == 0) {
+      EXPECT_NE(r.verdict.find("perf_event_open"), std::string::npos) << r.verdict;
+    } else {
+      EXPECT_GT(r.value.median, 0);
+    }
+  }
+}
+
+TEST(WeftBench, StartAndMemoryOfSmallJobs) {
+  const auto start = measure("start --ranks 3");
+  ASSERT_EQ(start.size(), 2U);
+  EXPECT_EQ(start[1].extra["rival"], "rival not installed");
+  EXPECT_GE(start[1].value.median, start[0].value.median);
+  const auto memory = measure("memory --ranks 2");
+  ASSERT_EQ(memory.size(), 1U);
+  EXPECT_GT(memory[0].value.median, 0);
+}
+
+TEST(WeftBench, RefusesWhatMakesNoSense) {
+  EXPECT_EQ(run("latency --mode telepathy", true).code, 2);
+  EXPECT_EQ(run("latency --threads 0", true).code, 2);
+  EXPECT_EQ(run("nothing", true).code, 2);
+  EXPECT_EQ(run("", true).code, 2);
+  EXPECT_EQ(run("latency --size 0", true).code, 1);
+  EXPECT_EQ(run("flood --mode put", true).code, 1);
+  EXPECT_EQ(run("report /nonexistent", true).code, 1);
+  const auto three =
+      run_program({kFolder + "/weftrun", "-n", "3", kFolder + "/weft-bench", "latency"},
+                  kWatchdogSeconds, true);
+  EXPECT_EQ(three.code, 1);
+}
+
+TEST(WeftBench, AllIntoAFileThenReportAndCompare) {
+  char made[] = "/tmp/weft-bench-test-XXXXXX";
+  ASSERT_NE(mkdtemp(made), nullptr);
+  const std::string folder = made;
+  const std::string file = folder + "/results.json";
+  EXPECT_EQ(run("all " + file + " --seconds 0.02 --only flood").code, 0);
+  const auto results = read_results(file);
+  EXPECT_EQ(results.size(), 3U);
+  const auto report = run("report " + file);
+  EXPECT_EQ(report.code, 0);
+  EXPECT_NE(report.output.find("flood: memory within its bound, queue"), std::string::npos);
+  EXPECT_NE(report.output.find("not measured"), std::string::npos);
+  const auto same = run("compare " + file + " " + file);
+  EXPECT_EQ(same.code, 0);
+  EXPECT_NE(same.output.find("no verdict"), std::string::npos) << same.output;
+  EXPECT_EQ(same.output.find("worse"), std::string::npos) << same.output;
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace weft::bench

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Jobs that get into trouble: what they say, how they end, and that nothing is left of them.
+
+trouble_test.py WEFTRUN TROUBLE EXCHANGE [unittest arguments]
+"""
+
+import os
+import re
+import signal
+import sys
+import time
+import unittest
+
+import launcher_test
+from launcher_test import JobTest, eventually, seeded, state_of
+
+TROUBLE = EXCHANGE = None
+
+
+def rounds(usual):
+    """`usual` rounds, or a hundred where the length of stress tests is set."""
+    return 100 if "WEFT_STRESS_SECONDS" in os.environ else usual
+
+
+class Flood(JobTest):
+    def test_63_senders_flood_one_sleeper(self):
+        self.good("-n", 64, TROUBLE, "flood", 200)
+
+    def test_a_rank_that_does_not_progress(self):
+        self.good("-n", 3, TROUBLE, "deaf")
+
+    def test_64_ranks_on_few_cores(self):
+        self.good("-n", 64, TROUBLE, "busy", 1)
+
+
+class Threads(JobTest):
+    def test_64_threads_on_any_number_of_devices(self):
+        for devices in (1, 2, 63):
+            self.good("-n", 2, TROUBLE, "many-threads", devices)
+
+
+class Process(JobTest):
+    def test_a_second_runtime_is_refused(self):
+        self.assertIn("one per process", self.good("-n", 1, TROUBLE, "twice").out)
+
+    def test_fork_in_a_rank(self):
+        self.good("-n", 2, TROUBLE, "fork")
+
+
+class Copies(JobTest):
+    def test_same_checksum_with_and_without_single_copy(self):
+        sums = {}
+        for mode in ("auto", "off"):
+            job = self.good("-n", 2, "--env", f"WEFT_FABRIC_CMA={mode}", EXCHANGE, 2, 2)
+            sums[mode] = re.search(r"checksum (\w+)", job.out).group(1)
+        self.assertEqual(sums["auto"], sums["off"])
+
+
+class Death(JobTest):
+    def test_operations_with_a_dead_rank_fail_and_survivors_go_on(self):
+        job = self.run_job("-n", 3, "--on-failure", "continue", TROUBLE, "die-waiting")
+        self.assertEqual(job.out.count("survived: "), 2, job.out + job.err)
+        self.assertEqual(job.code, 128 + signal.SIGKILL, job.err)
+
+    def test_a_stopped_rank_stalls_nobody_else(self):
+        job = self.start("-n", 3, TROUBLE, "stopped")
+        ranks = job.wait_for(3, "stopped")
+        stopped = []
+        self.assertTrue(eventually(
+            lambda: stopped.extend(pid for pid in ranks if state_of(pid) == "T") or stopped))
+        time.sleep(2)
+        os.kill(stopped[0], signal.SIGCONT)
+        job.finish()
+        self.assertEqual((job.code, job.out), (0, "talked\n"), job.err)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_a_rank_killed_at_any_moment(self):
+        """Init, transfer or finalize: the job ends, says who died, leaves nothing."""
+        random = seeded()
+        for _ in range(rounds(6)):
+            job = self.start("-n", 4, TROUBLE, "busy", 0.4)
+            ranks = job.wait_for(4, "busy")
+            time.sleep(random.uniform(0, 0.6))
+            victim = random.choice(ranks)
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            job.finish()
+            if job.code != 0:  # it may have been over already
+                self.assertIn("SIGKILL", job.err)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_leftovers_of_a_crashed_job_are_swept(self):
+        files = {"WEFT_FABRIC_SHM_BACKING": "file"}
+        job = self.start("-n", 2, TROUBLE, "busy", 30, env=files)
+        ranks = job.wait_for(2, "busy")
+        time.sleep(0.5)
+        for pid in ranks + [job.process.pid] + job.guardian():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        job.process.wait()
+        eventually(lambda: not job.pids(), 10)
+        mine = lambda: [n for n in os.listdir("/dev/shm") if n.startswith("weft-")]
+        after = self.start("-n", 2, TROUBLE, "busy", 0.2, env=files).finish()
+        self.assertEqual(after.code, 0, after.err)
+        self.assertEqual(mine(), [], "the next job removes what the crashed one left")
+
+
+if __name__ == "__main__":
+    launcher_test.WEFTRUN, TROUBLE, EXCHANGE = map(os.path.abspath, sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
