@@ -57,6 +57,33 @@ inline void LanePort::ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port
 
 Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                         std::span<const std::byte> payload) noexcept {
+  // The usual case: a small frame to a known peer, sent by the thread that mostly does.
+  const std::size_t length = header.size() + payload.size();
+  Peer* const peer = transport_.find(to);
+  if (length <= kOneCellBytes && peer != nullptr && to_port < peer->ports()) [[likely]] {
+    OutLane& lane = peer->lane(to_port);
+    // acquire: as in lane_to.
+    if (lane.open.load(std::memory_order_acquire) && lane.lock.enter_as_favoured()) [[likely]] {
+      // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
+      Cell* const cell =
+          peer->down.load(std::memory_order_relaxed) ? nullptr : lane.messages.claim_one();
+      if (cell != nullptr) [[likely]] {
+        std::byte* const bytes = cell->bytes + kWordBytes;
+        copy_header(bytes, header);
+        small_copy(bytes + header.size(), payload.data(), payload.size());
+        lane.messages.publish(cell, 1, length, FrameKind::inlined, number_);
+        lane.lock.leave_as_favoured();
+        ring_if_asleep(*peer, lane, to_port);
+        return Post::done;
+      }
+      lane.lock.leave_as_favoured();
+    }
+  }
+  return send_any(to, to_port, header, payload);
+}
+
+Post LanePort::send_any(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                        std::span<const std::byte> payload) noexcept {
   const std::size_t length = header.size() + payload.size();
   WEFT_CHECK(length <= max_inline_, "a frame within max_inline");
   Peer& peer = transport_.known_or_met(to);
@@ -174,21 +201,28 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   return taken;
 }
 
-inline bool LanePort::offer(InLane& lane, const ControlWord& word, const std::byte* bytes,
-                            Sink& sink) {
-  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
-  if (word.kind == FrameKind::packet) {
-    PacketRef ref;
-    std::memcpy(&ref, bytes, sizeof ref);
-    frame.head = frame.head.subspan(sizeof ref);
-    frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
-    frame.loan = {lane.peer->rank().value, word.port, ref.index};
-  }
-  return sink.on_frame(frame) == Taken::yes;
-}
-
 uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
   if (lane.broken) [[unlikely]] return 0;
+  uint32_t taken = serve_control(lane, sink, budget);
+  Frame frame{lane.peer->rank(), {}, {}, {}};
+  while (taken < budget) {
+    std::size_t length = 0;
+    const std::byte* bytes = nullptr;
+    const RingConsumer::Next next = lane.messages.peek_one(bytes, length);
+    if (next == RingConsumer::Next::one) [[likely]] {
+      frame.head = {bytes, length};
+      if (sink.on_frame(frame) == Taken::hold) [[unlikely]] break;
+      lane.messages.consume_one();
+    } else if (next == RingConsumer::Next::nothing || !serve_other(lane, sink)) {
+      break;
+    }
+    ++taken;
+  }
+  lane.messages.publish_head();
+  return taken;
+}
+
+inline uint32_t LanePort::serve_control(InLane& lane, Sink& sink, uint32_t budget) {
   ControlWord word;
   const std::byte* bytes = nullptr;
   uint32_t taken = 0;
@@ -200,18 +234,30 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
   }
   if (peek == RingConsumer::Peek::nonsense) [[unlikely]] break_lane(lane, "sent nonsense");
   lane.control.publish_head();
-  while ((peek = lane.messages.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
-    if (word.kind == FrameKind::packet && !packet_makes_sense(lane, word, bytes)) [[unlikely]] {
-      peek = RingConsumer::Peek::nonsense;
-      break;
-    }
-    if (!offer(lane, word, bytes, sink)) break;
-    lane.messages.consume(word);
-    ++taken;
-  }
-  if (peek == RingConsumer::Peek::nonsense) [[unlikely]] break_lane(lane, "sent nonsense");
-  lane.messages.publish_head();
   return taken;
+}
+
+bool LanePort::serve_other(InLane& lane, Sink& sink) {
+  ControlWord word;
+  const std::byte* bytes = nullptr;
+  const RingConsumer::Peek peek = lane.messages.peek(word, bytes);
+  if (peek == RingConsumer::Peek::nothing) return false;
+  if (peek == RingConsumer::Peek::nonsense ||
+      (word.kind == FrameKind::packet && !packet_makes_sense(lane, word, bytes))) [[unlikely]] {
+    break_lane(lane, "sent nonsense");
+    return false;
+  }
+  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
+  if (word.kind == FrameKind::packet) {
+    PacketRef ref;
+    std::memcpy(&ref, bytes, sizeof ref);
+    frame.head = frame.head.subspan(sizeof ref);
+    frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
+    frame.loan = {lane.peer->rank().value, word.port, ref.index};
+  }
+  if (sink.on_frame(frame) == Taken::hold) return false;
+  lane.messages.consume(word);
+  return true;
 }
 
 bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
