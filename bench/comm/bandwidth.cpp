@@ -1,11 +1,14 @@
 // Bandwidth in one direction.
 //
 // Measured: payload bytes per second from rank 0 to rank 1, windows of messages acknowledged once a
-// window, counted by the sender to the last acknowledgement; a buffer of its own per message of
-// the window, 4 MiB of buffers on each side (at least two messages).
+// window, as the sender sees them (one thread: from the median of its windows; several: all of them
+// from the first start to the last acknowledgement); a buffer of its own per message of the window,
+// 4 MiB of buffers on each side (at least two messages).
+//
 // Limit, ordinary buffers (matched, queue, handler; put and get with --ordinary): cross-memory
 // attach, rank 1 reading as many buffers of the same size. Limit, put and get in memory that weft
 // allocated: memcpy in one process between as many buffers; the target does not read them.
+//
 // It lies when buffers were not touched before, when limit and figure differ in the number of
 // buffers (caches), and when the ranks share a core.
 #include "comm/benches.hpp"
@@ -31,7 +34,7 @@ int run_bandwidth(const Options& options) {
   const auto stream =
       make_stream(options.mode, {pair, runtime, options.size, window, options.threads,
                                  options.polls(), options.ordinary_memory});
-  const double turn = std::max(0.03, turn_seconds(options.threads));
+  const double turn = std::max(0.02, turn_seconds(options.threads));
   const auto bytes = static_cast<double>(options.size);
   std::vector<Contestant> contestants{
       {"bandwidth", [&]() -> Reading {
