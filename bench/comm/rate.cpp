@@ -8,7 +8,7 @@
 //
 // Limit, one thread: the single-producer ring of 64-byte cells with as many cells as a lane of
 // weft's, free running (`ring`), and for comparison the same ring acknowledged once a window.
-// Limit, T threads: the same mode's own rate with one thread, in the same run.
+// Limit, T threads: the same mode's own rate with one thread a rank, polling, in the same run.
 //
 // It lies when the ranks share a core, when the receiver takes messages without looking at them
 // (here every one is completed or dequeued), and without the fairness beside it.
