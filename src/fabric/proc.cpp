@@ -1,6 +1,7 @@
 #include "fabric/proc.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +11,6 @@
 #include <charconv>
 #include <cstring>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "fabric/doorbell.hpp"
 

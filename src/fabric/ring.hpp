@@ -81,7 +81,8 @@ class RingProducer {
       if (!pad_to_end(mask_ + 1 - offset, cells)) return nullptr;
       return cells_;
     }
-    if (!has_room(cells)) [[unlikely]] return nullptr;
+    if (!has_room(cells)) [[unlikely]]
+      return nullptr;
     return cells_ + offset;
   }
 
@@ -89,7 +90,8 @@ class RingProducer {
   /// not of the next, on which an idle consumer is looking.
   [[nodiscard]] Cell* claim_one() noexcept {
     constexpr uint32_t kAhead = 4;
-    if (!has_room(1)) [[unlikely]] return nullptr;
+    if (!has_room(1)) [[unlikely]]
+      return nullptr;
     if (tail_ + kAhead < limit_) [[likely]]
       base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
     return cells_ + (static_cast<uint32_t>(tail_) & mask_);
@@ -106,7 +108,8 @@ class RingProducer {
 
  private:
   [[nodiscard]] bool has_room(uint32_t cells) noexcept {
-    if (tail_ + cells <= limit_) [[likely]] return true;
+    if (tail_ + cells <= limit_) [[likely]]
+      return true;
     // acquire: pairs with RingConsumer's release of cells; its zeroing and reading are over.
     const uint64_t limit = head_->load(std::memory_order_acquire) + mask_ + 1;
     // The head comes from outside: one that runs ahead of the tail is not believed.
