@@ -49,6 +49,25 @@ class BiasedLock {
     bool favoured_;
   };
 
+  /// Takes the lock if the caller is its favoured thread; then `leave_as_favoured` gives it back.
+  [[nodiscard]] bool enter_as_favoured() noexcept {
+    const Thread me = self();
+    // relaxed: a thread's own name can only have been stored by itself; others' do not matter.
+    if (favoured_.load(std::memory_order_relaxed) != me) [[unlikely]]
+      return false;
+    // acquire: pairs with leave's release, for the case that an ended thread had this name.
+    (void)busy_.load(std::memory_order_acquire);
+    busy_.store(true, std::memory_order_relaxed);  // relaxed: ordered by the other's membarrier
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    // relaxed: the section behind it meets no other thread's writes but those acquired above.
+    if (favoured_.load(std::memory_order_relaxed) == me) [[likely]]
+      return true;
+    leave_as_favoured();
+    return false;
+  }
+  // release: pairs with revoke's acquire.
+  void leave_as_favoured() noexcept { busy_.store(false, std::memory_order_release); }
+
  private:
   using Thread = std::uintptr_t;
   static constexpr Thread kNobody = 0;
@@ -59,25 +78,15 @@ class BiasedLock {
   static Thread self() noexcept { return reinterpret_cast<Thread>(__builtin_thread_pointer()); }
 
   [[nodiscard]] bool enter() noexcept {
-    const Thread me = self();
-    // relaxed: a thread's own name can only have been stored by itself; others' do not matter.
-    if (favoured_.load(std::memory_order_relaxed) == me) [[likely]] {
-      // acquire: pairs with leave's release, for the case that an ended thread had this name.
-      (void)busy_.load(std::memory_order_acquire);
-      busy_.store(true, std::memory_order_relaxed);  // relaxed: ordered by the other's membarrier
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-      // relaxed: the section behind it meets no other thread's writes but those acquired above.
-      if (favoured_.load(std::memory_order_relaxed) == me) [[likely]] return true;
-      // release: pairs with revoke's acquire.
-      busy_.store(false, std::memory_order_release);
-    }
-    enter_slowly(me);
+    if (enter_as_favoured()) [[likely]]
+      return true;
+    enter_slowly(self());
     return false;
   }
 
   void leave(bool favoured) noexcept {
     if (favoured)
-      busy_.store(false, std::memory_order_release);  // pairs with revoke's acquire
+      leave_as_favoured();
     else
       lock_.unlock();
   }
@@ -88,7 +97,8 @@ class BiasedLock {
     if (last_ != me) {
       last_ = me;
       streak_ = 0;
-    } else if (++streak_ == kStreak << losses_ && losses_ < kMostLosses && private_barrier_works()) {
+    } else if (++streak_ == kStreak << losses_ && losses_ < kMostLosses &&
+               private_barrier_works()) {
       // From the next time on. This time lock_ keeps the others out as well.
       favoured_.store(me, std::memory_order_relaxed);  // relaxed: read by others under lock_ only
     }

@@ -13,18 +13,48 @@ namespace {
 using enum base::ConfigType;
 
 constexpr std::array kTable = std::to_array<base::ConfigKey>({
-    {"fabric.lane_cells", integer, "256", 8, 1 << 20, {},
+    {"fabric.lane_cells",
+     integer,
+     "256",
+     8,
+     1 << 20,
+     {},
      "Cells of 64 bytes in the message ring of each lane; a power of two."},
-    {"fabric.control_cells", integer, "64", 8, 1 << 20, {},
+    {"fabric.control_cells",
+     integer,
+     "64",
+     8,
+     1 << 20,
+     {},
      "Cells of 64 bytes in the control ring of each lane; a power of two."},
-    {"fabric.inline_cells", integer, "4", 1, 16, {},
+    {"fabric.inline_cells",
+     integer,
+     "4",
+     1,
+     16,
+     {},
      "Most cells that a message travelling inside a ring may take."},
-    {"fabric.packet_bytes", bytes, "8K", 64, 1 << 20, {},
+    {"fabric.packet_bytes",
+     bytes,
+     "8K",
+     64,
+     1 << 20,
+     {},
      "Payload of one packet; a multiple of 64."},
     {"fabric.packets", integer, "1024", 16, 1 << 20, {}, "Packets of each rank."},
-    {"fabric.packet_node", integer, "-1", -1, 1023, {},
+    {"fabric.packet_node",
+     integer,
+     "-1",
+     -1,
+     1023,
+     {},
      "NUMA node of a rank's packets; -1: the node the rank runs on, which writes them all."},
-    {"fabric.exposures", integer, "1024", 1, 1 << 20, {},
+    {"fabric.exposures",
+     integer,
+     "1024",
+     1,
+     1 << 20,
+     {},
      "Regions that one rank may have exposed at one time."},
     {"fabric.shm_backing", choice, "memfd", 0, 0, "memfd|file",
      "Where shared segments live: nameless memory found through /proc, or named files."},
@@ -42,7 +72,9 @@ void register_fabric_config() {
 
 Geometry default_geometry(uint32_t ports) {
   register_fabric_config();
-  const auto number = [](std::string_view key) { return static_cast<uint32_t>(base::config_int(key)); };
+  const auto number = [](std::string_view key) {
+    return static_cast<uint32_t>(base::config_int(key));
+  };
   return {ports, number("fabric.lane_cells"), number("fabric.control_cells"),
           number("fabric.packet_bytes"), number("fabric.packets")};
 }

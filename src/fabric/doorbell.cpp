@@ -1,6 +1,7 @@
 #include "fabric/doorbell.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,8 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "fabric/membarrier.hpp"
 
@@ -39,7 +38,8 @@ void knock(int write_fd, Knock what) noexcept {
 
 void ring(PortControl& port, uint32_t seen, int write_fd, Knock what) noexcept {
   knock(write_fd, what);
-  // relaxed: the number orders nothing, the pipe does; failure means a later sleep, or rung already.
+  // relaxed: the number orders nothing, the pipe does; failure means a later sleep, or rung
+  // already.
   port.asleep.compare_exchange_strong(seen, 0, std::memory_order_relaxed);
 }
 

@@ -22,8 +22,8 @@ class PassingPort : public Port {
                 std::span<const std::byte> payload) noexcept override {
     return inner_->try_send(to, to_port, header, payload);
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                       uint32_t index, uint32_t bytes) noexcept override {
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                       uint32_t bytes) noexcept override {
     return inner_->try_send_packet(to, to_port, header, index, bytes);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {

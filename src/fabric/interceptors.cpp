@@ -37,8 +37,8 @@ class RefusingPort final : public PassingPort {
                 std::span<const std::byte> payload) noexcept override {
     return dice_.chance(share_) ? Post::retry : inner().try_send(to, to_port, header, payload);
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                       uint32_t index, uint32_t bytes) noexcept override {
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                       uint32_t bytes) noexcept override {
     return dice_.chance(share_) ? Post::retry
                                 : inner().try_send_packet(to, to_port, header, index, bytes);
   }
@@ -102,9 +102,8 @@ class DelayingPort final : public PassingPort {
       return answer;
     }
     void on_control(const Frame& frame) override {
-      port_.control_.push_back({frame.source,
-                                {frame.head.begin(), frame.head.end()},
-                                port_.dice_.up_to(port_.most_)});
+      port_.control_.push_back(
+          {frame.source, {frame.head.begin(), frame.head.end()}, port_.dice_.up_to(port_.most_)});
       ++queued_;
     }
     void on_peer_down(Rank peer, std::string_view cause) override {
@@ -162,8 +161,8 @@ class StoppedPort final : public PassingPort {
                 std::span<const std::byte> payload) noexcept override {
     return stops_->is_stopped(self_) ? Post::retry : inner().try_send(to, to_port, header, payload);
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                       uint32_t index, uint32_t bytes) noexcept override {
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                       uint32_t bytes) noexcept override {
     return stops_->is_stopped(self_) ? Post::retry
                                      : inner().try_send_packet(to, to_port, header, index, bytes);
   }

@@ -1,12 +1,12 @@
 #include "fabric/lane_port.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <mutex>
-
-#include <fmt/format.h>
 
 #include "fabric/returns.hpp"
 #include "fabric/small_copy.hpp"
@@ -32,7 +32,7 @@ inline void copy_header(std::byte* to, std::span<const std::byte> header) noexce
     small_copy(to, header.data(), header.size());
 }
 
-constexpr uint32_t kQuantum = 64;      ///< frames that one lane may deliver before the next's turn
+constexpr uint32_t kQuantum = 64;  ///< frames that one lane may deliver before the next's turn
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -43,7 +43,8 @@ constexpr uint64_t kLookEveryNs = 100'000'000;
 inline OutLane* LanePort::lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept {
   OutLane& lane = peer.lane(to_port);
   // acquire: pairs with open_lane's release; the lane is set up.
-  if (lane.open.load(std::memory_order_acquire)) [[likely]] return &lane;
+  if (lane.open.load(std::memory_order_acquire)) [[likely]]
+    return &lane;
   if (transport_.open_lane(peer, to_port % peer.ports())) return &lane;
   // relaxed: whoever misses a death now meets it at the next call.
   answer = peer.down.load(std::memory_order_relaxed) ? Post::done : Post::retry;
@@ -52,22 +53,52 @@ inline OutLane* LanePort::lane_to(Peer& peer, uint32_t to_port, Post& answer) no
 
 inline void LanePort::ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept {
   const uint32_t seen = sleeper_of(*lane.port, lane.fence);
-  if (seen != 0) [[unlikely]] transport_.ring_port(peer, to_port % peer.ports(), seen);
+  if (seen != 0) [[unlikely]]
+    transport_.ring_port(peer, to_port % peer.ports(), seen);
 }
 
 Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                        std::span<const std::byte> payload) noexcept {
+  // The usual case: a small frame to a known peer, sent by the thread that mostly does.
+  const std::size_t length = header.size() + payload.size();
+  Peer* const peer = transport_.find(to);
+  if (length <= kOneCellBytes && peer != nullptr && to_port < peer->ports()) [[likely]] {
+    OutLane& lane = peer->lane(to_port);
+    // acquire: as in lane_to.
+    if (lane.open.load(std::memory_order_acquire) && lane.lock.enter_as_favoured()) [[likely]] {
+      // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
+      Cell* const cell =
+          peer->down.load(std::memory_order_relaxed) ? nullptr : lane.messages.claim_one();
+      if (cell != nullptr) [[likely]] {
+        std::byte* const bytes = cell->bytes + kWordBytes;
+        copy_header(bytes, header);
+        small_copy(bytes + header.size(), payload.data(), payload.size());
+        lane.messages.publish(cell, 1, length, FrameKind::inlined, number_);
+        lane.lock.leave_as_favoured();
+        ring_if_asleep(*peer, lane, to_port);
+        return Post::done;
+      }
+      lane.lock.leave_as_favoured();
+    }
+  }
+  return send_any(to, to_port, header, payload);
+}
+
+Post LanePort::send_any(Rank to, uint32_t to_port, std::span<const std::byte> header,
                         std::span<const std::byte> payload) noexcept {
   const std::size_t length = header.size() + payload.size();
   WEFT_CHECK(length <= max_inline_, "a frame within max_inline");
   Peer& peer = transport_.known_or_met(to);
   Post answer = Post::done;
   OutLane* const lane = lane_to(peer, to_port, answer);
-  if (lane == nullptr) [[unlikely]] return answer;
+  if (lane == nullptr) [[unlikely]]
+    return answer;
   const uint32_t cells = cells_of(length);
   {
     const BiasedLock::Hold hold(lane->lock);
     // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
-    if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] return Post::done;
+    if (peer.down.load(std::memory_order_relaxed)) [[unlikely]]
+      return Post::done;
     Cell* const cell = lane->messages.claim(cells);
     if (cell == nullptr) return Post::retry;
     std::byte* const bytes = cell->bytes + kWordBytes;
@@ -79,17 +110,18 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
   return Post::done;
 }
 
-Post LanePort::try_control(Rank to, uint32_t to_port,
-                           std::span<const std::byte> header) noexcept {
+Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept {
   WEFT_CHECK(header.size() <= max_inline_, "a control frame within max_control");
   Peer& peer = transport_.known_or_met(to);
   Post answer = Post::done;
   OutLane* const lane = lane_to(peer, to_port, answer);
-  if (lane == nullptr) [[unlikely]] return answer;
+  if (lane == nullptr) [[unlikely]]
+    return answer;
   const uint32_t cells = cells_of(header.size());
   {
     const BiasedLock::Hold hold(lane->lock);
-    if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] return Post::done;  // as above
+    if (peer.down.load(std::memory_order_relaxed)) [[unlikely]]
+      return Post::done;  // as above
     Cell* const cell = lane->control.claim(cells);
     if (cell == nullptr) return Post::retry;
     small_copy(cell->bytes + kWordBytes, header.data(), header.size());
@@ -141,9 +173,11 @@ void LanePort::give_back(Loan loan) noexcept {
   PortControl& port = view.port(loan.port);
   push_returned(port.returned, view.links(), loan.index);
   // A read-modify-write that succeeded is a fence on x86 only; ask as every sender does.
-  const bool fence = view.header().has_membarrier == 0 || transport_.own().header().has_membarrier == 0;
+  const bool fence =
+      view.header().has_membarrier == 0 || transport_.own().header().has_membarrier == 0;
   const uint32_t seen = sleeper_of(port, fence);
-  if (seen != 0) [[unlikely]] transport_.ring_port(*owner, loan.port, seen);
+  if (seen != 0) [[unlikely]]
+    transport_.ring_port(*owner, loan.port, seen);
 }
 
 // ---- polling ----
@@ -174,21 +208,30 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   return taken;
 }
 
-inline bool LanePort::offer(InLane& lane, const ControlWord& word, const std::byte* bytes,
-                            Sink& sink) {
-  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
-  if (word.kind == FrameKind::packet) {
-    PacketRef ref;
-    std::memcpy(&ref, bytes, sizeof ref);
-    frame.head = frame.head.subspan(sizeof ref);
-    frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
-    frame.loan = {lane.peer->rank().value, word.port, ref.index};
+uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
+  if (lane.broken) [[unlikely]]
+    return 0;
+  uint32_t taken = serve_control(lane, sink, budget);
+  Frame frame{lane.peer->rank(), {}, {}, {}};
+  while (taken < budget) {
+    std::size_t length = 0;
+    const std::byte* bytes = nullptr;
+    const RingConsumer::Next next = lane.messages.peek_one(bytes, length);
+    if (next == RingConsumer::Next::one) [[likely]] {
+      frame.head = {bytes, length};
+      if (sink.on_frame(frame) == Taken::hold) [[unlikely]]
+        break;
+      lane.messages.consume_one();
+    } else if (next == RingConsumer::Next::nothing || !serve_other(lane, sink)) {
+      break;
+    }
+    ++taken;
   }
-  return sink.on_frame(frame) == Taken::yes;
+  lane.messages.publish_head();
+  return taken;
 }
 
-uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
-  if (lane.broken) [[unlikely]] return 0;
+inline uint32_t LanePort::serve_control(InLane& lane, Sink& sink, uint32_t budget) {
   ControlWord word;
   const std::byte* bytes = nullptr;
   uint32_t taken = 0;
@@ -198,20 +241,33 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
     lane.control.consume(word);
     ++taken;
   }
-  if (peek == RingConsumer::Peek::nonsense) [[unlikely]] break_lane(lane, "sent nonsense");
+  if (peek == RingConsumer::Peek::nonsense) [[unlikely]]
+    break_lane(lane, "sent nonsense");
   lane.control.publish_head();
-  while ((peek = lane.messages.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
-    if (word.kind == FrameKind::packet && !packet_makes_sense(lane, word, bytes)) [[unlikely]] {
-      peek = RingConsumer::Peek::nonsense;
-      break;
-    }
-    if (!offer(lane, word, bytes, sink)) break;
-    lane.messages.consume(word);
-    ++taken;
-  }
-  if (peek == RingConsumer::Peek::nonsense) [[unlikely]] break_lane(lane, "sent nonsense");
-  lane.messages.publish_head();
   return taken;
+}
+
+bool LanePort::serve_other(InLane& lane, Sink& sink) {
+  ControlWord word;
+  const std::byte* bytes = nullptr;
+  const RingConsumer::Peek peek = lane.messages.peek(word, bytes);
+  if (peek == RingConsumer::Peek::nothing) return false;
+  if (peek == RingConsumer::Peek::nonsense ||
+      (word.kind == FrameKind::packet && !packet_makes_sense(lane, word, bytes))) [[unlikely]] {
+    break_lane(lane, "sent nonsense");
+    return false;
+  }
+  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
+  if (word.kind == FrameKind::packet) {
+    PacketRef ref;
+    std::memcpy(&ref, bytes, sizeof ref);
+    frame.head = frame.head.subspan(sizeof ref);
+    frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
+    frame.loan = {lane.peer->rank().value, word.port, ref.index};
+  }
+  if (sink.on_frame(frame) == Taken::hold) return false;
+  lane.messages.consume(word);
+  return true;
 }
 
 bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
@@ -221,8 +277,7 @@ bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
   PacketRef ref;
   std::memcpy(&ref, bytes, sizeof ref);
   const Geometry& theirs = lane.peer->view().header().geometry;
-  return ref.index < theirs.packets && ref.bytes <= theirs.packet_bytes &&
-         word.port < theirs.ports;
+  return ref.index < theirs.packets && ref.bytes <= theirs.packet_bytes && word.port < theirs.ports;
 }
 
 void LanePort::break_lane(InLane& lane, std::string_view why) {
@@ -242,16 +297,18 @@ void LanePort::discover() {
       const uint32_t l = static_cast<uint32_t>(w * 64 + std::countr_zero(fresh));
       if (l >= transport_.lanes()) break;
       LaneHeads& heads = own.heads(number_, l);
-      lanes_.push_back({&transport_.known_or_met(transport_.rank_of_lane(l)),
-                        RingConsumer(own.message_cells(number_, l), g.lane_cells, &heads.messages),
-                        RingConsumer(own.control_cells(number_, l), g.control_cells, &heads.control)});
+      lanes_.push_back(
+          {&transport_.known_or_met(transport_.rank_of_lane(l)),
+           RingConsumer(own.message_cells(number_, l), g.lane_cells, &heads.messages),
+           RingConsumer(own.control_cells(number_, l), g.control_cells, &heads.control)});
     }
   }
 }
 
 uint32_t LanePort::drain_returns(Sink& sink) {
   uint32_t next = take_returned(control_.returned);
-  if (next == 0) [[likely]] return 0;
+  if (next == 0) [[likely]]
+    return 0;
   std::array<uint32_t, 64> batch;
   uint32_t filled = 0;
   uint32_t total = 0;

@@ -28,8 +28,8 @@ class LanePort final : public Port {
   [[nodiscard]] uint32_t max_control() const noexcept override { return max_inline_; }
   Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                 std::span<const std::byte> payload) noexcept override;
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                       uint32_t index, uint32_t bytes) noexcept override;
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                       uint32_t bytes) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
   void give_back(Loan loan) noexcept override;
@@ -51,13 +51,16 @@ class LanePort final : public Port {
     std::string cause;
   };
 
+  Post send_any(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                std::span<const std::byte> payload) noexcept;
   /// The lane to a port of a peer, ready to use, or nullptr with `answer` set.
   OutLane* lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept;
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
 
   void discover();
   uint32_t serve(InLane& lane, Sink& sink, uint32_t budget);
-  bool offer(InLane& lane, const ControlWord& word, const std::byte* bytes, Sink& sink);
+  uint32_t serve_control(InLane& lane, Sink& sink, uint32_t budget);
+  bool serve_other(InLane& lane, Sink& sink);
   static bool packet_makes_sense(const InLane& lane, const ControlWord& word,
                                  const std::byte* bytes) noexcept;
   void break_lane(InLane& lane, std::string_view why);

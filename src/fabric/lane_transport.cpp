@@ -1,12 +1,11 @@
 #include "fabric/lane_transport.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "fabric/lane_port.hpp"
 #include "fabric/membarrier.hpp"
@@ -80,8 +79,7 @@ void LaneTransport::place_packets() noexcept {
   const auto& machine = base::Topology::machine();
   if (machine.numa_nodes() < 2) return;
   // The writer's node: the sender writes every packet, and readers sit on any node.
-  const int node =
-      options_.packet_node >= 0 ? options_.packet_node : machine.this_numa_node();
+  const int node = options_.packet_node >= 0 ? options_.packet_node : machine.this_numa_node();
   const auto area = packet_area();
   base::prefer_numa_node(area.data(), area.size(), node);
 }
@@ -99,10 +97,11 @@ std::span<std::byte> LaneTransport::packet_area() noexcept {
 std::unique_ptr<Port> LaneTransport::open_port(uint32_t number) {
   const std::scoped_lock hold(setup_);
   if (number >= ports_.size())
-    throw Error(Errc::bad_argument, fmt::format("port {} of a transport with {} ports", number,
-                                                ports_.size()));
+    throw Error(Errc::bad_argument,
+                fmt::format("port {} of a transport with {} ports", number, ports_.size()));
   PortControl& control = own_.port(number);
-  if (ports_[number] != nullptr || control.state.load(std::memory_order_relaxed) != PortControl::closed)
+  if (ports_[number] != nullptr ||
+      control.state.load(std::memory_order_relaxed) != PortControl::closed)
     throw Error(Errc::bad_argument, fmt::format("port {} was opened before", number));
   const auto& machine = base::Topology::machine();
   if (machine.numa_nodes() > 1)  // the consumer's node, before any sender touches a page
@@ -175,7 +174,8 @@ bool LaneTransport::open_lane(Peer& peer, uint32_t port) noexcept {
     lane.port = &control;
     lane.fence = fence_towards(view);
     lane.messages = RingProducer(view.message_cells(port, my_lane_), g.lane_cells, &heads.messages);
-    lane.control = RingProducer(view.control_cells(port, my_lane_), g.control_cells, &heads.control);
+    lane.control =
+        RingProducer(view.control_cells(port, my_lane_), g.control_cells, &heads.control);
     // The receiver learns of the lane, and is woken to learn it, before anything is published on
     // it: from now on it watches this process, so that a death cannot go unnoticed.
     view.active(port)[my_lane_ / 64].fetch_or(uint64_t{1} << (my_lane_ % 64),
@@ -222,8 +222,8 @@ void LaneTransport::look_for_deaths(bool thorough) noexcept {
     const bool dead = somebody && peer->link().gone();
     if (peer->down.load(std::memory_order_relaxed)) continue;  // relaxed: set under this lock
     if (!dead && !peer->left()) continue;
-    enter_death(*peer, fmt::format("{} {}", describe(*peer), peer->left() ? "left the job"
-                                                                           : "ended"));
+    enter_death(*peer,
+                fmt::format("{} {}", describe(*peer), peer->left() ? "left the job" : "ended"));
   }
 }
 
@@ -404,7 +404,8 @@ Peer::Mapping* LaneTransport::map_segment(Peer& peer, const MemoryKey& key) noex
     const auto memory = peer.link().map_shared(shared);
     if (memory.empty()) return nullptr;
     peer.live.push_back(std::make_unique<Peer::Mapping>(Peer::Mapping{key.segment, memory}));
-    entry.store(peer.live.back().get(), std::memory_order_release);  // pairs with map_peer's acquire
+    entry.store(peer.live.back().get(),
+                std::memory_order_release);  // pairs with map_peer's acquire
     if (old == nullptr) return peer.live.back().get();
     // The old mapping's memory is withdrawn. Its address range is kept for one more generation, for
     // a thread that is still copying, and given up when the next one takes its place. The record

@@ -55,7 +55,8 @@ class LaneTransport final : public Transport {
   bool can_read(Rank peer) noexcept override;
   [[nodiscard]] std::string why_not_read(Rank peer) const override;
   Errc read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept override;
-  Errc write_memory(Rank peer, uint64_t address, std::span<const std::byte> local) noexcept override;
+  Errc write_memory(Rank peer, uint64_t address,
+                    std::span<const std::byte> local) noexcept override;
 
   std::span<std::byte> allocate_shared(std::size_t bytes) override;
   void release_shared(std::span<std::byte> memory) noexcept override;

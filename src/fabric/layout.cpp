@@ -1,14 +1,16 @@
 #include "fabric/layout.hpp"
 
-#include <bit>
-
 #include <fmt/format.h>
+
+#include <bit>
 
 namespace weft::fabric {
 
 namespace {
 
-constexpr std::size_t round_up(std::size_t n, std::size_t to) noexcept { return (n + to - 1) / to * to; }
+constexpr std::size_t round_up(std::size_t n, std::size_t to) noexcept {
+  return (n + to - 1) / to * to;
+}
 
 /// Whether a geometry makes sense; the sentence if not.
 std::string_view geometry_fault(const Geometry& g, uint32_t inline_cells) noexcept {

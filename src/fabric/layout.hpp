@@ -20,8 +20,8 @@ namespace weft::fabric {
 
 inline constexpr uint64_t kSegmentMagic = 0x31304d4853544657;  // "WFTSHM01"
 inline constexpr uint32_t kSegmentVersion = 1;
-inline constexpr uint32_t kMaxPorts = 4096;       ///< a frame's control word has 12 bits for it
-inline constexpr uint32_t kSharedRows = 256;      ///< shared allocations of a rank at one time
+inline constexpr uint32_t kMaxPorts = 4096;   ///< a frame's control word has 12 bits for it
+inline constexpr uint32_t kSharedRows = 256;  ///< shared allocations of a rank at one time
 inline constexpr std::size_t kPage = 4096;
 
 /// The first page of a segment. Written by its owner before the job's fence, then read only, but
@@ -29,18 +29,18 @@ inline constexpr std::size_t kPage = 4096;
 struct alignas(base::kCacheLine) SegmentHeader {
   std::atomic<uint64_t> magic;  ///< stored last, release; whoever attaches loads it with acquire
   uint32_t version;
-  uint32_t lanes;             ///< per port: the ranks of the node
-  uint64_t job_hash;          ///< of the job's id
-  uint64_t key_hash;          ///< of the job's secret
-  uint64_t total_bytes;       ///< of the segment
+  uint32_t lanes;        ///< per port: the ranks of the node
+  uint64_t job_hash;     ///< of the job's id
+  uint64_t key_hash;     ///< of the job's secret
+  uint64_t total_bytes;  ///< of the segment
   int32_t rank;
-  uint32_t inline_cells;      ///< most cells of a frame on this rank's lanes
-  Geometry geometry;          ///< ports, rings and packets of this rank
-  uint32_t exposures;         ///< rows of the exposure table
-  uint32_t has_membarrier;    ///< 0: senders fence between publishing and looking for a sleeper
-  uint64_t self_address;      ///< of this header in its owner's process: what a CMA probe reads
+  uint32_t inline_cells;    ///< most cells of a frame on this rank's lanes
+  Geometry geometry;        ///< ports, rings and packets of this rank
+  uint32_t exposures;       ///< rows of the exposure table
+  uint32_t has_membarrier;  ///< 0: senders fence between publishing and looking for a sleeper
+  uint64_t self_address;    ///< of this header in its owner's process: what a CMA probe reads
   int64_t pid;
-  uint64_t start_time;        ///< of that process, so that a reused pid is noticed
+  uint64_t start_time;  ///< of that process, so that a reused pid is noticed
   /// Not 0: the owner ended its transport. release; pairs with acquire in Peer::left().
   alignas(base::kCacheLine) std::atomic<uint32_t> left;
 };

@@ -1,5 +1,6 @@
 // The provider for ranks that are threads of one process: segments are anonymous memory, found in
 // a registry of the process. A job of one is `self`.
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,8 +11,6 @@
 #include <mutex>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "fabric/backing.hpp"
 #include "fabric/lane_setup.hpp"
@@ -31,8 +30,8 @@ class Pages {
     void* const at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
-      throw Error(Errc::no_memory, fmt::format("no {} bytes of memory: {}", bytes_,
-                                               std::strerror(errno)));
+      throw Error(Errc::no_memory,
+                  fmt::format("no {} bytes of memory: {}", bytes_, std::strerror(errno)));
     base_ = static_cast<std::byte*>(at);
   }
   Pages(Pages&& other) noexcept
@@ -150,8 +149,7 @@ class LocalBacking final : public Backing {
     shared_.insert_or_assign(segment, std::move(pages));
     return memory;
   }
-  void release_shared(std::span<std::byte> memory, uint32_t segment,
-                      SharedRow&) noexcept override {
+  void release_shared(std::span<std::byte> memory, uint32_t segment, SharedRow&) noexcept override {
     // A peer may still be copying: the pages are given back now, their addresses one release later.
     ::madvise(memory.data(), memory.size(), MADV_DONTNEED);
     const auto found = shared_.find(segment);

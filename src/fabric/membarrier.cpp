@@ -20,14 +20,14 @@ bool try_register(long command, long registration) noexcept {
 }  // namespace
 
 bool register_membarrier() noexcept {
-  static const bool registered = try_register(MEMBARRIER_CMD_GLOBAL_EXPEDITED,
-                                              MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+  static const bool registered =
+      try_register(MEMBARRIER_CMD_GLOBAL_EXPEDITED, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
   return registered;
 }
 
 bool private_barrier_works() noexcept {
-  static const bool registered = try_register(MEMBARRIER_CMD_PRIVATE_EXPEDITED,
-                                              MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  static const bool registered =
+      try_register(MEMBARRIER_CMD_PRIVATE_EXPEDITED, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   return registered;
 }
 

@@ -64,22 +64,37 @@ inline std::atomic<uint64_t>& word_of(Cell& cell) noexcept {
   return *reinterpret_cast<std::atomic<uint64_t>*>(cell.bytes);
 }
 
+/// Most bytes of a frame that is one cell.
+inline constexpr std::size_t kOneCellBytes = sizeof(Cell) - kWordBytes;
+
 /// The sending side.
 class RingProducer {
  public:
   RingProducer() = default;
   RingProducer(Cell* cells, uint32_t capacity, const std::atomic<uint64_t>* head) noexcept
-      : cells_(cells), head_(head), capacity_(capacity) {}
+      : cells_(cells), head_(head), limit_(capacity), mask_(capacity - 1) {}
 
   /// Where the next frame of `cells` cells goes; nullptr if there is no room for it now.
   [[nodiscard]] Cell* claim(uint32_t cells) noexcept {
-    const uint32_t offset = static_cast<uint32_t>(tail_) & (capacity_ - 1);
-    if (offset + cells > capacity_) [[unlikely]] {
-      if (!pad_to_end(capacity_ - offset, cells)) return nullptr;
+    const uint32_t offset = static_cast<uint32_t>(tail_) & mask_;
+    if (offset + cells > mask_ + 1) [[unlikely]] {
+      if (!pad_to_end(mask_ + 1 - offset, cells)) return nullptr;
       return cells_;
     }
-    if (!has_room(cells)) [[unlikely]] return nullptr;
+    if (!has_room(cells)) [[unlikely]]
+      return nullptr;
     return cells_ + offset;
+  }
+
+  /// `claim(1)`. Also asks for the line of a later cell, so that it is there when its turn comes:
+  /// not of the next, on which an idle consumer is looking.
+  [[nodiscard]] Cell* claim_one() noexcept {
+    constexpr uint32_t kAhead = 4;
+    if (!has_room(1)) [[unlikely]]
+      return nullptr;
+    if (tail_ + kAhead < limit_) [[likely]]
+      base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
+    return cells_ + (static_cast<uint32_t>(tail_) & mask_);
   }
 
   /// Publishes the frame that was written at `cell`, which `claim` gave.
@@ -93,50 +108,73 @@ class RingProducer {
 
  private:
   [[nodiscard]] bool has_room(uint32_t cells) noexcept {
-    if (tail_ + cells - head_seen_ <= capacity_) [[likely]] return true;
+    if (tail_ + cells <= limit_) [[likely]]
+      return true;
     // acquire: pairs with RingConsumer's release of cells; its zeroing and reading are over.
-    head_seen_ = head_->load(std::memory_order_acquire);
-    return tail_ + cells - head_seen_ <= capacity_;
+    const uint64_t limit = head_->load(std::memory_order_acquire) + mask_ + 1;
+    // The head comes from outside: one that runs ahead of the tail is not believed.
+    if (limit > tail_ + mask_ + 1) return false;
+    limit_ = limit;
+    return tail_ + cells <= limit_;
   }
   [[nodiscard]] bool pad_to_end(uint32_t pad, uint32_t cells) noexcept {
     if (!has_room(pad + cells)) return false;
-    publish(cells_ + (capacity_ - pad), pad, pad, FrameKind::pad, 0);
+    publish(cells_ + (mask_ + 1 - pad), pad, pad, FrameKind::pad, 0);
     return true;
   }
 
   Cell* cells_ = nullptr;
   const std::atomic<uint64_t>* head_ = nullptr;
   uint64_t tail_ = 0;
-  uint64_t head_seen_ = 0;
-  uint32_t capacity_ = 0;
+  uint64_t limit_ = 0;  ///< head as last seen + capacity: positions below it are free to write
+  uint32_t mask_ = 0;   ///< capacity - 1
 };
 
 /// The receiving side.
 class RingConsumer {
  public:
   enum class Peek : uint8_t { nothing, frame, nonsense };
+  enum class Next : uint8_t { nothing, one, other };
 
   RingConsumer() = default;
   RingConsumer(Cell* cells, uint32_t capacity, std::atomic<uint64_t>* head) noexcept
-      : cells_(cells), head_out_(head), capacity_(capacity) {}
+      : cells_(cells), head_out_(head), mask_(capacity - 1) {}
 
   /// Looks at the next frame. `nonsense`: a control word that no producer writes.
   [[nodiscard]] Peek peek(ControlWord& word, const std::byte*& bytes) noexcept {
     for (;;) {
-      const uint32_t offset = static_cast<uint32_t>(head_) & (capacity_ - 1);
+      const uint32_t offset = static_cast<uint32_t>(head_) & mask_;
       // acquire: pairs with RingProducer::publish's release.
       word = ControlWord::unpack(word_of(cells_[offset]).load(std::memory_order_acquire));
       if (word.stamp != ControlWord::stamp_of(head_)) return Peek::nothing;
       if (word.kind == FrameKind::pad) [[unlikely]] {
-        if (word.length == 0 || word.length > capacity_ - offset) return Peek::nonsense;
+        if (word.length == 0 || word.length > mask_ + 1 - offset) return Peek::nonsense;
         release(word.length);
         continue;
       }
-      if (word.kind > FrameKind::packet || cells_of(word.length) > capacity_ - offset) [[unlikely]]
+      if (word.kind > FrameKind::packet || cells_of(word.length) > mask_ + 1 - offset) [[unlikely]]
         return Peek::nonsense;
       bytes = cells_[offset].bytes + kWordBytes;
       return Peek::frame;
     }
+  }
+
+  /// The usual case of `peek` in a few instructions. one: the next frame is inline and of one cell,
+  /// and here are its bytes; other: `peek` tells.
+  [[nodiscard]] Next peek_one(const std::byte*& bytes, std::size_t& length) noexcept {
+    Cell& cell = cells_[static_cast<uint32_t>(head_) & mask_];
+    // acquire: pairs with RingProducer::publish's release.
+    const uint64_t word = word_of(cell).load(std::memory_order_acquire);
+    if (static_cast<uint32_t>(word) != ControlWord::stamp_of(head_)) return Next::nothing;
+    // Kind and length side by side: small together only if the kind is inlined, which is 0.
+    static_assert(static_cast<int>(FrameKind::inlined) == 0);
+    length = (word >> 32) & 0xfffff;
+    bytes = cell.bytes + kWordBytes;
+    return length <= kOneCellBytes ? Next::one : Next::other;
+  }
+  /// Gives the frame that `peek_one` showed back.
+  void consume_one() noexcept {
+    if (++head_ - published_ > mask_ / 4) publish_head();
   }
 
   /// Gives the frame that `peek` showed back to the producer.
@@ -154,17 +192,17 @@ class RingConsumer {
  private:
   void release(uint32_t cells) noexcept {
     for (uint32_t i = 1; i < cells; ++i)  // invariant 2; relaxed: the head's release covers it
-      word_of(cells_[(static_cast<uint32_t>(head_) + i) & (capacity_ - 1)])
+      word_of(cells_[(static_cast<uint32_t>(head_) + i) & mask_])
           .store(0, std::memory_order_relaxed);
     head_ += cells;
-    if (head_ - published_ >= capacity_ / 4) publish_head();
+    if (head_ - published_ > mask_ / 4) publish_head();
   }
 
   Cell* cells_ = nullptr;
   std::atomic<uint64_t>* head_out_ = nullptr;
   uint64_t head_ = 0;
   uint64_t published_ = 0;
-  uint32_t capacity_ = 0;
+  uint32_t mask_ = 0;  ///< capacity - 1
 };
 
 }  // namespace weft::fabric

@@ -1,6 +1,7 @@
 #include "fabric/shm_store.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -12,8 +13,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "fabric/proc.hpp"
 #include "weft/base/error.hpp"
@@ -32,8 +31,8 @@ namespace {
 /// Whether peers can reach this process's descriptors through /proc; the reason if not.
 std::string why_not_proc(int fd) {
   if (::prctl(PR_GET_DUMPABLE) != 1) return "this process is not dumpable";
-  const Descriptor again(::open(fmt::format("/proc/{}/fd/{}", ::getpid(), fd).c_str(),
-                                O_RDWR | O_CLOEXEC));
+  const Descriptor again(
+      ::open(fmt::format("/proc/{}/fd/{}", ::getpid(), fd).c_str(), O_RDWR | O_CLOEXEC));
   return again ? std::string() : fmt::format("/proc: {}", std::strerror(errno));
 }
 
@@ -82,8 +81,8 @@ ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
                       safe_name(job_id));
   if (kind_ == ShmKind::memfd) {
     const Descriptor trial(::memfd_create("weft", MFD_CLOEXEC));
-    const std::string why = trial ? why_not_proc(trial.get())
-                                  : fmt::format("memfd_create: {}", std::strerror(errno));
+    const std::string why =
+        trial ? why_not_proc(trial.get()) : fmt::format("memfd_create: {}", std::strerror(errno));
     if (!why.empty()) {
       kind_ = ShmKind::file;
       base::log(base::LogLevel::warn,
@@ -106,8 +105,8 @@ ShmObject ShmStore::create(std::string_view part, std::size_t bytes) {
     if (!object.fd) refuse(errno, "memfd_create");
   } else {
     const std::string path = name_ + std::string(part);
-    object.fd = Descriptor(
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    object.fd =
+        Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!object.fd) refuse(errno, fmt::format("cannot create {}", path));
     parts_.emplace_back(part);
   }
@@ -143,8 +142,12 @@ void ShmStore::remove(std::string_view part) noexcept {
 }
 
 ShmAddress ShmStore::address_of(const ShmObject& segment) const {
-  return {kind_,         ::getpid(), own_start_time(), segment.fd.get(),
-          segment.inode, kind_ == ShmKind::file ? name_ : std::string()};
+  return {kind_,
+          ::getpid(),
+          own_start_time(),
+          segment.fd.get(),
+          segment.inode,
+          kind_ == ShmKind::file ? name_ : std::string()};
 }
 
 Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, uint64_t inode) {

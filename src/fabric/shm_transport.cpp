@@ -2,6 +2,7 @@
 // attached on first use; deaths are noticed by pidfds; ordinary memory is reached by cross-memory
 // attach.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -14,8 +15,6 @@
 #include <map>
 #include <memory>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "fabric/backing.hpp"
 #include "fabric/cma.hpp"
@@ -159,7 +158,8 @@ class ShmBacking final : public Backing {
         store_(base::config_text("fabric.shm_backing") == "file" ? ShmKind::file : ShmKind::memfd,
                base::config_text("fabric.shm_dir"), job.id()),
         deaths_(::epoll_create1(EPOLL_CLOEXEC)) {
-    if (!deaths_) throw Error(Errc::no_memory, fmt::format("epoll_create1: {}", std::strerror(errno)));
+    if (!deaths_)
+      throw Error(Errc::no_memory, fmt::format("epoll_create1: {}", std::strerror(errno)));
     ShmObject segment = store_.create(kSegmentPart, layout.total);
     // Lanes are reserved by those who open them.
     store_.reserve(segment, 0, layout.lanes_begin);
@@ -183,9 +183,8 @@ class ShmBacking final : public Backing {
 
   std::unique_ptr<PeerLink> attach(Rank peer) override {
     // The own address is needed before the fence that publishes it.
-    const ShmAddress address = peer == job_.rank()
-                                   ? address_
-                                   : ShmAddress::parse(job_.get(peer, kAddressKey));
+    const ShmAddress address =
+        peer == job_.rank() ? address_ : ShmAddress::parse(job_.get(peer, kAddressKey));
     Descriptor pidfd;
     if (peer != job_.rank()) {
       pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, address.pid, 0)));
@@ -196,8 +195,8 @@ class ShmBacking final : public Backing {
     struct stat status;
     if (::fstat(fd.get(), &status) != 0 || status.st_size < static_cast<off_t>(kPage))
       throw Error(Errc::protocol, "its segment is too short");
-    auto segment = std::make_unique<SharedMapping>(std::move(fd),
-                                                   static_cast<std::size_t>(status.st_size));
+    auto segment =
+        std::make_unique<SharedMapping>(std::move(fd), static_cast<std::size_t>(status.st_size));
     const auto& header = *reinterpret_cast<const SegmentHeader*>(segment->base());
     const std::string_view fault = header_fault(header, text_hash(job_.id()), text_hash(job_.key()),
                                                 peer.value, segment->size());

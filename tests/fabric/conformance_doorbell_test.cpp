@@ -134,7 +134,8 @@ TEST_P(Doorbells, NoRingIsEverMissed) {
     std::minstd_rand random(static_cast<unsigned>(seed) + static_cast<unsigned>(self));
     Recorder sink;
     Port& port = ranks.port(self);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(stress_seconds() / (GetParam().wrap ? 10 : 2));
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::duration<double>(stress_seconds() / (GetParam().wrap ? 10 : 2));
     const auto say = [&](std::string_view what) {
       while (port.try_send(Rank{1 - self}, 0, bytes_of(what), {}) == Post::retry)
         std::this_thread::yield();

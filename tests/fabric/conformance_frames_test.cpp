@@ -154,7 +154,8 @@ TEST_P(Frames, PacketsAreLentAndComeBack) {
     for (const uint32_t index : sender.returned) ASSERT_TRUE(free.insert(index).second);
     sender.returned.clear();
   }
-  ASSERT_TRUE(poll_until(from, sender, [&] { return free.size() + sender.returned.size() == g.packets; }));
+  ASSERT_TRUE(
+      poll_until(from, sender, [&] { return free.size() + sender.returned.size() == g.packets; }));
 }
 
 TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {
@@ -163,7 +164,8 @@ TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {
   Recorder sink;
   int refused = 0;
   while (refused < 3)
-    refused = ranks.port(0).try_send(Rank{to}, 0, bytes_of("x"), {}) == Post::done ? 0 : refused + 1;
+    refused =
+        ranks.port(0).try_send(Rank{to}, 0, bytes_of("x"), {}) == Post::done ? 0 : refused + 1;
   for (int i = 0; i < 3; ++i)
     ASSERT_EQ(ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 5, 10), Post::retry);
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() >= 4; }));
@@ -215,8 +217,7 @@ TEST_P(Frames, ManyThreadsKeepTheirOrder) {
           const int thread = std::stoi(seen.head);
           const uint32_t number = static_cast<uint32_t>(std::stoul(seen.head.substr(blank)));
           EXPECT_EQ(number, next[thread]++);
-          EXPECT_EQ(seen.head.substr(second + 1),
-                    pattern(seen.head.size() - second - 1, number));
+          EXPECT_EQ(seen.head.substr(second + 1), pattern(seen.head.size() - second - 1, number));
           ++total;
         }
         sink.frames.clear();

@@ -125,7 +125,10 @@ TEST_P(Memory, ForgedKeysMapNothing) {
   EXPECT_TRUE(refused([](MemoryKey& k) { k.generation += 2; }));
   EXPECT_TRUE(refused([](MemoryKey& k) { k.segment += 1; }));
   EXPECT_TRUE(refused([](MemoryKey& k) { k.segment = 0xffffffff; }));
-  EXPECT_TRUE(refused([](MemoryKey& k) { k.base = 8192; k.bytes = 1; }));
+  EXPECT_TRUE(refused([](MemoryKey& k) {
+    k.base = 8192;
+    k.bytes = 1;
+  }));
   EXPECT_TRUE(refused([](MemoryKey& k) { k.base = ~uint64_t{0}; }));
   EXPECT_TRUE(refused([](MemoryKey& k) { k.bytes = ~uint64_t{0}; }));
   ranks.transport(to).release_shared(memory);
@@ -136,7 +139,8 @@ TEST_P(Memory, AllocationsComeAndGoManyTimes) {
   Ranks ranks = make(2);
   const int to = ranks.at(1);
   for (int i = 0; i < 600; ++i) {
-    const auto memory = ranks.transport(to).allocate_shared(4096u * static_cast<unsigned>(1 + i % 5));
+    const auto memory =
+        ranks.transport(to).allocate_shared(4096u * static_cast<unsigned>(1 + i % 5));
     ASSERT_EQ(memory[0], std::byte{0});
     const MemoryKey key = ranks.transport(to).expose(memory);
     const auto view = ranks.transport(0).map_peer(key);

@@ -35,9 +35,8 @@ const std::vector<Provider>& providers() {
       add("_refusing", [](Wrapped t) { return refuse(std::move(t), 0.3, 1); });
       add("_delaying", [](Wrapped t) { return delay(std::move(t), 5, 2); });
       add("_reordering", [](Wrapped t) { return reorder_ports(std::move(t), 5, 3); });
-      add("_everything", [](Wrapped t) {
-        return refuse(reorder_ports(delay(std::move(t), 3, 4), 3, 5), 0.2, 6);
-      });
+      add("_everything",
+          [](Wrapped t) { return refuse(reorder_ports(delay(std::move(t), 3, 4), 3, 5), 0.2, 6); });
     }
     return made;
   }();
@@ -61,9 +60,7 @@ void Recorder::on_returned(std::span<const uint32_t> packets) {
   returned.insert(returned.end(), packets.begin(), packets.end());
 }
 
-void Recorder::on_peer_down(Rank peer, std::string_view cause) {
-  downs.emplace_back(peer, cause);
-}
+void Recorder::on_peer_down(Rank peer, std::string_view cause) { downs.emplace_back(peer, cause); }
 
 Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry)
     : jobs_(make_local_job(n)), transports_(jobs_.size()), ports_(jobs_.size()) {
@@ -80,8 +77,7 @@ Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry)
   for (const auto& [key, value] : before) base::set_config(key, value);
   for (std::size_t r = 0; r < jobs_.size(); ++r) {
     if (provider.wrap) transports_[r] = provider.wrap(std::move(transports_[r]));
-    for (uint32_t p = 0; p < geometry.ports; ++p)
-      ports_[r].push_back(transports_[r]->open_port(p));
+    for (uint32_t p = 0; p < geometry.ports; ++p) ports_[r].push_back(transports_[r]->open_port(p));
   }
 }
 
@@ -122,9 +118,7 @@ void send_all(Port& from, Rank to, uint32_t to_port, std::string_view header,
     receiver.poll(sink, 64);
 }
 
-double stress_seconds() {
-  return static_cast<double>(base::config_int("stress.seconds"));
-}
+double stress_seconds() { return static_cast<double>(base::config_int("stress.seconds")); }
 
 uint64_t stress_seed(const char* test) {
   const auto set = base::environment("WEFT_STRESS_SEED");

@@ -136,15 +136,16 @@ TEST(Interceptors, AStoppedRankTakesAndGivesNothingUntilItGoesOn) {
   stops->resume(Rank{1});
   ASSERT_TRUE(poll_until(ranks.port(0), zero, [&] { return zero.frames.size() == 1; }));
   EXPECT_EQ(zero.control.size(), 1u);
-  ASSERT_TRUE(poll_until(ranks.port(1), one, [&] {
-    return one.frames.size() == static_cast<std::size_t>(accepted);
-  }));
+  ASSERT_TRUE(poll_until(ranks.port(1), one,
+                         [&] { return one.frames.size() == static_cast<std::size_t>(accepted); }));
 }
 
 TEST(Interceptors, RefusingRefusesItsShareAndIsSeeded) {
   const auto answers = [](uint64_t seed) {
     Provider provider = plain_providers()[1];
-    provider.wrap = [seed](std::unique_ptr<Transport> t) { return refuse(std::move(t), 0.5, seed); };
+    provider.wrap = [seed](std::unique_ptr<Transport> t) {
+      return refuse(std::move(t), 0.5, seed);
+    };
     Ranks ranks(provider, 2, small_geometry());
     Recorder sink;
     std::string said;

@@ -39,8 +39,8 @@ class SharedJob {
 
   explicit SharedJob(int ranks) : ranks_(ranks) {
     static std::atomic<int> number{0};
-    void* const at = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const at =
+        ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     board_ = new (at) Board;
     id_ = "fork-" + std::to_string(::getpid()) + "-" + std::to_string(number++);
     for (int r = 0; r < ranks; ++r) node_.push_back(Rank{r});
@@ -146,10 +146,10 @@ inline bool ended_well(pid_t child) {
 }  // namespace weft::fabric::test
 
 /// In a forked rank: says what failed and makes the rank's body answer 1.
-#define WEFT_EXPECT_IN_RANK(condition)                                               \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
-      return 1;                                                                      \
-    }                                                                                \
+#define WEFT_EXPECT_IN_RANK(condition)                                     \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      return 1;                                                            \
+    }                                                                      \
   } while (false)

@@ -84,7 +84,8 @@ TEST(Ring, PayloadThatLooksLikeAStampIsNotBelieved) {
     std::string frame(150, '\0');
     for (std::size_t i = 0; i + 8 <= frame.size(); i += 8) {
       const uint64_t bait =
-          ControlWord{ControlWord::stamp_of(lap * 8 + 8 + i / 64), 1, FrameKind::inlined, 3}.packed();
+          ControlWord{ControlWord::stamp_of(lap * 8 + 8 + i / 64), 1, FrameKind::inlined, 3}
+              .packed();
       std::memcpy(frame.data() + i, &bait, 8);
     }
     std::string out;
@@ -110,16 +111,16 @@ TEST(Ring, AFullRingOpensOnceItsConsumerIsIdle) {
 
 TEST(Ring, NonsenseIsTold) {
   Ring ring(8);
-  word_of(ring.cells[0]).store(
-      ControlWord{ControlWord::stamp_of(0), 60000, FrameKind::inlined, 0}.packed());
+  word_of(ring.cells[0])
+      .store(ControlWord{ControlWord::stamp_of(0), 60000, FrameKind::inlined, 0}.packed());
   ControlWord word;
   const std::byte* bytes;
   EXPECT_EQ(ring.consumer.peek(word, bytes), RingConsumer::Peek::nonsense);
-  word_of(ring.cells[0]).store(
-      ControlWord{ControlWord::stamp_of(0), 0, FrameKind::pad, 0}.packed());
+  word_of(ring.cells[0])
+      .store(ControlWord{ControlWord::stamp_of(0), 0, FrameKind::pad, 0}.packed());
   EXPECT_EQ(ring.consumer.peek(word, bytes), RingConsumer::Peek::nonsense);
-  word_of(ring.cells[0]).store(
-      ControlWord{ControlWord::stamp_of(0), 1, static_cast<FrameKind>(9), 0}.packed());
+  word_of(ring.cells[0])
+      .store(ControlWord{ControlWord::stamp_of(0), 1, static_cast<FrameKind>(9), 0}.packed());
   EXPECT_EQ(ring.consumer.peek(word, bytes), RingConsumer::Peek::nonsense);
 }
 

@@ -89,7 +89,9 @@ class FloodChecker final : public Sink {
   }
   void on_control(const Frame&) override {}
   void on_returned(std::span<const uint32_t>) override {}
-  void on_peer_down(Rank peer, std::string_view) override { EXPECT_TRUE(down.insert({peer.value, true}).second); }
+  void on_peer_down(Rank peer, std::string_view) override {
+    EXPECT_TRUE(down.insert({peer.value, true}).second);
+  }
   std::map<int, uint64_t> next;
   std::map<int, bool> down;
 
@@ -130,9 +132,8 @@ TEST_P(Kill, SendersKilledAtRandomMomentsStallNobody) {
       if (frozen_first) ::kill(pid, SIGSTOP);
       ::kill(pid, SIGKILL);
       ++kills;
-      ASSERT_TRUE(sleep_until(*port, sink, [&] {
-        return sink.down.size() == static_cast<std::size_t>(victim) + 1;
-      }));
+      ASSERT_TRUE(sleep_until(
+          *port, sink, [&] { return sink.down.size() == static_cast<std::size_t>(victim) + 1; }));
       EXPECT_TRUE(sink.down.contains(victim + 1));
       wait_for(pid);
       // The last one still comes through.
@@ -224,7 +225,8 @@ TEST_P(Kill, AReceiverThatDiesFreesItsSenders) {
   while (shared.word(1).load() == 0) ::usleep(100);
   uint32_t lent = 0;
   ASSERT_TRUE(poll_until(*port, sink, [&] {
-    if (lent < 16 && port->try_send_packet(Rank{1}, 0, bytes_of("p"), lent, 8) == Post::posted) ++lent;
+    if (lent < 16 && port->try_send_packet(Rank{1}, 0, bytes_of("p"), lent, 8) == Post::posted)
+      ++lent;
     return lent == 16;
   }));
   ASSERT_TRUE(transport->can_read(Rank{1})) << transport->why_not_read(Rank{1});
@@ -259,7 +261,9 @@ void send_large(Port& port, Loan) {
   static const std::string body(200, 'L');
   (void)port.try_send(Rank{0}, 0, bytes_of("deed"), bytes_of(body));
 }
-void send_packet(Port& port, Loan) { (void)port.try_send_packet(Rank{0}, 0, bytes_of("deed"), 3, 64); }
+void send_packet(Port& port, Loan) {
+  (void)port.try_send_packet(Rank{0}, 0, bytes_of("deed"), 3, 64);
+}
 void send_control(Port& port, Loan) { (void)port.try_control(Rank{0}, 0, bytes_of("deed")); }
 void give_back(Port& port, Loan loan) { port.give_back(loan); }
 
@@ -280,7 +284,8 @@ TEST_P(EveryInstruction, KilledThereStallsNobody) {
   // adds behind it.
   const bool thorough = stress_seconds() >= 10;
   const auto stride = [thorough](int at) { return thorough ? 1 : at < 300 ? 3 : 41; };
-  for (int steps = static_cast<int>(std::random_device{}() % 3); !finished; steps += stride(steps)) {
+  for (int steps = static_cast<int>(std::random_device{}() % 3); !finished;
+       steps += stride(steps)) {
     SharedJob shared(3);
     const pid_t victim = shared.start(1, [&](Job& rank) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -335,17 +340,23 @@ TEST_P(EveryInstruction, KilledThereStallsNobody) {
       ASSERT_TRUE(rings(*port)) << "after " << steps << " instructions";
       port->disarm();
     }
-    ASSERT_TRUE(poll_until(*port, sink, [&] {
-      return std::any_of(sink.frames.begin(), sink.frames.end(),
-                         [](const Seen& one) { return one.head == "between"; });
-    })) << "after " << steps << " instructions";
+    ASSERT_TRUE(poll_until(*port, sink,
+                           [&] {
+                             return std::any_of(
+                                 sink.frames.begin(), sink.frames.end(),
+                                 [](const Seen& one) { return one.head == "between"; });
+                           }))
+        << "after " << steps << " instructions";
     ::kill(victim, SIGKILL);
     ASSERT_TRUE(sleep_until(*port, sink, [&] { return sink.downs.size() == 1; }))
         << "after " << steps << " instructions";
     wait_for(victim);
-    const auto deeds = std::count_if(sink.frames.begin(), sink.frames.end(), [](const Seen& one) {
-      return one.head == "deed" || one.head == "deed" + std::string(200, 'L');
-    }) + static_cast<std::ptrdiff_t>(sink.control.size());
+    const auto deeds =
+        std::count_if(sink.frames.begin(), sink.frames.end(),
+                      [](const Seen& one) {
+                        return one.head == "deed" || one.head == "deed" + std::string(200, 'L');
+                      }) +
+        static_cast<std::ptrdiff_t>(sink.control.size());
     ASSERT_EQ(sink.frames.size() + sink.control.size(), 1u + static_cast<std::size_t>(deeds));
     ASSERT_LE(deeds, 1);
     deeds == 1 ? ++whole : ++absent;

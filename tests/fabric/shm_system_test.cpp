@@ -26,10 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 int names_in(const fs::path& dir) {
-  return static_cast<int>(std::count_if(fs::directory_iterator(dir), fs::directory_iterator{},
-                                        [](const auto& entry) {
-                                          return entry.path().filename().string().starts_with("weft-");
-                                        }));
+  return static_cast<int>(std::count_if(
+      fs::directory_iterator(dir), fs::directory_iterator{},
+      [](const auto& entry) { return entry.path().filename().string().starts_with("weft-"); }));
 }
 
 /// A folder of its own for every test, and files in it.
@@ -88,10 +87,14 @@ TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
     std::ofstream(dir_ / name).put('x');
     return dir_ / name;
   };
-  const std::vector<fs::path> others = {
-      stays("weft-" + std::to_string(::geteuid() + 1) + "-" + std::to_string(ns) + "-1999999-5-0-j"),
-      stays("weft-" + std::to_string(::geteuid()) + "-" + std::to_string(ns + 1) + "-1999999-5-0-j"),
-      stays("weft-nonsense"), stays("weft-1-2"), stays("weft-"), stays("other")};
+  const std::vector<fs::path> others = {stays("weft-" + std::to_string(::geteuid() + 1) + "-" +
+                                              std::to_string(ns) + "-1999999-5-0-j"),
+                                        stays("weft-" + std::to_string(::geteuid()) + "-" +
+                                              std::to_string(ns + 1) + "-1999999-5-0-j"),
+                                        stays("weft-nonsense"),
+                                        stays("weft-1-2"),
+                                        stays("weft-"),
+                                        stays("other")};
   // A living pid with another start time is another process: its name goes.
   const fs::path reused = stays("weft-" + std::to_string(::geteuid()) + "-" + std::to_string(ns) +
                                 "-" + std::to_string(::getpid()) + "-1-0-j");
@@ -142,8 +145,7 @@ constexpr int kSkipped = 77;
 TEST_F(ShmFiles, ATinyFolderIsAnErrorThatNamesSizeAndFolder) {
   SharedJob shared(2);
   const pid_t child = shared.start(0, [&](Job&) {
-    if (!own_mounts() ||
-        ::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=64k,mode=700") != 0)
+    if (!own_mounts() || ::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=64k,mode=700") != 0)
       return kSkipped;
     const auto job = make_local_job(1);
     Geometry large = small_geometry();
@@ -167,8 +169,7 @@ TEST_F(ShmFiles, ATinyFolderIsAnErrorThatNamesSizeAndFolder) {
 TEST_F(ShmFiles, NoRoomForALaneOrAnAllocationIsToldWithoutACrash) {
   SharedJob shared(2);
   const pid_t child = shared.start(0, [&](Job&) {
-    if (!own_mounts() ||
-        ::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=1m,mode=700") != 0)
+    if (!own_mounts() || ::mount("tmpfs", dir_.c_str(), "tmpfs", 0, "size=1m,mode=700") != 0)
       return kSkipped;
     Geometry g = small_geometry();
     g.lane_cells = 8192;  // a lane of 512 KiB: the first fits, the second does not
