@@ -72,6 +72,15 @@ class Device final : public fabric::Sink {
     lock_.unlock();
     return served;
   }
+  /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
+  /// before a message came whose sender saw nobody asleep.
+  uint32_t arm_and_look() {
+    lock_.lock();
+    port_->arm();
+    const uint32_t served = progress_locked();
+    lock_.unlock();
+    return served;
+  }
   /// True if there is work that no doorbell will announce: do not sleep.
   [[nodiscard]] bool busy() const noexcept {
     return pending_count_.load(std::memory_order_relaxed) != 0 ||
