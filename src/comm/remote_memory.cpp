@@ -225,12 +225,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   if (key.segment != 0) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
-        std::memcpy(mapped->data() + offset, data.data(), data.size());
+        if (!data.empty()) std::memcpy(mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
       Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context);
       if (op == nullptr) return Post::retry;
-      std::memcpy(mapped->data() + offset, data.data(), data.size());
+      if (!data.empty()) std::memcpy(mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
                               .endpoint = number,
                               .tag = tag.value,
@@ -289,7 +289,7 @@ Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byt
   check_access(my, from, offset, buffer.data(), buffer.size());
   if (from.segment != 0) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
-      std::memcpy(buffer.data(), mapped->data() + offset, buffer.size());
+      if (!buffer.empty()) std::memcpy(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }
