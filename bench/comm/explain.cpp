@@ -4,22 +4,25 @@
 // as `latency` measures it), and its parts alone: `transfer`, a ping-pong of frames of the same
 // size over a transport port of its own, with no comm above it; `matching`, one insert and one take
 // of the matching table; `pool`, taking and returning one operation's record; `completion`, telling
-// a flag, reading it and clearing it; each in ns. The figure's limit is the sum of the parts. It
-// lies where parts overlap: a receive is posted while its message is still under way, so that half
-// of the matching may cost nothing in the whole; and tables used alone are warmer.
+// a flag, reading it and clearing it; each in ns, medians of laps. The figure's limit is the sum of
+// the parts.
+//
+// It lies where parts overlap: a receive is posted while its message is still under way, so that
+// half of the matching may cost nothing in the whole; and tables used alone are warmer.
 #include <cstring>
 
 #include "comm/benches.hpp"
 #include "comm/match_table.hpp"
 #include "comm/operation.hpp"
 #include "comm/ping_pong.hpp"
+#include "harness/laps.hpp"
 #include "weft/fabric/config.hpp"
 
 namespace weft::bench {
 namespace {
 
 constexpr unsigned kTrips = 20000;
-constexpr unsigned kCalls = 100000;
+constexpr unsigned kCalls = 96000;  // whole rounds of the tables' keys
 
 // A port of a transport of our own between the two ranks.
 class RawPort final : public fabric::Sink {
@@ -34,7 +37,8 @@ class RawPort final : public fabric::Sink {
   }
 
   double one_way_ns() {
-    const uint64_t start = base::now_ns();
+    Laps laps(32);
+    laps.start();
     for (unsigned i = 0; i < kTrips; ++i) {
       if (pair_.leads()) send();
       const uint64_t expected = seen_ + 1;
@@ -43,8 +47,9 @@ class RawPort final : public fabric::Sink {
         return seen_ == expected;
       });
       if (!pair_.leads()) send();
+      laps.count();
     }
-    return static_cast<double>(base::now_ns() - start) / (2.0 * kTrips);
+    return laps.median_ns() / 2;
   }
 
   fabric::Taken on_frame(const fabric::Frame& frame) override {
@@ -71,24 +76,22 @@ class RawPort final : public fabric::Sink {
   uint64_t seen_ = 0;
 };
 
-template <class Call>
-double mean_ns(Call call) {
-  const uint64_t start = base::now_ns();
-  for (unsigned i = 0; i < kCalls; ++i) call(i);
-  return static_cast<double>(base::now_ns() - start) / kCalls;
-}
-
+// Sixteen inserts, then sixteen takes: as between messages, no access waits for the last one's
+// store.
 double matching_ns(comm::MatchTable& table) {
-  return mean_ns([&](unsigned i) {
-    if (table.access(1, comm::Side::receive, i + 1) != 0 ||
-        table.take(1, comm::Side::arrival) != i + 1) {
-      throw std::runtime_error("explain: the table lost an entry");
-    }
+  constexpr unsigned kKeys = 16;
+  const double access_ns = median_call_ns(kCalls, [&](unsigned i) {
+    const uint64_t key = 1 + i % kKeys;
+    const bool inserts = i / kKeys % 2 == 0;
+    const uint64_t met = inserts ? table.access(key, comm::Side::receive, key)
+                                 : table.take(key, comm::Side::arrival);
+    if (met != (inserts ? 0 : key)) throw std::runtime_error("explain: an entry was lost");
   });
+  return 2 * access_ns;
 }
 
 double pool_ns(comm::OperationTable& table) {
-  return mean_ns([&](unsigned) {
+  return median_call_ns(kCalls, [&](unsigned) {
     comm::Operation* op = table.allocate();
     asm volatile("" : "+r"(op));
     table.release(*op);
@@ -99,7 +102,7 @@ double completion_ns() {
   Flag flag;
   Completion* completion = &flag;
   asm volatile("" : "+r"(completion));  // told through the interface, as progress does
-  return mean_ns([&](unsigned i) {
+  return median_call_ns(kCalls, [&](unsigned i) {
     if (!completion->try_complete({.bytes = i}) || !flag.is_set()) {
       throw std::runtime_error("explain: the flag was not told");
     }
@@ -124,7 +127,7 @@ int run_explain(const Options& options) {
     return [&pair, part] { return Reading{pair.leads() ? part() : 0.0}; };
   };
   std::vector<Contestant> contestants{
-      {"whole", [&] { return Reading{ping_pong->turn(0.01).mean_ns / 2}; }},
+      {"whole", [&] { return Reading{ping_pong->turn(turn_seconds(1)).trip_ns / 2}; }},
       {"transfer", [&] { return Reading{port.one_way_ns()}; }},
       {"matching", alone([&] { return matching_ns(table); })},
       {"pool", alone([&] { return pool_ns(operations); })},

@@ -4,10 +4,13 @@
 // in bytes, while rank 0 sends as fast as it is let and rank 1 first sleeps without a single call
 // into weft (half of the time), then progresses but receives nothing (a sixth), then takes
 // everything. Each message carries its number; rank 1 counts them and sums a value made of each,
-// and both must agree with rank 0 in the end. Limit: what configuration allows, both ranks'
-// packets, rings and queues together (flood_bound). It lies when the sender is slower than the
-// bound is large (`retries` > 0 says that it was held back), and when memory is shared: VmRSS
-// counts shared pages in both ranks, so it is an upper limit.
+// and both must agree with rank 0 in the end.
+//
+// Limit: what configuration allows, both ranks' packets, rings and queues together (flood_bound).
+//
+// It lies when the sender is slower than the bound is large (`retries` > 0 says that it was held
+// back), and when memory is shared: VmRSS counts shared pages in both ranks, so it is an upper
+// limit.
 #include <cstring>
 
 #include "comm/benches.hpp"

@@ -1,16 +1,19 @@
 // One-way latency of a message.
 //
 // Measured: from the posting call on one rank to the receiver's return with the bytes, as half of a
-// ping-pong round trip, in ns: mean of a turn as each thread sees its own, mean over threads. T
-// threads a rank play T ping-pongs at once, each with a tag of its own. With one thread both sides
-// poll; with more they block. `get` is the whole round: from the call to the bytes being here.
+// ping-pong round trip, in ns. With one thread both sides poll, and a turn's figure is the median
+// of laps of 32 trips (of single ones above 4 KiB). T threads a rank play T ping-pongs at once,
+// each with a tag of its own, and block; a turn's figure is then the mean as each thread sees its
+// own. `get` is the whole round: from the call to the bytes being here.
+//
 // Limit, polling: what the bytes cost at least between the two cores, in the same run: up to a
 // line, the flag's one-way; up to the eager limit, copied into shared memory, flag, copied out
-// (puts: not out); above, flag and one cross-memory attach (puts: one copy and the flag). Limit,
-// blocking: every message switches its core to another of T threads, so T quarters of the futex
-// wake-and-wait round trip on one core (the limit of `pingpong`, turned round). It lies when the
-// ranks share a core, and when the buffers are larger than the caches that the limit's smaller ones
-// fit (both use one buffer per side).
+// (puts: not out); above, flag and one cross-memory attach (puts: one copy and the flag).
+// Limit, blocking: every message switches its core to another of T threads, so T quarters of the
+// futex wake-and-wait round trip on one core (the limit of `pingpong`, turned round).
+//
+// It lies when the ranks share a core, and when the buffers are larger than the caches that the
+// limit's smaller ones fit (both use one buffer per side).
 #include "comm/benches.hpp"
 #include "comm/ping_pong.hpp"
 
@@ -127,7 +130,7 @@ int run_latency(const Options& options) {
             [&]() -> Reading {
               if (getter) return getter->turn(turn);
               const RoundTrips trips = ping_pong->turn(turn);
-              return {trips.mean_ns / 2, options.threads > 1 ? trips.fairness : -1};
+              return {trips.trip_ns / 2, options.threads > 1 ? trips.fairness : -1};
             }},
            latency_limit(pair, options, runtime.eager_bytes())});
   return 0;

@@ -14,7 +14,8 @@ namespace weft::bench {
 struct RoundTrips {
   double trips = 0;    ///< of all pairs
   double seconds = 0;  ///< from the first thread's start to the last one's end
-  double mean_ns = 0;  ///< of one round trip as its thread sees it, mean over threads
+  double trip_ns = 0;  ///< of one round trip as its thread sees it: median of its laps
+                       ///< if it is alone, else the mean, and the mean over threads
   double fairness = 1;
 };
 
@@ -27,9 +28,10 @@ class PingPong {
 
 std::unique_ptr<PingPong> make_ping_pong(Mode mode, const TokenSetup& setup);
 
-/// A turn long enough that each of many threads on few cores runs several times.
+/// A turn about as short as a limit's, so that what disturbs the machine hits both alike, and long
+/// enough that each of many threads on few cores runs several times.
 inline double turn_seconds(unsigned threads) noexcept {
-  return std::min(0.5, 0.01 + 0.008 * (threads - 1));
+  return std::min(0.5, 0.004 + 0.008 * (threads - 1));
 }
 
 }  // namespace weft::bench

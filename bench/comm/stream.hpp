@@ -252,8 +252,8 @@ class GetStream {
 class Stream {
  public:
   virtual ~Stream() = default;
-  /// Messages a second over all pairs, from the first thread's start to the last one's end, and the
-  /// fairness between pairs; on rank 0.
+  /// Messages a second, on rank 0: of one pair, from the median of its windows; of several, of all
+  /// from the first thread's start to the last one's end, with the fairness between them.
   struct Rate {
     double per_second = 0;
     double fairness = 1;

@@ -35,6 +35,18 @@ std::optional<Summary> get_summary(const Json& line, const std::string& name, st
   return Summary{median, median - spread, median + spread, samples};
 }
 
+// "; window 64; waiting poll".
+std::string extras(const Result& r) {
+  std::string text;
+  for (const auto& [key, value] : r.extra.items()) {
+    text += fmt::format("; {} {}", key,
+                        value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
+                        : value.is_string()     ? value.get<std::string>()
+                                                : value.dump());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string name_of(Mode mode) { return kModes[static_cast<std::size_t>(mode)]; }
@@ -146,7 +158,7 @@ std::string title(const Result& r) {
 
 std::string to_text(const Result& r) {
   std::string text = title(r);
-  if (r.value.samples == 0) return fmt::format("{}: {}", text, r.verdict);
+  if (r.value.samples == 0) return fmt::format("{}: {}{}", text, r.verdict, extras(r));
   text += fmt::format(": {} ±{}", with_unit(r.value.median, r.unit),
                       with_unit(r.value.spread(), r.unit));
   if (r.limit) text += fmt::format("; {} {}", r.limit_name, with_unit(r.limit->median, r.unit));
@@ -155,12 +167,7 @@ std::string to_text(const Result& r) {
   if (r.state != State::none) {
     text += fmt::format("; cache {}, {} samples", name_of(r.state), r.value.samples);
   }
-  for (const auto& [key, value] : r.extra.items()) {
-    text += fmt::format("; {} {}", key,
-                        value.is_number_float() ? fmt::format("{:.4g}", value.get<double>())
-                        : value.is_string()     ? value.get<std::string>()
-                                                : value.dump());
-  }
+  text += extras(r);
   if (r.verdict != "ok") text += "; " + r.verdict;
   return text;
 }

@@ -1,8 +1,8 @@
 // The state probe: do the two cores share a cache right now?
 //
 // Measured: the time of one hand-over of a cache line between the two ranks' leaders, from a
-// store on one side to the load that sees it on the other, half a round trip, in ns: the lower
-// quartile of 20 batches of 100 round trips, a millisecond or less.
+// store on one side to the load that sees it on the other, half a round trip, in ns: the
+// median of 20 laps of 100 round trips, a millisecond or less.
 // It lies when the ranks are not bound to cores of their own, or when something else runs on them.
 #pragma once
 

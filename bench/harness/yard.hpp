@@ -18,7 +18,7 @@ namespace weft::bench {
 
 /// A cell of the limit ring: what one cache line can carry.
 struct alignas(base::kCacheLine) RingCell {
-  std::atomic<uint64_t> sequence;
+  std::atomic<uint64_t> full;  // of the flag ring only
   uint64_t payload[7];
 };
 static_assert(sizeof(RingCell) == base::kCacheLine);
@@ -44,12 +44,13 @@ struct YardMemory {
   Side side[2];
   Line ping[2];
   Line stop;
-  Line ring_head;  // cells that the consumer has emptied
-  Line ring_acknowledged;
+  Line ring_written;  // items that the producer has put
+  Line ring_emptied;  // items that the consumer has read
   Line note[4];  // free for the running benchmark
   std::atomic<uint32_t> entries;
   Entry entry[kEntries];
   alignas(4096) RingCell ring[kRingCells];
+  alignas(4096) RingCell flag_ring[kRingCells];  // empty between turns
   alignas(4096) std::byte bulk[2][kBulkBytes];
 };
 

@@ -1,16 +1,17 @@
 // One-way cost of a cache line between two cores.
 //
 // Measured: from the store on one side to the load that sees it on the other, as half of a round
-// trip over two lines (each written by one side, read by the other), in ns; the mean of the round
-// trips of one call. With a payload: the same with the bytes copied in before the flag and, if
+// trip over two lines (each written by one side, read by the other), in ns; the median of laps of
+// 100 round trips. With a payload: the same with the bytes copied in before the flag and, if
 // asked for, out after it.
 // It lies when both sides share a core (then it is the scheduler's time), when the two cores' cache
 // state changes inside a call, and when the lines' neighbours are written by others.
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
+#include "harness/laps.hpp"
 #include "limits/limits.hpp"
-#include "weft/base/clock.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::bench {
@@ -24,7 +25,8 @@ double ping_pong(std::atomic<uint64_t>& line0, std::atomic<uint64_t>& line1, int
   auto& theirs = side == 0 ? line1 : line0;
   // Each line is written by one side only, and both stand at the same number between calls.
   const uint64_t base = mine.load(std::memory_order_relaxed);
-  const uint64_t start = base::now_ns();
+  Laps laps(std::min(round_trips, 100U));
+  laps.start();
   for (uint64_t i = base + 1; i <= base + round_trips; ++i) {
     // acquire pairs with the other side's release store: its payload is visible.
     if (side == 0) {
@@ -38,8 +40,9 @@ double ping_pong(std::atomic<uint64_t>& line0, std::atomic<uint64_t>& line1, int
       on_turn();
       mine.store(i, std::memory_order_release);
     }
+    laps.count();
   }
-  return static_cast<double>(base::now_ns() - start) / (2.0 * round_trips);
+  return laps.median_ns() / 2;
 }
 
 }  // namespace

@@ -1,14 +1,15 @@
 // Copying limits: memcpy inside one process, and cross-memory attach between two.
 //
-// Measured: bytes copied per second of wall time, one memcpy (or process_vm_readv) per slot, going
-// round a few slots of private memory that was touched before; and, for one transfer, the time from
-// a flag that says "it is there" to the end of the read, as a round trip less the answer's way.
-// It lies when the slots together fit a smaller cache than those of what is compared with it: use
-// the same number and size of slots.
+// Measured: bytes copied per second, one memcpy (or process_vm_readv) per slot, going round a few
+// slots of private memory that was touched before, from the median of the rounds; and, for one
+// transfer, the time from a flag that says "it is there" to the end of the read, as a round trip
+// less the answer's way. It lies when the slots together fit a smaller cache than those of what is
+// compared with it: use the same number and size of slots.
 #include <sys/uio.h>
 
 #include <cstring>
 
+#include "harness/laps.hpp"
 #include "limits/limits.hpp"
 #include "weft/base/clock.hpp"
 
@@ -18,16 +19,15 @@ namespace {
 // Calls copy(slot) round and round; bytes per second.
 template <class Copy>
 double go_round(std::size_t bytes, std::size_t slots, double seconds, Copy copy) {
-  const uint64_t start = base::now_ns();
-  const uint64_t until = start + static_cast<uint64_t>(seconds * 1e9);
-  uint64_t now = start;
-  uint64_t rounds = 0;
+  // A lap is at least 256 KiB, or its clock reads would count.
+  Laps laps(static_cast<unsigned>(1 + (std::size_t{256} << 10) / (slots * bytes)));
+  const uint64_t until = base::now_ns() + static_cast<uint64_t>(seconds * 1e9);
+  laps.start();
   do {
     for (std::size_t slot = 0; slot < slots; ++slot) copy(slot);
-    ++rounds;
-    now = base::now_ns();
-  } while (now < until);
-  return static_cast<double>(rounds * slots * bytes) * 1e9 / static_cast<double>(now - start);
+    laps.count();
+  } while (laps.laps() == 0 || laps.last_ns() < until);
+  return static_cast<double>(slots * bytes) * 1e9 / laps.median_ns();
 }
 
 }  // namespace
@@ -74,7 +74,8 @@ double AttachLimit::one_way_ns(unsigned round_trips) {
   auto& mine = pair_.leads() ? question : answer;
   const uint64_t base = mine.load(std::memory_order_relaxed);
   pair_.meet();
-  const uint64_t start = base::now_ns();
+  Laps laps(1);
+  laps.start();
   for (uint64_t i = base + 1; i <= base + round_trips; ++i) {
     if (pair_.leads()) {
       question.store(i, std::memory_order_release);
@@ -84,8 +85,9 @@ double AttachLimit::one_way_ns(unsigned round_trips) {
       (void)read_slot(i % slots_);  // refused: `rate` says so
       answer.store(i, std::memory_order_release);
     }
+    laps.count();
   }
-  const double trip = static_cast<double>(base::now_ns() - start) / round_trips;
+  const double trip = laps.median_ns();
   pair_.meet();
   // One flag each way; the read happens between them.
   const double flag = cache_line_one_way_ns(question, answer, pair_.rank(), 1000);

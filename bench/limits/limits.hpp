@@ -43,6 +43,8 @@ double copied_one_way_ns(Pair& pair, const Buffer& buffer, bool read, unsigned r
 /// Items a second through a ring of `cells` 64-byte cells in shared memory, rank 0 producing, rank
 /// 1 consuming; with a window: the producer waits for an acknowledgement after each `window` items.
 double ring_rate(Pair& pair, std::size_t cells, unsigned window, double seconds);
+/// The same through a ring without indices, whose cells are marked full and empty in place.
+double flag_ring_rate(Pair& pair, std::size_t cells, double seconds);
 
 // copy.cpp ---------------------------------------------------------------------------------------
 /// memcpy between buffers of one process.

@@ -39,7 +39,7 @@ std::function<double()> alone(Pair& pair, std::function<double()> turn) {
 int run_limits(const Options& options) {
   Pair pair;
   YardMemory& yard = pair.yard().memory();
-  constexpr std::size_t kFigures = 21;
+  constexpr std::size_t kFigures = 23;
   const double share = options.seconds / kFigures;
   const auto ns = [&](const char* name, std::function<double()> turn) {
     show(pair, options, share, limit(name, 0, "ns"), std::move(turn));
@@ -53,6 +53,10 @@ int run_limits(const Options& options) {
   for (const std::size_t cells : {64, 256, 1024}) {
     show(pair, options, share, limit("ring", cells * sizeof(RingCell), "/s"),
          [&] { return ring_rate(pair, cells, 0, kTurn); });
+  }
+  for (const std::size_t cells : {256, 1024}) {
+    show(pair, options, share, limit("flag_ring", cells * sizeof(RingCell), "/s"),
+         [&] { return flag_ring_rate(pair, cells, kTurn); });
   }
   show(pair, options, share, limit("ring_window_64", 256 * sizeof(RingCell), "/s"),
        [&] { return ring_rate(pair, 256, 64, kTurn); });

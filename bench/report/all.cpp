@@ -36,8 +36,10 @@ std::vector<Run> plan(double seconds) {
   for (const char* size : {"8", "4K", "64K", "1M"}) {
     add(fmt::format("latency --mode get --size {}", size));
   }
-  for (const unsigned threads : {2U, 8U, 64U}) {
-    add(fmt::format("latency --threads {}", threads), threads == 64 ? 3 : 1);
+  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+    for (const unsigned threads : {2U, 8U, 64U}) {
+      add(fmt::format("latency --mode {} --threads {}", mode, threads), threads == 64 ? 2 : 1);
+    }
   }
   add("latency --explain", 3);
   for (const char* mode : {"matched", "handler", "queue", "put"}) {
@@ -54,6 +56,9 @@ std::vector<Run> plan(double seconds) {
     for (const char* mode : {"matched", "put", "get"}) {
       add(fmt::format("bandwidth --mode {} --size {}", mode, size), 1.5);
     }
+  }
+  for (const unsigned threads : {2U, 8U, 64U}) {
+    add(fmt::format("bandwidth --size 64K --threads {}", threads), threads == 64 ? 2 : 1);
   }
   for (const char* mode : {"queue", "handler", "put --ordinary"}) {
     add(fmt::format("bandwidth --mode {} --size 1M", mode));

@@ -36,6 +36,9 @@ Row row_of(const std::string& what, const Result& result) {
   row.what = what;
   row.state = result.state == State::none ? std::string() : name_of(result.state);
   row.figure = result.value.samples != 0 ? with_noise(result.value, result.unit) : "none";
+  if (result.value.samples == 0 && result.extra.contains("ns")) {
+    row.figure = fmt::format("none; {:.1f} ns", result.extra.value("ns", 0.0));
+  }
   if (result.limit) {
     row.limit =
         fmt::format("{} ({})", with_unit(result.limit->median, result.unit), result.limit_name);

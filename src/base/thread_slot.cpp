@@ -15,16 +15,19 @@
 #include "base/at_thread_exit.hpp"
 
 namespace weft::base {
+
+constinit thread_local unsigned detail::my_slot = detail::kNoSlot;
+
 namespace {
 
-constexpr unsigned kNone = ~0U;
+using detail::my_slot;
+constexpr unsigned kNone = detail::kNoSlot;
 constexpr unsigned kWordBits = 64;
 static_assert(kThreadSlots % kWordBits == 0);
 
 constinit std::array<std::atomic<uint64_t>, kThreadSlots / kWordBits> in_use{};
 constinit std::atomic<unsigned> used{0};
 constinit std::atomic<unsigned> next_shared{0};
-constinit thread_local unsigned my_slot = kNone;
 
 /// The lowest clear bit, now set; kNone if all are set.
 unsigned claim() noexcept {
@@ -53,7 +56,9 @@ void release_slot(void* slot_plus_one) noexcept {
                                      std::memory_order_release);
 }
 
-unsigned take_slot() noexcept {
+}  // namespace
+
+unsigned detail::take_slot() noexcept {
   unsigned slot = claim();
   if (slot != kNone) {
     AtThreadExit<release_slot>::arm(reinterpret_cast<void*>(uintptr_t{slot} + 1));
@@ -68,16 +73,6 @@ unsigned take_slot() noexcept {
                                                      std::memory_order_relaxed)) {
   }
   return slot;
-}
-
-}  // namespace
-
-unsigned this_thread_slot() noexcept {
-  const unsigned slot = my_slot;
-  if (slot != kNone) [[likely]] {
-    return slot;
-  }
-  return take_slot();
 }
 
 unsigned thread_slots_used() noexcept {

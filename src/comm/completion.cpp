@@ -17,17 +17,19 @@ CompletionQueue::CompletionQueue(std::size_t capacity) : ring_(std::make_unique<
 CompletionQueue::~CompletionQueue() = default;
 
 bool CompletionQueue::try_complete(const Event& event) noexcept {
-  return ring_->queue.try_push(event);
+  return ring_->queue.try_push_with([&](Event& cell) { assign(cell, event); });
 }
 
-bool CompletionQueue::pop(Event& event) noexcept { return ring_->queue.try_pop(event); }
+bool CompletionQueue::pop(Event& event) noexcept { 
+  return ring_->queue.try_pop_with([&](const Event& cell) { assign(event, cell); });
+}
 
 // --- Synchronizer --------------------------------------------------------------------------------
 
 bool Synchronizer::try_complete(const Event& event) noexcept {
   if (event.error != Errc::ok) [[unlikely]] {
     // acq_rel: only one completer may write event_ after a failure.
-    if (!failed_.exchange(true, std::memory_order_acq_rel)) event_ = event;
+    if (!failed_.exchange(true, std::memory_order_acq_rel)) assign(event_, event);
   }
   // The last completer alone may write the event of a success: until then `left_` says that others
   // are still to come. acquire: pairs with the release of the others' fetch_sub; what they wrote
@@ -35,7 +37,7 @@ bool Synchronizer::try_complete(const Event& event) noexcept {
   if (left_.load(std::memory_order_acquire) == 1 ||
       left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     // relaxed: a failure's exchange came before its owner's fetch_sub, which we have acquired.
-    if (!failed_.load(std::memory_order_relaxed)) event_ = event;
+    if (!failed_.load(std::memory_order_relaxed)) assign(event_, event);
     finish();
   }
   return true;
@@ -86,7 +88,7 @@ bool Counter::try_complete(const Event& event) noexcept {
 }
 
 bool Flag::try_complete(const Event& event) noexcept {
-  event_ = event;
+  assign(event_, event);
   set_.store(true, std::memory_order_release);  // pairs with is_set()
   return true;
 }

@@ -43,7 +43,12 @@ Taken Device::on_frame(const fabric::Frame& frame) {
                 *endpoint, *this,
                 {frame.source, Tag{header.tag}, header.reply_port, payload, frame.loan})
           : dispatch(*endpoint, header, rest, frame);
-  count(taken == Taken::yes ? frames_in : held);
+  if (taken == Taken::yes) [[likely]] {
+    count(frames_in);
+  } else {
+    count(held);
+    holding_.store(true, std::memory_order_relaxed);  // read by whoever wants to sleep
+  }
   return taken;
 }
 
@@ -177,7 +182,12 @@ void Device::enqueue(Operation& op) noexcept {
     // release: pairs with the exchange in work(); the operation is whole.
   } while (!inbox_.compare_exchange_weak(head, &op, std::memory_order_release,
                                          std::memory_order_relaxed));
-  // If every server sleeps, nobody would look.
+  wake_sleeper();
+}
+
+void Device::wake_sleeper() noexcept {
+  // seq_cst: the work first, then the look; the sleeper announces itself, then looks for work.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (runtime_.asleep.load(std::memory_order_seq_cst) != 0) port_->ring_self();
 }
 

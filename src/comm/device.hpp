@@ -72,9 +72,19 @@ class Device final : public fabric::Sink {
     lock_.unlock();
     return served;
   }
+  /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
+  /// before a message came whose sender saw nobody asleep.
+  uint32_t arm_and_look() {
+    lock_.lock();
+    port_->arm();
+    const uint32_t served = progress_locked();
+    lock_.unlock();
+    return served;
+  }
   /// True if there is work that no doorbell will announce: do not sleep.
   [[nodiscard]] bool busy() const noexcept {
     return pending_count_.load(std::memory_order_relaxed) != 0 ||
+           holding_.load(std::memory_order_relaxed) ||
            inbox_.load(std::memory_order_relaxed) != nullptr;
   }
 
@@ -119,9 +129,11 @@ class Device final : public fabric::Sink {
   static constexpr uint32_t kBudget = 64;
   uint32_t progress_locked() {
     counters_.add(polls);
+    holding_.store(false, std::memory_order_relaxed);
     uint32_t served = port_->poll(*this, kBudget);
     if (busy()) [[unlikely]] served += work();
     if (early_frames()) [[unlikely]] deliver_early();
+    if (busy()) [[unlikely]] wake_sleeper();
     if (served == 0) {
       counters_.add(empty_polls);
     } else {
@@ -132,6 +144,8 @@ class Device final : public fabric::Sink {
   [[nodiscard]] bool early_frames() const noexcept;
   void deliver_early();
   void after_progress() noexcept;
+  /// What is left over here is announced by no doorbell: whoever sleeps must come back to it.
+  void wake_sleeper() noexcept;
   uint32_t work();
   bool step(comm::Operation& op);
   bool read_chunk(comm::Operation& op);
@@ -156,6 +170,7 @@ class Device final : public fabric::Sink {
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
+  std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
   comm::Operation death_note_{};            // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
   comm::WaitSet* queued_ = nullptr;         // (lock) see note_queued

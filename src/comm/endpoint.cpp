@@ -5,6 +5,7 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "fabric/small_copy.hpp"
 
 namespace weft {
 
@@ -199,7 +200,7 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
     switch (entry.holds) {
       case Holds::inlined:
         message.holds_ = Message::Holds::inlined;
-        std::memcpy(message.inlined_, entry.inlined, sizeof message.inlined_);
+        fabric::small_copy(message.inlined_, entry.inlined, entry.bytes);
         break;
       case Holds::own_packet:
         message.holds_ = Message::Holds::own_packet;
@@ -241,7 +242,8 @@ Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
   });
   if (answer == Post::done) return event;
   impl_->runtime.self.wait(done);
-  return done.event();
+  assign(event, done.event());
+  return event;
 }
 
 Message Endpoint::dequeue_wait() {

@@ -43,7 +43,7 @@ struct Arrived {
   Tag tag;
   uint16_t reply_port;
   std::span<const std::byte> payload;
-  fabric::Loan loan;  ///< set: the payload lies in the sender's packet
+  const fabric::Loan& loan;  ///< set: the payload lies in the sender's packet
 };
 
 }  // namespace weft::comm

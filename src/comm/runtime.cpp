@@ -249,7 +249,7 @@ void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into)
 void Runtime::Impl::report_death(Rank rank, const std::string& cause) {
   {
     const std::lock_guard lock(death_lock);
-    death_reports.emplace_back(rank, cause);
+    death_reports.emplace_back(rank, fmt::format("rank {} {}", rank.value, cause));
   }
   for (auto& device : devices) device->note_death();
 }
@@ -268,7 +268,7 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   }
   // seq_cst: count first, then look at the tables; recv inserts first, then looks at the count.
   deaths.fetch_add(1, std::memory_order_seq_cst);
-  base::log(base::LogLevel::warn, fmt::format("rank {} died: {}", peer.value, cause));
+  base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
     if (endpoint == nullptr || endpoint->table == nullptr ||

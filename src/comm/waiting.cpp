@@ -291,10 +291,7 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited) {
     uint32_t served = 0;
     // seq_cst: announce, then look for work; Device::enqueue adds work, then looks here.
     asleep.fetch_add(1, std::memory_order_seq_cst);
-    for (auto& each : devices) {
-      each->with_lock([&] { each->port().arm(); });
-    }
-    for (auto& each : devices) served += each->try_progress();
+    for (auto& each : devices) served += each->arm_and_look();
     if (served == 0 && !any_busy() && !awaited.ready()) {
       device.note_sleep();
       epoll_event event;
@@ -352,8 +349,7 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
       sched_yield();
       if (now - idle_since > spin_ticks) {
         asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
-        device.with_lock([&] { device.port().arm(); });
-        if (device.try_progress() == 0 && !device.busy() && !stop.stop_requested()) {
+        if (device.arm_and_look() == 0 && !device.busy() && !stop.stop_requested()) {
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
           while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {

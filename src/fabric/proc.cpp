@@ -16,28 +16,40 @@
 
 namespace weft::fabric {
 
-uint64_t start_time_of(int64_t pid) noexcept {
+namespace {
+
+struct Stat {
+  char state;           ///< 'Z' and 'X': dead, not yet reaped
+  uint64_t start_time;  ///< 0: not known
+};
+
+Stat stat_of(int64_t pid) noexcept {
   std::array<char, 64> path{};
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/stat", pid);
   const Descriptor file(::open(path.data(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> text;
   const ssize_t n = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  if (n <= 0) return 0;
+  if (n <= 0) return {};
   // The second field is a name in parentheses, which may itself hold anything; the start time is
   // the twentieth field behind it.
   std::string_view rest(text.data(), static_cast<std::size_t>(n));
   const std::size_t name_end = rest.rfind(')');
-  if (name_end == std::string_view::npos) return 0;
+  if (name_end == std::string_view::npos) return {};
   rest.remove_prefix(name_end + 1);
+  const char state = rest.size() > 1 ? rest[1] : '?';
   for (int field = 0; field < 20; ++field) {
     const std::size_t blank = rest.find(' ');
-    if (blank == std::string_view::npos) return 0;
+    if (blank == std::string_view::npos) return {};
     rest.remove_prefix(blank + 1);
   }
   uint64_t value = 0;
   std::from_chars(rest.data(), rest.data() + rest.size(), value);
-  return value;
+  return {state, value};
 }
+
+}  // namespace
+
+uint64_t start_time_of(int64_t pid) noexcept { return stat_of(pid).start_time; }
 
 uint64_t own_start_time() noexcept { return start_time_of(::getpid()); }
 
@@ -48,8 +60,9 @@ uint64_t pid_namespace() noexcept {
 
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept {
   if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;
-  const uint64_t now = start_time_of(pid);
-  return start_time == 0 || now == 0 || now == start_time;
+  const Stat now = stat_of(pid);
+  if (now.state == 'Z' || now.state == 'X') return false;
+  return start_time == 0 || now.start_time == 0 || now.start_time == start_time;
 }
 
 }  // namespace weft::fabric

@@ -239,17 +239,14 @@ int stopped() {
       } else {
         Synchronizer more;
         Synchronizer last;
-        (void)matched.recv(other, Tag{1}, writable(value), &more);
-        (void)matched.recv(other, Tag{0}, writable(value), &last);
-        rt.wait_until([&] { return more.ready() || last.ready() || false; });
-        if (last.ready()) {
-          matched.cancel(other, Tag{1}, nullptr);
-          go = 0;
-        } else {
-          matched.cancel(other, Tag{0}, nullptr);
-          rt.wait(last);
-          matched.send_wait(other, Tag{1}, bytes_of(value));
-        }
+        if (matched.recv(other, Tag{1}, writable(value), &more) == Post::done) more.arrive();
+        if (matched.recv(other, Tag{0}, writable(value), &last) == Post::done) last.arrive();
+        rt.wait_until([&] { return more.ready() || last.ready(); });
+        go = last.ready() ? 0 : 1;
+        matched.cancel(other, Tag{1 - go}, nullptr);
+        rt.wait(more);
+        rt.wait(last);
+        if (go != 0) matched.send_wait(other, Tag{1}, bytes_of(value));
       }
     }
     if (rt.rank() == Rank{0}) fmt::print("talked\n");

@@ -103,7 +103,7 @@ class Death(JobTest):
                 pass
         job.process.wait()
         eventually(lambda: not job.pids(), 10)
-        mine = lambda: [n for n in os.listdir("/dev/shm") if n.startswith("weft-")]
+        mine = lambda: [n for n in os.listdir("/dev/shm") if f"weft-{job.process.pid}-" in n]
         after = self.start("-n", 2, TROUBLE, "busy", 0.2, env=files).finish()
         self.assertEqual(after.code, 0, after.err)
         self.assertEqual(mine(), [], "the next job removes what the crashed one left")

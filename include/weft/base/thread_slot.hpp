@@ -5,10 +5,20 @@ namespace weft::base {
 
 inline constexpr unsigned kThreadSlots = 1024;
 
+namespace detail {
+inline constexpr unsigned kNoSlot = ~0U;
+extern constinit thread_local unsigned my_slot;
+/// The first call of a thread: out of line, so that the others are one load.
+unsigned take_slot() noexcept;
+}  // namespace detail
+
 /// This thread's number, < kThreadSlots: the lowest that was free at the thread's first call, given
 /// back when it ends. With more live threads than slots, numbers are shared: what is indexed by
 /// slot must stay correct (only slower) when two threads share one. One thread_local load.
-unsigned this_thread_slot() noexcept;
+inline unsigned this_thread_slot() noexcept {
+  const unsigned slot = detail::my_slot;
+  return slot != detail::kNoSlot ? slot : detail::take_slot();
+}
 
 /// One more than the highest slot ever given: how far a reader of per-slot things must look.
 unsigned thread_slots_used() noexcept;

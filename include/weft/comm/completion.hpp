@@ -24,6 +24,17 @@ struct Event {
   void* context = nullptr;    ///< the caller's, given when it posted
 };
 
+/// Copies an event field by field. On the message path events are read right after they were
+/// written; a copy in wider pieces than the writes would wait for the store buffer.
+inline void assign(Event& to, const Event& from) noexcept {
+  to.peer.value = from.peer.value;
+  to.tag.value = from.tag.value;
+  to.error = from.error;
+  to.data = from.data;
+  to.bytes = from.bytes;
+  to.context = from.context;
+}
+
 /// The end of an operation. Called once per operation, from whichever thread progresses.
 ///
 /// Implementations here are thread-safe for any number of completers. They must outlive the

@@ -72,6 +72,9 @@ class Region {
 /// A numbered meeting point of all ranks: the n-th endpoint made on one rank talks to the n-th on
 /// every other. Messages that arrive before it is made wait at their sender.
 ///
+/// Order: what goes from one device to one rank meets its receives, queue or handler in the order
+/// in which it was sent. Between devices there is none: with Assignment::round_robin, messages of
+/// one thread may overtake each other, also those of one key.
 /// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or
 /// Error(no_such_peer) before anything is posted. `completion` nullptr: the bound one; if there is
