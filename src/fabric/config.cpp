@@ -59,6 +59,9 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
     {"fabric.shm_backing", choice, "memfd", 0, 0, "memfd|file",
      "Where shared segments live: nameless memory found through /proc, or named files."},
     {"fabric.shm_dir", text, "/dev/shm", 0, 0, {}, "Folder of named segments."},
+    {"fabric.membarrier", choice, "auto", 0, 0, "auto|off",
+     "Who pays for falling asleep: the sleeper, where the kernel can, or (off) every send, by a "
+     "fence."},
     {"fabric.cma", choice, "auto", 0, 0, "auto|off",
      "Cross-memory attach: probed for each peer, or never used."},
 });
@@ -86,6 +89,7 @@ LaneSetup lane_setup(const Geometry& geometry) {
   setup.inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells"));
   setup.exposures = static_cast<uint32_t>(base::config_int("fabric.exposures"));
   setup.packet_node = static_cast<int>(base::config_int("fabric.packet_node"));
+  setup.membarrier = base::config_text("fabric.membarrier") != "off";
   setup.reads = base::config_text("fabric.cma") != "off";
   return setup;
 }

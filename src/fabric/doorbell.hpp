@@ -91,8 +91,9 @@ class Doorbell {
   enum class Rung : uint8_t { nothing, frames, news };
 
   /// `pipe` outlives this; `deaths_fd` (-1: none) is a descriptor that becomes readable with a
-  /// death and joins the waitable. Throws Error(no_memory).
-  Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd);
+  /// death and joins the waitable; `membarrier`: whether arm may rely on it, or senders fence.
+  /// Throws Error(no_memory).
+  Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd, bool membarrier);
 
   [[nodiscard]] int fd() const noexcept { return epoll_ ? epoll_.get() : read_fd_; }
   void arm() noexcept;
@@ -103,6 +104,7 @@ class Doorbell {
   PortControl& port_;
   int read_fd_;
   int write_fd_;
+  bool membarrier_;
   Descriptor epoll_;
   uint32_t sleeps_ = 0;
 };

@@ -76,8 +76,8 @@ class DelayingPort final : public PassingPort {
     }
     Between between(*this, sink);
     const uint32_t taken = inner().poll(between, budget);
-    if (between.kept_back_ || !control_.empty()) inner().ring_self();
-    return delivered + taken - between.queued_;
+    if (between.kept_back || !control_.empty()) inner().ring_self();
+    return delivered + taken - between.queued;
   }
 
  private:
@@ -86,15 +86,15 @@ class DelayingPort final : public PassingPort {
     bool drawn = false;  ///< the wait of the frame in front was drawn already
   };
   struct Between final : PassingSink {
-    Between(DelayingPort& port, Sink& sink) : PassingSink(sink), port_(port) {}
+    Between(DelayingPort& wrapped, Sink& sink) : PassingSink(sink), port(wrapped) {}
     Taken on_frame(const Frame& frame) override {
-      Lane& lane = port_.lanes_[frame.source.value];
+      Lane& lane = port.lanes_[frame.source.value];
       if (!lane.drawn) {
-        lane.polls_left = port_.dice_.up_to(port_.most_);
+        lane.polls_left = port.dice_.up_to(port.most_);
         lane.drawn = true;
       }
       if (lane.polls_left > 0) {
-        kept_back_ = true;
+        kept_back = true;
         return Taken::hold;
       }
       const Taken answer = inner().on_frame(frame);
@@ -102,20 +102,20 @@ class DelayingPort final : public PassingPort {
       return answer;
     }
     void on_control(const Frame& frame) override {
-      port_.control_.push_back(
-          {frame.source, {frame.head.begin(), frame.head.end()}, port_.dice_.up_to(port_.most_)});
-      ++queued_;
+      port.control_.push_back(
+          {frame.source, {frame.head.begin(), frame.head.end()}, port.dice_.up_to(port.most_)});
+      ++queued;
     }
     void on_peer_down(Rank peer, std::string_view cause) override {
       // What it sent before comes before.
-      for (const WaitingControl& one : port_.control_)
+      for (const WaitingControl& one : port.control_)
         inner().on_control({one.source, one.bytes, {}, {}});
-      port_.control_.clear();
+      port.control_.clear();
       inner().on_peer_down(peer, cause);
     }
-    DelayingPort& port_;
-    bool kept_back_ = false;
-    uint32_t queued_ = 0;
+    DelayingPort& port;
+    bool kept_back = false;
+    uint32_t queued = 0;
   };
 
   uint32_t most_;
@@ -183,24 +183,24 @@ class StoppedPort final : public PassingPort {
     }
     Between between(*this, sink);
     const uint32_t taken = inner().poll(between, budget);
-    return delivered + taken - between.queued_;
+    return delivered + taken - between.queued;
   }
 
  private:
   struct Between final : PassingSink {
-    Between(StoppedPort& port, Sink& sink) : PassingSink(sink), port_(port) {}
+    Between(StoppedPort& wrapped, Sink& sink) : PassingSink(sink), port(wrapped) {}
     Taken on_frame(const Frame& frame) override {
-      return port_.stops_->is_stopped(frame.source) ? Taken::hold : inner().on_frame(frame);
+      return port.stops_->is_stopped(frame.source) ? Taken::hold : inner().on_frame(frame);
     }
     void on_control(const Frame& frame) override {
-      const bool behind = std::any_of(port_.control_.begin(), port_.control_.end(),
+      const bool behind = std::any_of(port.control_.begin(), port.control_.end(),
                                       [&](const auto& one) { return one.source == frame.source; });
-      if (!behind && !port_.stops_->is_stopped(frame.source)) return inner().on_control(frame);
-      port_.control_.push_back({frame.source, {frame.head.begin(), frame.head.end()}, 0});
-      ++queued_;
+      if (!behind && !port.stops_->is_stopped(frame.source)) return inner().on_control(frame);
+      port.control_.push_back({frame.source, {frame.head.begin(), frame.head.end()}, 0});
+      ++queued;
     }
-    StoppedPort& port_;
-    uint32_t queued_ = 0;
+    StoppedPort& port;
+    uint32_t queued = 0;
   };
 
   Rank self_;

@@ -12,6 +12,7 @@ struct LaneSetup {
   uint32_t inline_cells = 4;  ///< most cells of a frame
   uint32_t exposures = 1024;  ///< rows of the exposure table
   bool reads = true;          ///< may cross-memory attach be tried
+  bool membarrier = true;     ///< may sleepers execute the senders' barrier
   int packet_node = -1;       ///< NUMA node of the packets; -1: this rank's own
 };
 

@@ -24,7 +24,7 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
     : job_(job),
       options_(setup),
       self_(job.rank()),
-      membarrier_(register_membarrier()),
+      membarrier_(setup.membarrier && register_membarrier()),
       pid_(::getpid()),
       backing_(std::move(backing)),
       own_(backing_->base(), layout_for(job, setup)),

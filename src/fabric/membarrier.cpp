@@ -37,9 +37,8 @@ void private_barrier() noexcept {
 }
 
 void heavy_barrier() noexcept {
-  // The caller's own half, and all there is where the kernel knows no membarrier.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (register_membarrier()) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // the caller's own half
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
 }  // namespace weft::fabric

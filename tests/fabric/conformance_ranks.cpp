@@ -16,6 +16,7 @@ const std::vector<Provider>& plain_providers() {
       {"self", 1, make_local_transport},
       {"local", 2, make_local_transport},
       {"shm", 2, make_shm_transport},
+      {"local_fenced", 2, make_local_transport, {{"fabric.membarrier", "off"}}},
       {"shm_file", 2, make_shm_transport, {{"fabric.shm_backing", "file"}}},
   };
   return all;

@@ -78,21 +78,33 @@ TEST(Ring, RandomSizesAndFillsKeepTheirContents) {
 }
 
 TEST(Ring, PayloadThatLooksLikeAStampIsNotBelieved) {
-  // A continuation cell whose first word is exactly the stamp that its position will await next.
-  Ring ring(8);
-  for (uint64_t lap = 0; lap < 100; ++lap) {
-    std::string frame(150, '\0');
-    for (std::size_t i = 0; i + 8 <= frame.size(); i += 8) {
-      const uint64_t bait =
-          ControlWord{ControlWord::stamp_of(lap * 8 + 8 + i / 64), 1, FrameKind::inlined, 3}
-              .packed();
-      std::memcpy(frame.data() + i, &bait, 8);
+  // Frames of three cells whose continuation cells begin with exactly the control word that their
+  // position will await in the next lap; then small frames, one at a time, that stop the consumer
+  // at each of these positions while nothing has been sent to it.
+  constexpr uint64_t kCells = 8;
+  Ring ring(kCells);
+  uint64_t position = 0;
+  std::string out;
+  for (int round = 0; round < 200; ++round) {
+    while (position % kCells > kCells - 3) {
+      ASSERT_TRUE(ring.push("s") && ring.pop(out));
+      ++position;
     }
-    std::string out;
-    ASSERT_TRUE(ring.push(frame));
-    ASSERT_TRUE(ring.pop(out));
+    std::string frame(150, '\0');
+    for (uint64_t i = 1; i < 3; ++i) {
+      const uint64_t bait =
+          ControlWord{ControlWord::stamp_of(position + i + kCells), 1, FrameKind::inlined, 3}
+              .packed();
+      std::memcpy(frame.data() + i * sizeof(Cell) - kWordBytes, &bait, sizeof bait);
+    }
+    ASSERT_TRUE(ring.push(frame) && ring.pop(out));
     ASSERT_EQ(out, frame);
-    ASSERT_FALSE(ring.pop(out));
+    position += 3;
+    for (uint64_t i = 0; i < kCells + static_cast<uint64_t>(round) % kCells; ++i) {
+      ASSERT_FALSE(ring.pop(out)) << "old payload taken for a frame";
+      ASSERT_TRUE(ring.push("s") && ring.pop(out));
+      ++position;
+    }
   }
 }
 
