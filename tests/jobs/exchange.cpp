@@ -1,7 +1,8 @@
 // A job that checks itself: every thread of every rank exchanges messages of every size class with
 // its partner on every other rank, by each arrival mode, and compares the bytes.
 //
-//   exchange THREADS ROUNDS      prints "exchange: N messages, checksum C" on rank 0; exit 1 if wrong
+//   exchange THREADS ROUNDS      prints "exchange: N messages, checksum C" on rank 0; exit 1 if
+//   wrong
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -134,8 +135,8 @@ void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
             const auto number = static_cast<uint32_t>(std::find(kSizes, std::end(kSizes), size) -
                                                       std::begin(kSizes));
             const Tag tag{(t * rounds + round) * 16 + number};
-            const Post r = until_posted(
-                rt, [&] { return matched.recv(Rank{from}, tag, in, &received); });
+            const Post r =
+                until_posted(rt, [&] { return matched.recv(Rank{from}, tag, in, &received); });
             const Post s =
                 until_posted(rt, [&] { return matched.send(Rank{to}, tag, out, &sent); });
             if (r == Post::posted) rt.wait(received);
@@ -143,7 +144,7 @@ void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
             check.bytes(in, seed_of(from, me, t, round, size), size);
             // Into and out of the peer's memory, ordinary and shared.
             for (int kind = 0; kind < 2; ++kind) {
-              const auto& key = keys[static_cast<std::size_t>(2 * to + kind)];
+              const auto& key = keys[2 * static_cast<std::size_t>(to) + static_cast<std::size_t>(kind)];
               std::vector<std::byte> back(size);
               if (memory.put_wait(key, t * kSlot, out).error != Errc::ok ||
                   memory.get_wait(key, t * kSlot, back).error != Errc::ok) {
