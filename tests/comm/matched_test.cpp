@@ -15,7 +15,7 @@ constexpr std::size_t kSizes[] = {0,   1,    8,    40,   41,   64,    200,     2
 
 class Matched : public ::testing::TestWithParam<Progress> {
  protected:
-  RuntimeOptions options{.progress = GetParam()};
+  RuntimeOptions options_{.progress = GetParam()};
 };
 
 TEST_P(Matched, CarriesEverySizeBothWays) {
@@ -45,7 +45,7 @@ TEST_P(Matched, CarriesEverySizeBothWays) {
           EXPECT_TRUE(in == out) << size;
         }
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, KeepsUnexpectedMessagesInOrder) {
@@ -81,7 +81,7 @@ TEST_P(Matched, KeepsUnexpectedMessagesInOrder) {
           }
         }
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, ReceivesByRankOnlyAndByTagOnly) {
@@ -110,7 +110,7 @@ TEST_P(Matched, ReceivesByRankOnlyAndByTagOnly) {
           EXPECT_EQ(event.peer, Rank{r});
         }
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, TruncationIsTheReceiversErrorAndTheJobGoesOn) {
@@ -136,7 +136,7 @@ TEST_P(Matched, TruncationIsTheReceiversErrorAndTheJobGoesOn) {
           }
         }
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, GatheredPiecesArriveAsOneMessage) {
@@ -163,7 +163,7 @@ TEST_P(Matched, GatheredPiecesArriveAsOneMessage) {
           }
         }
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, CancelTakesBackAPostedReceiveOnly) {
@@ -187,7 +187,7 @@ TEST_P(Matched, CancelTakesBackAPostedReceiveOnly) {
         EXPECT_TRUE(ep.cancel(Rank{1}, Tag{1}, &first));
         rt.wait(done);
       },
-      options);
+      options_);
 }
 
 struct CountingAllocator final : Allocator {
@@ -221,7 +221,7 @@ TEST_P(Matched, AllocatesOnArrivalAndTellsTheSize) {
         }
         EXPECT_EQ(memory.live, 0);
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, ManyThreadPairsTalkAtOnce) {
@@ -248,7 +248,7 @@ TEST_P(Matched, ManyThreadPairsTalkAtOnce) {
           }
         });
       },
-      options);
+      options_);
 }
 
 TEST_P(Matched, RefusesBadArguments) {
@@ -275,7 +275,7 @@ TEST_P(Matched, RefusesBadArguments) {
         EXPECT_EQ(ep.send_wait(Rank{0}, Tag{3}, {&one, 1}).error, Errc::ok);
         EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{3}, {&one, 1}).bytes, 1U);
       },
-      options);
+      options_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Matched,

@@ -57,23 +57,23 @@ std::size_t count(const std::string& text, const std::string& what) {
 
 class GraphCommand : public testing::Test {
  protected:
-  TemporaryFolder folder;
-  std::string small =
-      folder.write("small.el", "10 20\n20 30\n30 10\n30 40\n5000000000 6000000000\n");
+  TemporaryFolder folder_;
+  std::string small_ =
+      folder_.write("small_.el", "10 20\n20 30\n30 10\n30 40\n5000000000 6000000000\n");
 };
 
 TEST_F(GraphCommand, AnswersAlone) {
-  const auto bfs = alone("bfs " + small + " --verify");
+  const auto bfs = alone("bfs " + small_ + " --verify");
   EXPECT_EQ(bfs.code, 0) << bfs.output;
   EXPECT_THAT(bfs.output, HasSubstr("graph     6 vertices, 5 edges"));
   EXPECT_THAT(bfs.output, HasSubstr("from vertex 30"));
   EXPECT_THAT(bfs.output, HasSubstr("reached 4, highest level 1, sum of levels 3"));
   EXPECT_THAT(bfs.output, HasSubstr("verify    all 6 values equal"));
-  const auto far = alone("bfs " + small + " --root 6000000000 --verify --threads 3");
+  const auto far = alone("bfs " + small_ + " --root 6000000000 --verify --threads 3");
   EXPECT_EQ(far.code, 0) << far.output;
   EXPECT_THAT(far.output, HasSubstr("reached 2, highest level 1, sum of levels 1"));
-  EXPECT_THAT(alone("cc " + small + " --verify").output, HasSubstr("components 2"));
-  const auto ranks = alone("pagerank " + small + " --verify");
+  EXPECT_THAT(alone("cc " + small_ + " --verify").output, HasSubstr("components 2"));
+  const auto ranks = alone("pagerank " + small_ + " --verify");
   EXPECT_EQ(ranks.code, 0) << ranks.output;
   EXPECT_THAT(ranks.output, HasSubstr("sum 1.000000000"));
   EXPECT_THAT(ranks.output, HasSubstr("vertex 5000000000 has rank"));
@@ -95,9 +95,9 @@ TEST_F(GraphCommand, GivesTheSameAnswerForAnyRanksAndThreads) {
 
 TEST_F(GraphCommand, WorksWithMoreRanksThanVertices) {
   for (const std::string algorithm : {"bfs", "cc", "pagerank"}) {
-    const auto outcome = job(9, algorithm + " " + small + " --verify");
+    const auto outcome = job(9, algorithm + " " + small_ + " --verify");
     EXPECT_EQ(outcome.code, 0) << outcome.output;
-    EXPECT_EQ(answer(outcome), answer(alone(algorithm + " " + small)));
+    EXPECT_EQ(answer(outcome), answer(alone(algorithm + " " + small_)));
   }
 }
 
@@ -105,12 +105,12 @@ TEST_F(GraphCommand, RefusesBadFilesWithOneSentence) {
   const std::string text = test::file_content(test::own_data("road-USA-NY.el.xz"));
   const std::vector<std::pair<std::string, std::string>> cases{
       {"/nonexistent.el", "cannot be opened"},
-      {folder.write("empty.el", ""), "is empty"},
-      {folder.path().string(), "is a directory"},
-      {folder.write("cut.xz", text.substr(0, text.size() / 2)), "truncated"},
-      {folder.write("binary.el", std::string("\1\2\0\3", 4)), "binary file?"},
-      {folder.write("negative.el", "0 1\n-3 4\n"), "negative.el:2: vertex id '-3' is negative"},
-      {folder.write("words.el", "0 1\n0 2\nzero one\n"), "words.el:3: 'zero' is not a vertex id"},
+      {folder_.write("empty.el", ""), "is empty"},
+      {folder_.path().string(), "is a directory"},
+      {folder_.write("cut.xz", text.substr(0, text.size() / 2)), "truncated"},
+      {folder_.write("binary.el", std::string("\1\2\0\3", 4)), "binary file?"},
+      {folder_.write("negative.el", "0 1\n-3 4\n"), "negative.el:2: vertex id '-3' is negative"},
+      {folder_.write("words.el", "0 1\n0 2\nzero one\n"), "words.el:3: 'zero' is not a vertex id"},
   };
   for (const auto& [path, sentence] : cases) {
     for (const auto& outcome : {alone("bfs " + path), job(2, "cc " + path)}) {
@@ -124,19 +124,19 @@ TEST_F(GraphCommand, RefusesBadFilesWithOneSentence) {
 
 TEST_F(GraphCommand, RefusesBadArgumentsWithOneSentence) {
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"bfs " + small + " --threads 0", "--threads"},
-      {"bfs " + small + " --threads -1", "--threads"},
-      {"bfs " + small + " --threads many", "--threads"},
-      {"bfs " + small + " --root 11", "--root 11"},
-      {"bfs " + small + " --root -1", "--root"},
-      {"sort " + small, "sort"},
+      {"bfs " + small_ + " --threads 0", "--threads"},
+      {"bfs " + small_ + " --threads -1", "--threads"},
+      {"bfs " + small_ + " --threads many", "--threads"},
+      {"bfs " + small_ + " --root 11", "--root 11"},
+      {"bfs " + small_ + " --root -1", "--root"},
+      {"sort " + small_, "sort"},
       {"bfs", "FILE"},
       {"", "algorithm"},
-      {"bfs " + small + " --generate kron:4", "exclude each other"},
+      {"bfs " + small_ + " --generate kron:4", "exclude each other"},
       {"bfs --generate kron:0", "scale from 1 to 30"},
       {"bfs --generate kron:31", "scale from 1 to 30"},
       {"bfs --generate grid:4", "kron:SCALE"},
-      {"bfs " + small + " --colour red", "--colour"},
+      {"bfs " + small_ + " --colour red", "--colour"},
   };
   for (const auto& [arguments, sentence] : cases) {
     for (const auto& outcome : {alone(arguments), job(2, arguments)}) {

@@ -26,27 +26,27 @@ std::string complaint(const std::string& path) {
 class GraphReader : public testing::Test {
  protected:
   std::string complaint_about(std::string_view content, const std::string& name = "graph.el") {
-    return complaint(folder.write(name, content));
+    return complaint(folder_.write(name, content));
   }
-  TemporaryFolder folder;
+  TemporaryFolder folder_;
 };
 
 TEST_F(GraphReader, TakesCommentsBlanksTabsWeightsAndAnyEndOfLine) {
   const auto list = read_edge_list(
-      folder.write("g", "# a comment\n% another\n\n0 1\n1\t2 0.5\r\n  2   3  1.5e-3 77 \n\t3 0"));
+      folder_.write("g", "# a comment\n% another\n\n0 1\n1\t2 0.5\r\n  2   3  1.5e-3 77 \n\t3 0"));
   EXPECT_THAT(list.ids, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(list.edges, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(2, 3), Pair(3, 0)));
 }
 
 TEST_F(GraphReader, MakesOneBasedIdsDense) {
-  const auto list = read_edge_list(folder.write("g", "1 2\n3 2\n"));
+  const auto list = read_edge_list(folder_.write("g", "1 2\n3 2\n"));
   EXPECT_THAT(list.ids, ElementsAre(1, 2, 3));
   EXPECT_THAT(list.edges, ElementsAre(Pair(0, 1), Pair(2, 1)));
 }
 
 TEST_F(GraphReader, MakesIdsBeyond32BitsDense) {
   const auto list = read_edge_list(
-      folder.write("g", "4294967296 7\n18446744073709551615 4294967296\n7 9000000000\n"));
+      folder_.write("g", "4294967296 7\n18446744073709551615 4294967296\n7 9000000000\n"));
   EXPECT_THAT(list.ids, ElementsAre(7, 4294967296U, 9000000000U, 18446744073709551615U));
   EXPECT_THAT(list.edges, ElementsAre(Pair(1, 0), Pair(3, 1), Pair(0, 2)));
   EXPECT_EQ(list.find(9000000000U), Vertex{2});
@@ -54,7 +54,7 @@ TEST_F(GraphReader, MakesIdsBeyond32BitsDense) {
 }
 
 TEST_F(GraphReader, ReadsMatrixMarketWithVerticesThatHaveNoEdge) {
-  const auto list = read_edge_list(folder.write(
+  const auto list = read_edge_list(folder_.write(
       "g.mtx",
       "%%MatrixMarket matrix coordinate real symmetric\n% c\n4 4 3\n1 1 9.5\n2 1 -1\n3 2 1e3\n"));
   EXPECT_THAT(list.ids, ElementsAre(1, 2, 3, 4));
@@ -62,16 +62,16 @@ TEST_F(GraphReader, ReadsMatrixMarketWithVerticesThatHaveNoEdge) {
 }
 
 TEST_F(GraphReader, ReadsGzipAlsoInSeveralMembers) {
-  const auto first = folder.write_gzip("a.gz", "0 1\n1 2\n");
-  const auto second = folder.write_gzip("b.gz", "2 3\n");
-  const auto both = folder.write("both", test::file_content(first) + test::file_content(second));
+  const auto first = folder_.write_gzip("a.gz", "0 1\n1 2\n");
+  const auto second = folder_.write_gzip("b.gz", "2 3\n");
+  const auto both = folder_.write("both", test::file_content(first) + test::file_content(second));
   EXPECT_EQ(read_edge_list(both).edges.size(), 3);  // told by its bytes, not by its name
 }
 
 TEST_F(GraphReader, ReadsLinesAcrossItsBuffersEnds) {
   std::string text;
   for (int i = 0; i < 300000; ++i) text += std::to_string(i) + "\t" + std::to_string(i + 1) + "\n";
-  for (const auto& path : {folder.write("plain", text), folder.write_gzip("packed.gz", text)}) {
+  for (const auto& path : {folder_.write("plain", text), folder_.write_gzip("packed.gz", text)}) {
     const auto list = read_edge_list(path);
     ASSERT_EQ(list.edges.size(), 300000);
     for (Vertex v = 0; v < 300000; ++v) ASSERT_EQ(list.edges[v], Edge(v, v + 1));
@@ -88,13 +88,13 @@ TEST_F(GraphReader, RefusesMissingEmptyAndFolder) {
   EXPECT_THAT(complaint("/nonexistent/graph.el"), HasSubstr("cannot be opened: No such file"));
   EXPECT_THAT(complaint_about(""), HasSubstr("is empty"));
   EXPECT_THAT(complaint_about("# nothing but words\n\n"), HasSubstr("holds no edges"));
-  EXPECT_THAT(complaint(folder.path().string()), HasSubstr("is a directory"));
+  EXPECT_THAT(complaint(folder_.path().string()), HasSubstr("is a directory"));
 }
 
 TEST_F(GraphReader, RefusesAFileItMayNotRead) {
-  const auto path = folder.write("secret", "0 1\n");
+  const auto path = folder_.write("secret", "0 1\n");
   ASSERT_EQ(::chmod(path.c_str(), 0), 0);
-  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
   // Root may read everything: ask as somebody else, in a process of its own.
   const pid_t child = ::fork();
   if (child == 0) {
@@ -109,7 +109,7 @@ TEST_F(GraphReader, RefusesAFileItMayNotRead) {
 TEST_F(GraphReader, RefusesTruncatedPacking) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += std::to_string(i * 7919 % 5000) + " 1\n";
-  const std::string gzip = test::file_content(folder.write_gzip("whole.gz", text));
+  const std::string gzip = test::file_content(folder_.write_gzip("whole.gz", text));
   const std::string xz = test::file_content(test::own_data("road-USA-NY.el.xz"));
   for (const std::size_t cut : {std::size_t{11}, gzip.size() / 2, gzip.size() - 1}) {
     EXPECT_THAT(complaint_about(gzip.substr(0, cut), "cut.gz"), HasSubstr("truncated"));
@@ -122,7 +122,7 @@ TEST_F(GraphReader, RefusesTruncatedPacking) {
 }
 
 TEST_F(GraphReader, RefusesDamagedPacking) {
-  std::string gzip = test::file_content(folder.write_gzip("whole.gz", "0 1\n1 2\n2 3\n"));
+  std::string gzip = test::file_content(folder_.write_gzip("whole.gz", "0 1\n1 2\n2 3\n"));
   EXPECT_THAT(complaint_about(gzip + "garbage", "g.gz"), HasSubstr("garbage after its gzip data"));
   gzip[gzip.size() - 6] = static_cast<char>(gzip[gzip.size() - 6] ^ 1);  // in the checksum
   EXPECT_THAT(complaint_about(gzip, "g.gz"), HasSubstr("is damaged"));
