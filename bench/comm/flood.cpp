@@ -77,7 +77,6 @@ class Flood {
   }
   void drain() {
     Message message;
-    Flag arrived;
     while (!tally_.ended) {
       switch (mode_) {
         case Mode::queue:

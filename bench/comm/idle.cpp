@@ -25,7 +25,7 @@ uint64_t process_cpu_ns() {
 
 class Sleeper {
  public:
-  Sleeper(Pair& pair, Runtime& runtime) : pair_(pair), runtime_(runtime), endpoint_(runtime, {}) {}
+  Sleeper(Pair& pair, Runtime& runtime) : pair_(pair), endpoint_(runtime, {}) {}
 
   /// One wait; the answers are the same on both ranks.
   struct Wait {
@@ -62,7 +62,6 @@ class Sleeper {
     return std::as_bytes(std::span(&word, 1));
   }
   Pair& pair_;
-  Runtime& runtime_;
   Endpoint endpoint_;
 };
 

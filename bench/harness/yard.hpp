@@ -46,7 +46,7 @@ struct YardMemory {
   Line stop;
   Line ring_written;  // items that the producer has put
   Line ring_emptied;  // items that the consumer has read
-  Line note[4];  // free for the running benchmark
+  Line note[4];       // free for the running benchmark
   std::atomic<uint32_t> entries;
   Entry entry[kEntries];
   alignas(4096) RingCell ring[kRingCells];

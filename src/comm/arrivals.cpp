@@ -54,10 +54,14 @@ void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& ev
 /// The bytes of an unexpected eager message.
 std::span<const std::byte> payload_of(Runtime::Impl& runtime, const Unexpected& record) noexcept {
   switch (record.holds) {
-    case Unexpected::Holds::inlined: return {record.inlined, record.bytes};
-    case Unexpected::Holds::own_packet: return {runtime.packet(record.packet), record.bytes};
-    case Unexpected::Holds::loan: return {record.lent.place, record.bytes};
-    case Unexpected::Holds::rendezvous: break;
+    case Unexpected::Holds::inlined:
+      return {record.inlined, record.bytes};
+    case Unexpected::Holds::own_packet:
+      return {runtime.packet(record.packet), record.bytes};
+    case Unexpected::Holds::loan:
+      return {record.lent.place, record.bytes};
+    case Unexpected::Holds::rendezvous:
+      break;
   }
   return {};
 }
@@ -130,8 +134,8 @@ Taken arrive_matched_as(Endpoint::Impl& endpoint, Device& device, const Arrived&
   }
   // A receive was posted between the two looks.
   auto& op = *reinterpret_cast<Operation*>(met);
-  const Event event = deliver<Allocates>(endpoint, op, record->source, record->tag,
-                                         payload_of(runtime, *record));
+  const Event event =
+      deliver<Allocates>(endpoint, op, record->source, record->tag, payload_of(runtime, *record));
   release_unexpected(runtime, *record);
   tell(runtime, device, op, event);
   return Taken::yes;
@@ -170,8 +174,7 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
   return Taken::yes;
 }
 
-bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& record,
-                        Event& event) {
+bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& record, Event& event) {
   Runtime::Impl& runtime = endpoint.runtime;
   if (record.holds == Unexpected::Holds::rendezvous) {
     const Unexpected announced = record;
@@ -188,7 +191,8 @@ bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& rec
   return true;
 }
 
-// --- Queue: the first packet goes to whoever asks --------------------------------------------------
+// --- Queue: the first packet goes to whoever asks
+// --------------------------------------------------
 
 Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
   Runtime::Impl& runtime = endpoint.runtime;
@@ -237,7 +241,8 @@ Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& ar
   return Taken::yes;
 }
 
-// --- Handler (active message) ----------------------------------------------------------------------
+// --- Handler (active message)
+// ----------------------------------------------------------------------
 
 Taken arrive_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
   endpoint.spec.handler(endpoint.spec.handler_argument,
@@ -273,7 +278,8 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
   return Taken::yes;
 }
 
-// --- Memory endpoints take no messages ---------------------------------------------------------------
+// --- Memory endpoints take no messages
+// ---------------------------------------------------------------
 
 Taken arrive_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& arrived) {
   device.count(Device::malformed);

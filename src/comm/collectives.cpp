@@ -44,9 +44,9 @@ struct Team::Impl {
   void check(const Event& event) const {
     if (event.error == Errc::ok) return;
     const std::string cause = runtime.cause_of_death(event.peer);
-    throw Error(event.error, fmt::format("a collective failed with rank {}: {}{}{}",
-                                         event.peer.value, to_string(event.error),
-                                         cause.empty() ? "" : ": ", cause));
+    throw Error(event.error,
+                fmt::format("a collective failed with rank {}: {}{}{}", event.peer.value,
+                            to_string(event.error), cause.empty() ? "" : ": ", cause));
   }
   void send(int to, uint32_t phase, ConstBytes data) {
     check(endpoint.send_wait(Rank{to}, tag(phase), data));
@@ -62,7 +62,8 @@ struct Team::Impl {
     }
   }
 
-  // --- Trees over a list of ranks, rooted at its first member --------------------------------------
+  // --- Trees over a list of ranks, rooted at its first member
+  // --------------------------------------
 
   [[nodiscard]] static std::size_t place_in(const std::vector<int>& list, int rank) {
     return static_cast<std::size_t>(std::find(list.begin(), list.end(), rank) - list.begin());
@@ -120,7 +121,8 @@ struct Team::Impl {
     broadcast_down(map.my_node(), 3, data);
   }
 
-  /// Leaders only: sends this node's blocks to every other leader, as one message, and takes theirs.
+  /// Leaders only: sends this node's blocks to every other leader, as one message, and takes
+  /// theirs.
   template <class BlockOf>
   void exchange_node_blocks(std::size_t block, BlockOf block_of) {
     std::vector<std::byte> packed;

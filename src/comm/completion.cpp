@@ -20,7 +20,7 @@ bool CompletionQueue::try_complete(const Event& event) noexcept {
   return ring_->queue.try_push_with([&](Event& cell) { assign(cell, event); });
 }
 
-bool CompletionQueue::pop(Event& event) noexcept { 
+bool CompletionQueue::pop(Event& event) noexcept {
   return ring_->queue.try_pop_with([&](const Event& cell) { assign(event, cell); });
 }
 

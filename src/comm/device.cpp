@@ -31,18 +31,17 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     return Taken::yes;
   }
   // acquire: pairs with publish()'s release; the endpoint is whole.
-  Endpoint::Impl* endpoint =
-      runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
-  if (endpoint == nullptr) [[unlikely]] return runtime_.keep_early(*this, frame, header);
+  Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+  if (endpoint == nullptr) [[unlikely]]
+    return runtime_.keep_early(*this, frame, header);
   const std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
   const auto payload = frame.loan ? frame.packet : rest;
   // The usual case first: an eager message goes straight to what its endpoint was made for.
-  const Taken taken =
-      header.type == PacketType::eager && payload.size() == header.bytes
-          ? endpoint->arrive(
-                *endpoint, *this,
-                {frame.source, Tag{header.tag}, header.reply_port, payload, frame.loan})
-          : dispatch(*endpoint, header, rest, frame);
+  const Taken taken = header.type == PacketType::eager && payload.size() == header.bytes
+                          ? endpoint->arrive(*endpoint, *this,
+                                             {frame.source, Tag{header.tag}, header.reply_port,
+                                              payload, frame.loan})
+                          : dispatch(*endpoint, header, rest, frame);
   if (taken == Taken::yes) [[likely]] {
     count(frames_in);
   } else {
@@ -261,7 +260,8 @@ void Device::after_progress() noexcept {
     queued_count_ = 0;
   }
   base::light_fence();  // between what was served and the look for watchers
-  if (!runtime_.watchers.empty()) [[unlikely]] runtime_.watchers.wake_all();
+  if (!runtime_.watchers.empty()) [[unlikely]]
+    runtime_.watchers.wake_all();
 }
 
 }  // namespace weft

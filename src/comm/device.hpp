@@ -46,7 +46,7 @@ class Device final : public fabric::Sink {
     held,
     late,       ///< frames for an endpoint or an operation that is gone
     malformed,  ///< frames that made no sense
-      kCounts
+    kCounts
   };
 
   Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port);
@@ -131,9 +131,12 @@ class Device final : public fabric::Sink {
     counters_.add(polls);
     holding_.store(false, std::memory_order_relaxed);
     uint32_t served = port_->poll(*this, kBudget);
-    if (busy()) [[unlikely]] served += work();
-    if (early_frames()) [[unlikely]] deliver_early();
-    if (busy()) [[unlikely]] wake_sleeper();
+    if (busy()) [[unlikely]]
+      served += work();
+    if (early_frames()) [[unlikely]]
+      deliver_early();
+    if (busy()) [[unlikely]]
+      wake_sleeper();
     if (served == 0) {
       counters_.add(empty_polls);
     } else {
@@ -173,7 +176,7 @@ class Device final : public fabric::Sink {
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
   comm::Operation death_note_{};            // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
-  comm::WaitSet* queued_ = nullptr;         // (lock) see note_queued
+  comm::WaitSet* queued_ = nullptr;  // (lock) see note_queued
   uint32_t queued_count_ = 0;
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};

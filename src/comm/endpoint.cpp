@@ -16,7 +16,8 @@ using comm::PacketType;
 using comm::RendezvousBody;
 using comm::Work;
 
-// --- Sending ---------------------------------------------------------------------------------------
+// --- Sending
+// ---------------------------------------------------------------------------------------
 
 Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,
                     void* context) {
@@ -25,7 +26,8 @@ Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completio
   if (data.size() > my.inline_bytes) [[unlikely]] {
     return my.send_large(to, tag, {&data, 1}, data.size(), completion, context);
   }
-  if (data.data() == nullptr && !data.empty()) [[unlikely]] my.refuse_null();
+  if (data.data() == nullptr && !data.empty()) [[unlikely]]
+    my.refuse_null();
   Device& device = my.pick_device();
   const Header header{.type = PacketType::eager,
                       .endpoint = my.number,
@@ -104,8 +106,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   const RendezvousBody body{runtime.operations->handle_of(*op),
                             reinterpret_cast<uintptr_t>(op->buffer), bytes};
   comm::OperationTable::expect(*op);
-  const Post answer =
-      device.port().try_send(to, device.number(), Bytes(header, body).span(), {});
+  const Post answer = device.port().try_send(to, device.number(), Bytes(header, body).span(), {});
   return runtime.posted_unless_refused(*op, answer);
 }
 
@@ -113,7 +114,8 @@ void Endpoint::Impl::refuse_null() const {
   throw Error(Errc::bad_argument, "a null buffer with a length");
 }
 
-// --- Receiving -------------------------------------------------------------------------------------
+// --- Receiving
+// -------------------------------------------------------------------------------------
 
 Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion* completion,
                     void* context, Event* now) {
@@ -135,8 +137,7 @@ Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion*
   op->endpoint = my.number;
   op->device = my.pick_device().number();
   const uint64_t key = my.key(from, tag);
-  const uint64_t met =
-      my.table->access(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op));
+  const uint64_t met = my.table->access(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op));
   if (met == 0) {
     // seq_cst: after inserting, look for a death; peer_down counts it, then looks at the table.
     if (my.runtime.deaths.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
@@ -149,8 +150,7 @@ Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion*
     return Post::retry;
   }
   Event event;
-  if (!comm::receive_unexpected(my, *op, *reinterpret_cast<comm::Unexpected*>(met),
-                                event)) {
+  if (!comm::receive_unexpected(my, *op, *reinterpret_cast<comm::Unexpected*>(met), event)) {
     return Post::posted;
   }
   my.runtime.operations->release(*op);
@@ -226,20 +226,19 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
   return took;
 }
 
-// --- Blocking conveniences ---------------------------------------------------------------------------
+// --- Blocking conveniences
+// ---------------------------------------------------------------------------
 
 Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
-  return impl_->runtime.complete_now(
-      [&](Completion& done) { return send(to, tag, data, &done); },
-      Event{.peer = to, .tag = tag, .bytes = data.size()});
+  return impl_->runtime.complete_now([&](Completion& done) { return send(to, tag, data, &done); },
+                                     Event{.peer = to, .tag = tag, .bytes = data.size()});
 }
 
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
   Event event;
   Synchronizer done;
-  const Post answer = until_posted(impl_->runtime.self, [&] {
-    return recv(from, tag, buffer, &done, nullptr, &event);
-  });
+  const Post answer = until_posted(impl_->runtime.self,
+                                   [&] { return recv(from, tag, buffer, &done, nullptr, &event); });
   if (answer == Post::done) return event;
   impl_->runtime.self.wait(done);
   assign(event, done.event());
@@ -267,7 +266,8 @@ void Endpoint::wait_for_message(Impl& my, Message& message) {
       &wanted);
 }
 
-// --- Making and ending --------------------------------------------------------------------------------
+// --- Making and ending
+// --------------------------------------------------------------------------------
 
 namespace {
 
@@ -285,8 +285,9 @@ void check_spec(const EndpointSpec& spec) {
     refuse("match_on belongs to Arrival::matched");
   }
   if (spec.buffer == Buffer::explicit_ && !matched && spec.arrival != Arrival::memory) {
-    refuse("Buffer::explicit_ needs receives or regions that name the buffer: Arrival::matched or "
-           "Arrival::memory");
+    refuse(
+        "Buffer::explicit_ needs receives or regions that name the buffer: Arrival::matched or "
+        "Arrival::memory");
   }
   if (spec.buffer == Buffer::allocated && spec.arrival == Arrival::memory) {
     refuse("a put names its place: Buffer::allocated makes no sense with Arrival::memory");
@@ -313,8 +314,8 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
   my.inline_bytes = runtime.inline_bytes();
   switch (spec.arrival) {
     case Arrival::matched:
-      my.arrive = spec.buffer == Buffer::allocated ? comm::arrive_matched_allocated
-                                                   : comm::arrive_matched;
+      my.arrive =
+          spec.buffer == Buffer::allocated ? comm::arrive_matched_allocated : comm::arrive_matched;
       my.announce = comm::announce_matched;
       my.table = std::make_unique<comm::MatchTable>();
       break;

@@ -61,9 +61,9 @@ struct Endpoint::Impl {
   uint16_t number = 0;
   Arrive arrive = nullptr;
   Announce announce = nullptr;
-  std::size_t inline_bytes = 0;  ///< messages up to this travel in the ring
-  std::unique_ptr<comm::MatchTable> table;                          // Arrival::matched
-  std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;      // Arrival::queue
+  std::size_t inline_bytes = 0;             ///< messages up to this travel in the ring
+  std::unique_ptr<comm::MatchTable> table;  // Arrival::matched
+  std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
   comm::WaitSet queue_waiters;
 
   Impl(Runtime::Impl& the_runtime, const EndpointSpec& the_spec)
@@ -72,9 +72,12 @@ struct Endpoint::Impl {
   [[nodiscard]] uint64_t key(Rank rank, Tag tag) const noexcept {
     const uint64_t high = uint64_t{static_cast<uint32_t>(rank.value)} << 32;
     switch (spec.match_on) {
-      case MatchOn::rank: return high;
-      case MatchOn::tag: return tag.value;
-      default: return high | tag.value;
+      case MatchOn::rank:
+        return high;
+      case MatchOn::tag:
+        return tag.value;
+      default:
+        return high | tag.value;
     }
   }
   Post send_large(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,

@@ -43,33 +43,33 @@ using OperationEnd = bool (*)(Operation&);
 
 struct alignas(base::kCacheLine) Operation {
   // First line: what a match needs.
-  std::byte* buffer;       ///< the local buffer
-  uint64_t capacity;       ///< its bytes
+  std::byte* buffer;  ///< the local buffer
+  uint64_t capacity;  ///< its bytes
   Completion* completion;
   void* context;
-  Rank peer;               ///< the other side, once known
+  Rank peer;  ///< the other side, once known
   Tag tag;
   std::atomic<uint32_t> generation;  ///< of this record; moves on at each release
   uint16_t endpoint;
-  uint16_t device;         ///< the device that carries it
+  uint16_t device;  ///< the device that carries it
   Work work;
   Errc error;
-  bool answers;            ///< the peer waits for `finished`
-  bool owns_buffer;        ///< from malloc: pieces gathered for a rendezvous
-  uint16_t reply_port;     ///< the peer's port for answers
+  bool answers;         ///< the peer waits for `finished`
+  bool owns_buffer;     ///< from malloc: pieces gathered for a rendezvous
+  uint16_t reply_port;  ///< the peer's port for answers
 
   // Second line: transfers.
   alignas(base::kCacheLine) uint64_t bytes;  ///< length of the message or transfer
-  uint64_t moved;          ///< of it already
+  uint64_t moved;                            ///< of it already
   uint64_t remote_address;
-  Handle remote;           ///< the peer's operation
-  Operation* next;         ///< in a device's inbox or pending list
-  OperationEnd end;        ///< instead of `completion`
+  Handle remote;     ///< the peer's operation
+  Operation* next;   ///< in a device's inbox or pending list
+  OperationEnd end;  ///< instead of `completion`
   /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
   std::atomic<uint64_t> awaiting;
 
   [[nodiscard]] Event event() const noexcept {
-    return {peer,  tag, error, owns_buffer ? nullptr : buffer, static_cast<std::size_t>(bytes),
+    return {peer,   tag, error, owns_buffer ? nullptr : buffer, static_cast<std::size_t>(bytes),
             context};
   }
 };
@@ -83,7 +83,8 @@ class OperationTable {
   /// A record with its flags reset, or nullptr: none is free now.
   [[nodiscard]] Operation* allocate() noexcept {
     Operation* op = records_.allocate();
-    if (op == nullptr) [[unlikely]] return nullptr;
+    if (op == nullptr) [[unlikely]]
+      return nullptr;
     op->work = Work::none;
     op->error = Errc::ok;
     op->answers = false;
@@ -92,7 +93,8 @@ class OperationTable {
     return op;
   }
   void release(Operation& op) noexcept {
-    if (op.owns_buffer) [[unlikely]] std::free(op.buffer);
+    if (op.owns_buffer) [[unlikely]]
+      std::free(op.buffer);
     // relaxed: a record has one owner at a time; `find` reads it only to refuse late answers.
     op.generation.store(op.generation.load(std::memory_order_relaxed) + 1,
                         std::memory_order_relaxed);

@@ -70,7 +70,8 @@ bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<st
 
 }  // namespace
 
-// --- The owner's side (device's lock held) ---------------------------------------------------------
+// --- The owner's side (device's lock held)
+// ---------------------------------------------------------
 
 Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
                  const Arrived& arrived, const PutBody& body) {
@@ -100,8 +101,8 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
   Runtime::Impl& runtime = endpoint.runtime;
   const auto target = resolve(runtime, body, from.bytes);
   if (!target) {
-    Operation* answer = make_answer(runtime, arrived.source, arrived.reply_port, from.operation,
-                                    Errc::bad_key);
+    Operation* answer =
+        make_answer(runtime, arrived.source, arrived.reply_port, from.operation, Errc::bad_key);
     if (answer == nullptr) return Taken::hold;
     device.start_locked(*answer);
     return Taken::yes;
@@ -113,12 +114,13 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
   op->completion = nullptr;
   op->context = &endpoint;
   op->endpoint = endpoint.number;
-  op->end = (header.flags & kTellTarget) == 0 ? OperationEnd{[](Operation&) { return true; }}
-                                              : OperationEnd{[](Operation& over) {
-    auto& owner = *static_cast<Endpoint::Impl*>(over.context);
-    return over.error != Errc::ok ||
-           tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes});
-  }};
+  op->end = (header.flags & kTellTarget) == 0
+                ? OperationEnd{[](Operation&) { return true; }}
+                : OperationEnd{[](Operation& over) {
+                    auto& owner = *static_cast<Endpoint::Impl*>(over.context);
+                    return over.error != Errc::ok ||
+                           tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes});
+                  }};
   begin_transfer(endpoint, device, *op, arrived.source, arrived.tag, arrived.reply_port, from);
   return Taken::yes;
 }
@@ -153,7 +155,8 @@ Taken arrive_signal(Endpoint::Impl& endpoint, Device& /*device*/, const Arrived&
 
 }  // namespace comm
 
-// --- The caller's side -----------------------------------------------------------------------------
+// --- The caller's side
+// -----------------------------------------------------------------------------
 
 namespace {
 
@@ -225,12 +228,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   if (key.segment != 0) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
-        std::memcpy(mapped->data() + offset, data.data(), data.size());
+        if (!data.empty()) std::memcpy(mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
       Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context);
       if (op == nullptr) return Post::retry;
-      std::memcpy(mapped->data() + offset, data.data(), data.size());
+      if (!data.empty()) std::memcpy(mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
                               .endpoint = number,
                               .tag = tag.value,
@@ -289,15 +292,14 @@ Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byt
   check_access(my, from, offset, buffer.data(), buffer.size());
   if (from.segment != 0) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
-      std::memcpy(buffer.data(), mapped->data() + offset, buffer.size());
+      if (!buffer.empty()) std::memcpy(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }
   Device& device = my.pick_device();
   const Rank owner{from.owner};
-  Operation* op =
-      make_access(my, device, from, Tag{}, buffer.data(), buffer.size(),
-                  completion != nullptr ? completion : my.spec.at_source, context);
+  Operation* op = make_access(my, device, from, Tag{}, buffer.data(), buffer.size(),
+                              completion != nullptr ? completion : my.spec.at_source, context);
   if (op == nullptr) return Post::retry;
   if (my.runtime.is_dead(owner)) return fail_later(device, *op, Errc::peer_died);
   const Handle handle = my.runtime.operations->handle_of(*op);
@@ -305,16 +307,14 @@ Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byt
       .type = PacketType::get, .endpoint = my.number, .reply_port = device.number()};
   const RendezvousBody to{handle, reinterpret_cast<uintptr_t>(buffer.data()), buffer.size()};
   comm::OperationTable::expect(*op);
-  const Post answer =
-      device.port().try_send(owner, device.number(),
-                             Bytes(header, to, put_body(Handle{}, from, offset)).span(), {});
+  const Post answer = device.port().try_send(
+      owner, device.number(), Bytes(header, to, put_body(Handle{}, from, offset)).span(), {});
   return my.runtime.posted_unless_refused(*op, answer);
 }
 
 Event Endpoint::put_wait(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data) {
-  return impl_->runtime.complete_now(
-      [&](Completion& done) { return put(to, offset, data, &done); },
-      Event{.peer = Rank{to.owner}, .bytes = data.size()});
+  return impl_->runtime.complete_now([&](Completion& done) { return put(to, offset, data, &done); },
+                                     Event{.peer = Rank{to.owner}, .bytes = data.size()});
 }
 
 Event Endpoint::get_wait(const MemoryKey& from, std::size_t offset, std::span<std::byte> buffer) {

@@ -63,7 +63,7 @@ struct Runtime::Impl {
   std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};
   std::atomic<uint32_t> endpoints_made{0};
 
-  base::SpinLock early_lock;  // early.cpp
+  base::SpinLock early_lock;          // early.cpp
   comm::Unexpected* early = nullptr;  ///< frames for endpoints to come, oldest first
   comm::Unexpected** early_end = &early;
   std::array<Endpoint::Impl*, kMaxEndpoints> opening{};  ///< made, with early frames left
@@ -79,7 +79,7 @@ struct Runtime::Impl {
   uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
-  comm::WaitSet watchers;  ///< of conditions that any progress may bring about
+  comm::WaitSet watchers;           ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                ///< epoll set of all devices' doorbells
 
@@ -96,7 +96,8 @@ struct Runtime::Impl {
     return dead[static_cast<std::size_t>(rank.value)].load(std::memory_order_acquire);
   }
   void check_rank(Rank rank) const {
-    if (static_cast<uint32_t>(rank.value) >= ranks_limit) [[unlikely]] refuse_rank(rank);
+    if (static_cast<uint32_t>(rank.value) >= ranks_limit) [[unlikely]]
+      refuse_rank(rank);
   }
   void refuse_rank(Rank rank) const;
 

@@ -12,25 +12,50 @@ namespace {
 using base::ConfigType;
 
 constexpr base::ConfigKey kKeys[] = {
-    {.key = "comm.devices", .type = ConfigType::integer, .fallback = "0", .low = 0, .high = 63,
+    {.key = "comm.devices",
+     .type = ConfigType::integer,
+     .fallback = "0",
+     .low = 0,
+     .high = 63,
      .help = "Devices of a rank; 0: one, or with server threads one for each two cores, up to 8."},
-    {.key = "comm.progress", .type = ConfigType::choice, .fallback = "automatic",
+    {.key = "comm.progress",
+     .type = ConfigType::choice,
+     .fallback = "automatic",
      .choices = "automatic|explicit|waiters|server",
      .help = "Who progresses; automatic: waiters."},
-    {.key = "comm.assignment", .type = ConfigType::choice, .fallback = "dedicated",
-     .choices = "dedicated|round-robin", .help = "How threads get devices."},
-    {.key = "comm.eager_bytes", .type = ConfigType::bytes, .fallback = "8K", .low = 256,
+    {.key = "comm.assignment",
+     .type = ConfigType::choice,
+     .fallback = "dedicated",
+     .choices = "dedicated|round-robin",
+     .help = "How threads get devices."},
+    {.key = "comm.eager_bytes",
+     .type = ConfigType::bytes,
+     .fallback = "8K",
+     .low = 256,
      .high = int64_t{1} << 20,
      .help = "Messages up to this size are sent eagerly; at most a packet's size."},
-    {.key = "comm.operations", .type = ConfigType::integer, .fallback = "65536", .low = 64,
-     .high = int64_t{1} << 24, .help = "Operations that may be under way at once in a rank."},
-    {.key = "comm.unexpected", .type = ConfigType::integer, .fallback = "16384", .low = 64,
+    {.key = "comm.operations",
+     .type = ConfigType::integer,
+     .fallback = "65536",
+     .low = 64,
+     .high = int64_t{1} << 24,
+     .help = "Operations that may be under way at once in a rank."},
+    {.key = "comm.unexpected",
+     .type = ConfigType::integer,
+     .fallback = "16384",
+     .low = 64,
      .high = int64_t{1} << 24,
      .help = "Messages that may wait for their receive in a rank; then senders wait."},
-    {.key = "comm.copy_chunk_bytes", .type = ConfigType::bytes, .fallback = "1M", .low = 4096,
+    {.key = "comm.copy_chunk_bytes",
+     .type = ConfigType::bytes,
+     .fallback = "1M",
+     .low = 4096,
      .high = int64_t{1} << 30,
      .help = "Most bytes of one large transfer that are copied before others get their turn."},
-    {.key = "comm.spin", .type = ConfigType::nanoseconds, .fallback = "50us", .low = 0,
+    {.key = "comm.spin",
+     .type = ConfigType::nanoseconds,
+     .fallback = "50us",
+     .low = 0,
      .high = int64_t{10} * 1000 * 1000 * 1000,
      .help = "How long a waiting thread polls without result before it sleeps."},
 };
@@ -54,15 +79,15 @@ void register_comm_config() {
 RuntimeSettings read_settings(const RuntimeOptions& options) {
   register_comm_config();
   RuntimeSettings s{};
-  s.progress = options.progress.value_or(choice<Progress>("comm.progress",
-                                                          {{"automatic", Progress::automatic},
-                                                           {"explicit", Progress::explicit_},
-                                                           {"waiters", Progress::waiters},
-                                                           {"server", Progress::server}}));
+  s.progress = options.progress.value_or(
+      choice<Progress>("comm.progress", {{"automatic", Progress::automatic},
+                                         {"explicit", Progress::explicit_},
+                                         {"waiters", Progress::waiters},
+                                         {"server", Progress::server}}));
   if (s.progress == Progress::automatic) s.progress = Progress::waiters;
-  s.assignment = options.assignment.value_or(
-      choice<Assignment>("comm.assignment", {{"dedicated", Assignment::dedicated},
-                                             {"round-robin", Assignment::round_robin}}));
+  s.assignment = options.assignment.value_or(choice<Assignment>(
+      "comm.assignment",
+      {{"dedicated", Assignment::dedicated}, {"round-robin", Assignment::round_robin}}));
   s.devices = options.devices.value_or(static_cast<uint32_t>(base::config_int("comm.devices")));
   if (s.devices == 0) {
     const auto cores = static_cast<uint32_t>(base::Topology::machine().cores().size());

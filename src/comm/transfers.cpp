@@ -69,7 +69,8 @@ bool Device::step(Operation& op) {
 }
 
 bool Device::read_chunk(Operation& op) {
-  const uint64_t chunk = std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
+  const uint64_t chunk =
+      std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
   const Errc error = runtime_.transport->read_memory(op.peer, op.remote_address + op.moved,
                                                      {op.buffer + op.moved, chunk});
   op.moved += chunk;
@@ -83,7 +84,8 @@ bool Device::read_chunk(Operation& op) {
 }
 
 bool Device::write_chunk(Operation& op) {
-  const uint64_t chunk = std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
+  const uint64_t chunk =
+      std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
   const Errc error = runtime_.transport->write_memory(op.peer, op.remote_address + op.moved,
                                                       {op.buffer + op.moved, chunk});
   op.moved += chunk;

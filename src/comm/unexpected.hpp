@@ -25,9 +25,9 @@ struct alignas(base::kCacheLine) Unexpected {
   uint16_t endpoint = 0;
   uint16_t reply_port = 0;
   Holds holds = Holds::inlined;
-  uint8_t flags = 0;       // early frames: the header's
-  PacketType type{};       // early frames: the header's
-  uint32_t packet = 0;     // own_packet: its number
+  uint8_t flags = 0;           // early frames: the header's
+  PacketType type{};           // early frames: the header's
+  uint32_t packet = 0;         // own_packet: its number
   Unexpected* next = nullptr;  // early frames: in the runtime's list
   union {
     std::byte inlined[kInlineBytes];

@@ -138,7 +138,8 @@ base::Parker* hand_over(WaitList& list) noexcept {
   list.parked.fetch_sub(1, std::memory_order_relaxed);
   list.served = true;
   base::Parker* parker = next->parker;
-  next->baton.store(true, std::memory_order_release);  // pairs with the acquire in park_until_called
+  next->baton.store(true,
+                    std::memory_order_release);  // pairs with the acquire in park_until_called
   return parker;
 }
 
@@ -333,7 +334,8 @@ void Runtime::Impl::leave(Device& device) noexcept {
   }
 }
 
-// --- Mode server: one thread per device -----------------------------------------------------------
+// --- Mode server: one thread per device
+// -----------------------------------------------------------
 
 void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
   uint64_t idle_since = 0;

@@ -37,8 +37,8 @@ struct WaitNode {
   base::Parker* parker = nullptr;
   WaitNode* previous = nullptr;
   WaitNode* next = nullptr;
-  bool linked = false;              ///< under the list's lock
-  std::atomic<bool> baton{false};   ///< release by the giver, acquire by the owner
+  bool linked = false;             ///< under the list's lock
+  std::atomic<bool> baton{false};  ///< release by the giver, acquire by the owner
 };
 
 /// A doubly linked queue of waiting threads; the caller holds `lock`.
@@ -53,8 +53,8 @@ struct WaitQueue {
 
 /// The threads that wait on one device.
 struct alignas(base::kCacheLine) WaitList : WaitQueue {
-  bool served = false;                ///< under the lock
-  std::atomic<uint32_t> parked{0};    ///< length, for a look without the lock
+  bool served = false;              ///< under the lock
+  std::atomic<uint32_t> parked{0};  ///< length, for a look without the lock
 };
 
 /// Threads that wait for a condition which no completion tells: a message in a queue, a predicate.

@@ -36,11 +36,11 @@ struct Handle {
 
 struct Header {
   PacketType type;
-  uint8_t flags = 0;         ///< finished: Errc; put: kTellTarget
-  uint16_t endpoint = 0;     ///< number of the endpoint at both ends
-  uint32_t tag = 0;          ///< of the message, or the signal of a put
-  uint32_t bytes = 0;        ///< payload of this frame (inline or packet)
-  uint16_t reply_port = 0;   ///< the sender's port, for answers
+  uint8_t flags = 0;        ///< finished: Errc; put: kTellTarget
+  uint16_t endpoint = 0;    ///< number of the endpoint at both ends
+  uint32_t tag = 0;         ///< of the message, or the signal of a put
+  uint32_t bytes = 0;       ///< payload of this frame (inline or packet)
+  uint16_t reply_port = 0;  ///< the sender's port, for answers
   uint16_t reserved = 0;
 };
 static_assert(sizeof(Header) == 16);
@@ -75,8 +75,8 @@ inline constexpr uint8_t kTellTarget = 1;
 
 /// A transfer too large for a packet: where it lies (or shall lie) at the frame's sender.
 struct RendezvousBody {
-  Handle operation;   ///< the sender's, to be answered with `finished` or `ready_to_receive`
-  uint64_t address;   ///< in the sender's process
+  Handle operation;  ///< the sender's, to be answered with `finished` or `ready_to_receive`
+  uint64_t address;  ///< in the sender's process
   uint64_t bytes;
 };
 static_assert(sizeof(RendezvousBody) == 24);

@@ -102,11 +102,15 @@ class LocalLink final : public PeerLink {
   void unmap_shared(std::span<std::byte>) noexcept override {}
   std::string probe_read() noexcept override { return {}; }
   Errc read(uint64_t address, std::span<std::byte> local) noexcept override {
-    std::memcpy(local.data(), reinterpret_cast<const void*>(address), local.size());
+    if (!local.empty()) {
+      std::memcpy(local.data(), reinterpret_cast<const void*>(address), local.size());
+    }
     return Errc::ok;
   }
   Errc write(uint64_t address, std::span<const std::byte> local) noexcept override {
-    std::memcpy(reinterpret_cast<void*>(address), local.data(), local.size());
+    if (!local.empty()) {
+      std::memcpy(reinterpret_cast<void*>(address), local.data(), local.size());
+    }
     return Errc::ok;
   }
   bool gone() noexcept override { return false; }

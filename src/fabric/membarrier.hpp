@@ -7,8 +7,8 @@ namespace weft::fabric {
 /// those who send from or to this process fence for themselves (SegmentHeader::has_membarrier).
 bool register_membarrier() noexcept;
 
-/// Where register_membarrier worked: a full barrier on every running thread of every registered process, and on the caller.
-/// About half a microsecond.
+/// Where register_membarrier worked: a full barrier on every running thread of every registered
+/// process, and on the caller. About half a microsecond.
 void heavy_barrier() noexcept;
 
 /// The same among the threads of this process alone. False: the kernel has none.

@@ -123,7 +123,9 @@ TEST(WeftBench, FloodsLoseNothingAndStayWithinTheBound) {
       EXPECT_EQ(r.extra["nothing_lost"], true);
       EXPECT_GT(r.extra["sent"].get<uint64_t>(), 0U);
       EXPECT_EQ(r.extra["sent"], r.extra["received"]);
+#ifndef WEFT_SANITIZED  // a sanitizer keeps freed memory, and much of its own
       EXPECT_LE(r.value.median, r.limit->median);
+#endif
     }
   }
 }

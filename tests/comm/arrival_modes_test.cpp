@@ -156,7 +156,8 @@ TEST(HandlerArrival, MayAnswerFromTheHandler) {
   });
 }
 
-// --- Completions -----------------------------------------------------------------------------------
+// --- Completions
+// -----------------------------------------------------------------------------------
 
 TEST(Completions, QueueTellsEachReceiveWithItsContext) {
   on_ranks(2, [](Runtime& rt) {
@@ -166,9 +167,11 @@ TEST(Completions, QueueTellsEachReceiveWithItsContext) {
     std::vector<uint32_t> values(kCount);
     if (rt.rank() == Rank{0}) {
       for (uint32_t i = 0; i < kCount; ++i) {
-        ASSERT_EQ(until_posted(rt, [&] {
-                    return ep.recv(Rank{1}, Tag{i}, writable(values[i]), nullptr, &values[i]);
-                  }), Post::posted);
+        ASSERT_EQ(
+            until_posted(
+                rt,
+                [&] { return ep.recv(Rank{1}, Tag{i}, writable(values[i]), nullptr, &values[i]); }),
+            Post::posted);
       }
       rt.barrier();
       rt.barrier();  // all are sent; some 480 events found no room yet
@@ -176,8 +179,8 @@ TEST(Completions, QueueTellsEachReceiveWithItsContext) {
       Event event;
       rt.wait_until([&] {
         while (queue.pop(event)) {
-          const auto index = static_cast<std::size_t>(static_cast<uint32_t*>(event.context) -
-                                                      values.data());
+          const auto index =
+              static_cast<std::size_t>(static_cast<uint32_t*>(event.context) - values.data());
           EXPECT_EQ(event.tag, Tag{static_cast<uint32_t>(index)});
           EXPECT_EQ(values[index], index * 3);
           ++told;
@@ -216,11 +219,16 @@ TEST(Completions, EveryKindAtBothEnds) {
         const auto over = [&](std::size_t kind) {
           Event event;
           switch (kind) {
-            case 0: return queue.pop(event);
-            case 1: return sync.ready();
-            case 2: return counter.value() == counted + 1;
-            case 3: return flag.is_set();
-            default: return handled == 1;
+            case 0:
+              return queue.pop(event);
+            case 1:
+              return sync.ready();
+            case 2:
+              return counter.value() == counted + 1;
+            case 3:
+              return flag.is_set();
+            default:
+              return handled == 1;
           }
         };
         const Rank peer = other;
@@ -268,7 +276,8 @@ TEST(Completions, OneSynchronizerForManyReceives) {
   });
 }
 
-// --- Memory ----------------------------------------------------------------------------------------
+// --- Memory
+// ----------------------------------------------------------------------------------------
 
 class Memory : public ::testing::TestWithParam<bool> {};
 
@@ -354,7 +363,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Memory, ::testing::Bool(), [](const auto& kind) 
   return std::string(kind.param ? "shared" : "ordinary");
 });
 
-// --- Endpoints and order ------------------------------------------------------------------------------
+// --- Endpoints and order
+// ------------------------------------------------------------------------------
 
 TEST(Endpoints, MessagesForALaterEndpointWaitAndBlockNobody) {
   on_ranks(2, [](Runtime& rt) {
@@ -420,24 +430,26 @@ TEST(Endpoints, EndedWithThingsPendingGiveEverythingBack) {
 TEST(RuntimeTest, ManyDevicesServeManyThreads) {
   for (const uint32_t devices : {1U, 2U, 7U, 63U}) {
     for (const Assignment assignment : {Assignment::dedicated, Assignment::round_robin}) {
-      on_ranks(2, [](Runtime& rt) {
-        Endpoint ep(rt, {});
-        const Rank other{1 - rt.rank().value};
-        on_threads(32, [&](int t) {
-          const Tag tag{static_cast<uint32_t>(t)};
-          for (uint32_t i = 0; i < 30; ++i) {
-            uint32_t got = 0;
-            if (rt.rank() == Rank{0}) {
-              ep.send_wait(other, tag, bytes_of(i));
-              ep.recv_wait(other, tag, writable(got));
-            } else {
-              ep.recv_wait(other, tag, writable(got));
-              ep.send_wait(other, tag, bytes_of(i));
-            }
-            ASSERT_EQ(got, i);
-          }
-        });
-      }, {.devices = devices, .assignment = assignment});
+      on_ranks(2,
+               [](Runtime& rt) {
+                 Endpoint ep(rt, {});
+                 const Rank other{1 - rt.rank().value};
+                 on_threads(32, [&](int t) {
+                   const Tag tag{static_cast<uint32_t>(t)};
+                   for (uint32_t i = 0; i < 30; ++i) {
+                     uint32_t got = 0;
+                     if (rt.rank() == Rank{0}) {
+                       ep.send_wait(other, tag, bytes_of(i));
+                       ep.recv_wait(other, tag, writable(got));
+                     } else {
+                       ep.recv_wait(other, tag, writable(got));
+                       ep.send_wait(other, tag, bytes_of(i));
+                     }
+                     ASSERT_EQ(got, i);
+                   }
+                 });
+               },
+               {.devices = devices, .assignment = assignment});
     }
   }
 }

@@ -15,10 +15,13 @@ struct Shape {
 class Collectives : public ::testing::TestWithParam<Shape> {
  protected:
   void run(const std::function<void(Runtime&, Team&)>& body) {
-    on_ranks(GetParam().ranks, [&](Runtime& rt) {
-      Team team(rt);
-      body(rt, team);
-    }, {}, GetParam().nodes);
+    on_ranks(
+        GetParam().ranks,
+        [&](Runtime& rt) {
+          Team team(rt);
+          body(rt, team);
+        },
+        {}, GetParam().nodes);
   }
 };
 
@@ -27,8 +30,7 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
     for (int root = 0; root < team.size(); ++root) {
       for (const std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{20000}}) {
         const auto want = pattern(size, static_cast<uint32_t>(root));
-        std::vector<std::byte> data = rt.rank().value == root ? want
-                                                              : std::vector<std::byte>(size);
+        std::vector<std::byte> data = rt.rank().value == root ? want : std::vector<std::byte>(size);
         team.broadcast(Rank{root}, data);
         EXPECT_TRUE(data == want);
       }
@@ -84,15 +86,19 @@ TEST_P(Collectives, AllgatherAndAlltoall) {
       std::vector<std::byte> out;
       for (std::size_t r = 0; r < n; ++r) {
         const auto want = pattern(block, static_cast<uint32_t>(r));
-        EXPECT_TRUE(std::equal(want.begin(), want.end(), all.begin() + static_cast<long>(r * block)));
-        const auto mine = pattern(block, static_cast<uint32_t>(me) * 1000 + static_cast<uint32_t>(r));
+        EXPECT_TRUE(
+            std::equal(want.begin(), want.end(), all.begin() + static_cast<long>(r * block)));
+        const auto mine =
+            pattern(block, static_cast<uint32_t>(me) * 1000 + static_cast<uint32_t>(r));
         out.insert(out.end(), mine.begin(), mine.end());
       }
       std::vector<std::byte> in(n * block);
       team.alltoall(out, in);
       for (std::size_t r = 0; r < n; ++r) {
-        const auto want = pattern(block, static_cast<uint32_t>(r) * 1000 + static_cast<uint32_t>(me));
-        EXPECT_TRUE(std::equal(want.begin(), want.end(), in.begin() + static_cast<long>(r * block)));
+        const auto want =
+            pattern(block, static_cast<uint32_t>(r) * 1000 + static_cast<uint32_t>(me));
+        EXPECT_TRUE(
+            std::equal(want.begin(), want.end(), in.begin() + static_cast<long>(r * block)));
       }
     }
   });

@@ -1,7 +1,8 @@
 // A job that checks itself: every thread of every rank exchanges messages of every size class with
 // its partner on every other rank, by each arrival mode, and compares the bytes.
 //
-//   exchange THREADS ROUNDS      prints "exchange: N messages, checksum C" on rank 0; exit 1 if wrong
+//   exchange THREADS ROUNDS      prints "exchange: N messages, checksum C" on rank 0; exit 1 if
+//   wrong
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,6 +56,43 @@ struct Handled {
   std::atomic<uint64_t> count{0};
 };
 
+/// Sends every size by queue and by handler, and takes as many messages from the queue, whoever
+/// they are for: the tag tells the seed. Takes while it cannot send: a queue's messages hold their
+/// sender's packets, and a large one leaves its sender only when somebody takes it, so whoever
+/// waited here for one before the other could wait in a circle.
+void by_queue_and_handler(Runtime& rt, Endpoint& queue, Endpoint& handler, uint32_t thread,
+                          uint32_t rounds, Rank to, Check& check) {
+  const auto count = static_cast<uint32_t>(rounds * std::size(kSizes));
+  Synchronizer over(2 * count);
+  std::vector<std::vector<std::byte>> lent;
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::size_t size = kSizes[i % std::size(kSizes)];
+    lent.push_back(pattern(size, seed_of(rt.rank().value, to.value, thread, i, size)));
+  }
+  uint32_t sent = 0;
+  for (uint32_t taken = 0; sent < 2 * count || taken < count;) {
+    bool moved = false;
+    if (sent < 2 * count) {
+      const std::vector<std::byte>& data = lent[sent / 2];
+      const Tag seed{seed_of(rt.rank().value, to.value, thread, sent / 2, data.size())};
+      const Post answer = (sent % 2 == 0 ? queue : handler).send(to, seed, data, &over);
+      if (answer == Post::done) over.arrive();
+      moved = answer != Post::retry;
+      sent += moved ? 1 : 0;
+    }
+    Message message;
+    if (taken < count && queue.dequeue(message)) {
+      rt.wait(message);
+      check.bytes(message.data(), message.tag().value, message.bytes());
+      ++taken;
+      moved = true;
+    }
+    if (!moved) rt.relax();
+  }
+  rt.wait(over);
+  if (over.event().error != Errc::ok) ++check.wrong;
+}
+
 void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
   const int me = rt.rank().value;
   const int n = rt.size();
@@ -97,34 +135,16 @@ void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
             const auto number = static_cast<uint32_t>(std::find(kSizes, std::end(kSizes), size) -
                                                       std::begin(kSizes));
             const Tag tag{(t * rounds + round) * 16 + number};
-            const Post r = until_posted(
-                rt, [&] { return matched.recv(Rank{from}, tag, in, &received); });
+            const Post r =
+                until_posted(rt, [&] { return matched.recv(Rank{from}, tag, in, &received); });
             const Post s =
                 until_posted(rt, [&] { return matched.send(Rank{to}, tag, out, &sent); });
             if (r == Post::posted) rt.wait(received);
             if (s == Post::posted) rt.wait(sent);
             check.bytes(in, seed_of(from, me, t, round, size), size);
-            // By queue and by handler: the tag tells the seed.
-            const uint32_t seed = seed_of(me, to, t, round, size) | 1;
-            const auto other = pattern(size, seed);
-            // A large message leaves its sender only when somebody takes it: do not wait before.
-            Synchronizer queued(2);
-            for (Endpoint* each : {&queue, &handler}) {
-              if (until_posted(rt, [&] {
-                    return each->send(Rank{to}, Tag{seed}, other, &queued);
-                  }) == Post::done) {
-                queued.arrive();
-              }
-            }
-            {
-              const Message message = queue.dequeue_wait();
-              check.bytes(message.data(), message.tag().value, message.bytes());
-            }
-            rt.wait(queued);
-            if (queued.event().error != Errc::ok) ++check.wrong;
             // Into and out of the peer's memory, ordinary and shared.
             for (int kind = 0; kind < 2; ++kind) {
-              const auto& key = keys[static_cast<std::size_t>(2 * to + kind)];
+              const auto& key = keys[2 * static_cast<std::size_t>(to) + static_cast<std::size_t>(kind)];
               std::vector<std::byte> back(size);
               if (memory.put_wait(key, t * kSlot, out).error != Errc::ok ||
                   memory.get_wait(key, t * kSlot, back).error != Errc::ok) {
@@ -134,6 +154,7 @@ void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
             }
           }
         }
+        by_queue_and_handler(rt, queue, handler, t, rounds, Rank{to}, check);
       });
     }
     crew.clear();

@@ -13,7 +13,6 @@
 
 namespace weft {
 
-
 /// What happened. Plain data.
 struct Event {
   Rank peer{};                ///< the other side

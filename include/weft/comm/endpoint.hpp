@@ -29,10 +29,10 @@ enum class MatchOn : uint8_t { rank_and_tag, rank, tag };
 
 /// Where an arriving message's bytes go.
 enum class Buffer : uint8_t {
-  bound,       ///< the usual one of the arrival mode: posted buffer, Message, handler's argument
-  inlined,     ///< only messages that fit a ring cell; larger sends are refused when posted
-  explicit_,   ///< the buffer named by the receive, or the region named by the put
-  allocated,   ///< the endpoint's allocator, on arrival; the size is told with the completion
+  bound,      ///< the usual one of the arrival mode: posted buffer, Message, handler's argument
+  inlined,    ///< only messages that fit a ring cell; larger sends are refused when posted
+  explicit_,  ///< the buffer named by the receive, or the region named by the put
+  allocated,  ///< the endpoint's allocator, on arrival; the size is told with the completion
 };
 
 using Handler = void (*)(void* argument, const Incoming& message);
@@ -43,13 +43,13 @@ struct EndpointSpec {
   Arrival arrival = Arrival::matched;
   MatchOn match_on = MatchOn::rank_and_tag;
   Buffer buffer = Buffer::bound;
-  Allocator* allocator = nullptr;        ///< for Buffer::allocated and large queue messages
-  Handler handler = nullptr;             ///< for Arrival::handler
+  Allocator* allocator = nullptr;  ///< for Buffer::allocated and large queue messages
+  Handler handler = nullptr;       ///< for Arrival::handler
   void* handler_argument = nullptr;
-  Completion* at_source = nullptr;       ///< default for sends and puts posted without one
-  Completion* at_target = nullptr;       ///< default for receives; signals of Arrival::memory
-  std::size_t queue_capacity = 4096;     ///< Arrival::queue: messages held before senders wait
-  Device* device = nullptr;              ///< explicit assignment; nullptr: the runtime's policy
+  Completion* at_source = nullptr;    ///< default for sends and puts posted without one
+  Completion* at_target = nullptr;    ///< default for receives; signals of Arrival::memory
+  std::size_t queue_capacity = 4096;  ///< Arrival::queue: messages held before senders wait
+  Device* device = nullptr;           ///< explicit assignment; nullptr: the runtime's policy
 };
 
 /// A registered range that peers may put to and get from, named by a key which is plain data and

@@ -82,10 +82,10 @@ class Message {
   Tag tag_{};
   std::size_t bytes_ = 0;
   Holds holds_ = Holds::nothing;
-  uint16_t loan_port_ = 0;       // packet: to which port of its owner it returns
-  int32_t loan_owner_ = -1;      // packet: whose it is
-  uint32_t packet_index_ = 0;    // packet, own_packet: its number
-  Runtime* runtime_ = nullptr;   // packet, own_packet, allocated
+  uint16_t loan_port_ = 0;      // packet: to which port of its owner it returns
+  int32_t loan_owner_ = -1;     // packet: whose it is
+  uint32_t packet_index_ = 0;   // packet, own_packet: its number
+  Runtime* runtime_ = nullptr;  // packet, own_packet, allocated
   const std::byte* place_ = nullptr;
   comm::MessageTransfer* transfer_ = nullptr;  // announced, allocated: the rendezvous
   std::byte inlined_[kInlineBytes];

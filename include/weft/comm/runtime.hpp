@@ -29,10 +29,10 @@ enum class Progress : uint8_t { automatic, explicit_, waiters, server };
 enum class Assignment : uint8_t { dedicated, round_robin };
 
 struct RuntimeOptions {
-  std::optional<uint32_t> devices{};     ///< default: configuration `comm.devices`
-  std::optional<Progress> progress{};    ///< default: configuration `comm.progress`
-  std::optional<Assignment> assignment{};///< default: configuration `comm.assignment`
-  fabric::Job* job = nullptr;            ///< tests: a rank of a local job; default: join_job()
+  std::optional<uint32_t> devices{};       ///< default: configuration `comm.devices`
+  std::optional<Progress> progress{};      ///< default: configuration `comm.progress`
+  std::optional<Assignment> assignment{};  ///< default: configuration `comm.assignment`
+  fabric::Job* job = nullptr;              ///< tests: a rank of a local job; default: join_job()
   /// Tests: wraps the transport (interceptors) before the runtime uses it.
   std::function<std::unique_ptr<fabric::Transport>(std::unique_ptr<fabric::Transport>)> wrap{};
 };

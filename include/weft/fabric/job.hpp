@@ -13,9 +13,9 @@ namespace weft::fabric {
 
 /// A job as one of its ranks sees it.
 ///
-/// Lifetime: one per process (the `local` provider: one per rank thread) at a time; another one made
-/// after it is of the same job. The process is a member until it exits.
-/// Who may call: any thread; `fence` is collective, one call at a time per rank.
+/// Lifetime: one per process (the `local` provider: one per rank thread) at a time; another one
+/// made after it is of the same job. The process is a member until it exits. Who may call: any
+/// thread; `fence` is collective, one call at a time per rank.
 class Job {
  public:
   virtual ~Job() = default;
