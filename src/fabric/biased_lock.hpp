@@ -7,17 +7,21 @@
 // Who may call: any thread of the process; sections of a few dozen instructions.
 // Progress: the favoured thread enters without waiting while it is favoured. Others wait for the
 // section to end as with a spin lock; taking the favour away costs one membarrier.
-// Layout: favoured thread and its busy flag, the common lock, the streak: 24 bytes.
+// Layout: favour (thread and number of the grant), a busy flag for each grant, the common lock, the
+// streak: 32 bytes.
 //
 // Invariants
-//  1. favoured_ is changed only under lock_. While it names a thread, whoever else holds lock_
-//     first takes the favour away: stores kNobody, executes a membarrier, waits for busy_ = 0.
-//  2. The favoured thread raises busy_ and then looks at favoured_ again. Either the membarrier
-//     finds busy_ raised, so that the other waits, or this second look sees kNobody (Dekker).
-//  3. So the section is held by the favoured thread with busy_ raised, or by the holder of lock_
+//  1. favour_ is changed only under lock_. While it names a thread, whoever else holds lock_ first
+//     takes it away: stores kNobody, executes a membarrier, waits for the grant's busy flag.
+//  2. The favoured thread raises the flag of its grant and then looks at favour_ again. Either the
+//     membarrier finds the flag raised, so that the other waits, or this second look sees that the
+//     grant is gone (Dekker).
+//  3. So the section is held by the favoured thread with its flag raised, or by the holder of lock_
 //     with nobody favoured, never both.
-//  4. A thread is favoured after it took the lock kStreak × 2^(times the favour was lost) times in
-//     a row, so that lanes that threads really share stop paying for membarriers.
+//  4. A grant's number is never given twice. A thread that is preempted between its two looks, and
+//     raises and lowers the flag of a grant that was lost meanwhile, touches nobody else's flag.
+//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, so that lanes that
+//     threads really share stop paying for membarriers; after kGrants, nobody is any more.
 //
 // Source: biased locks as known from Java runtimes; here revoked by membarrier instead of by
 // stopping the thread.
@@ -36,91 +40,104 @@ namespace weft::fabric {
 
 class BiasedLock {
  public:
+  /// Says how the lock was entered; nullptr: not by favour.
+  using Flag = std::atomic<bool>*;
+
   /// Held while it exists.
   class Hold {
    public:
-    explicit Hold(BiasedLock& lock) noexcept : lock_(lock), favoured_(lock.enter()) {}
-    ~Hold() { lock_.leave(favoured_); }
+    explicit Hold(BiasedLock& lock) noexcept : lock_(lock), flag_(lock.enter_as_favoured()) {
+      if (flag_ == nullptr) [[unlikely]]
+        lock_.enter_slowly();
+    }
+    ~Hold() {
+      if (flag_ != nullptr) [[likely]]
+        leave_as_favoured(flag_);
+      else
+        lock_.leave_slowly();
+    }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
    private:
     BiasedLock& lock_;
-    bool favoured_;
+    Flag flag_;
   };
 
-  /// Takes the lock if the caller is its favoured thread; then `leave_as_favoured` gives it back.
-  [[nodiscard]] bool enter_as_favoured() noexcept {
-    const Thread me = self();
+  /// Takes the lock if the caller is its favoured thread; `leave_as_favoured` gives it back.
+  [[nodiscard]] Flag enter_as_favoured() noexcept {
     // relaxed: a thread's own name can only have been stored by itself; others' do not matter.
-    if (favoured_.load(std::memory_order_relaxed) != me) [[unlikely]]
-      return false;
-    // acquire: pairs with leave's release, for the case that an ended thread had this name.
-    (void)busy_.load(std::memory_order_acquire);
-    busy_.store(true, std::memory_order_relaxed);  // relaxed: ordered by the other's membarrier
+    const Favour favour = favour_.load(std::memory_order_relaxed);
+    if ((favour & ~kNumberMask) != self()) [[unlikely]]
+      return nullptr;
+    const Flag flag = &busy_[favour & kNumberMask];
+    // acquire: pairs with leave_as_favoured and leave_slowly, for the case that an ended thread had
+    // this name and its successor inherits the favour.
+    (void)flag->load(std::memory_order_acquire);
+    flag->store(true, std::memory_order_relaxed);  // relaxed: ordered by the other's membarrier
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // relaxed: the section behind it meets no other thread's writes but those acquired above.
-    if (favoured_.load(std::memory_order_relaxed) == me) [[likely]]
-      return true;
-    leave_as_favoured();
-    return false;
+    if (favour_.load(std::memory_order_relaxed) == favour) [[likely]]
+      return flag;
+    leave_as_favoured(flag);
+    return nullptr;
   }
-  // release: pairs with revoke's acquire.
-  void leave_as_favoured() noexcept { busy_.store(false, std::memory_order_release); }
+  // release: pairs with the acquires in take_favour_away and enter_as_favoured.
+  static void leave_as_favoured(Flag flag) noexcept {
+    flag->store(false, std::memory_order_release);
+  }
 
  private:
-  using Thread = std::uintptr_t;
-  static constexpr Thread kNobody = 0;
+  using Favour = std::uintptr_t;
+  static constexpr Favour kNobody = 0;
+  static constexpr uint32_t kGrants = 8;
+  static constexpr Favour kNumberMask = kGrants - 1;
   static constexpr uint32_t kStreak = 16;
-  static constexpr uint32_t kMostLosses = 12;
 
-  /// Unlike any other living thread's, and free to get.
-  static Thread self() noexcept { return reinterpret_cast<Thread>(__builtin_thread_pointer()); }
+  /// Unlike any other living thread's, and free to get; thread control blocks are aligned to lines.
+  static Favour self() noexcept { return reinterpret_cast<Favour>(__builtin_thread_pointer()); }
 
-  [[nodiscard]] bool enter() noexcept {
-    if (enter_as_favoured()) [[likely]]
-      return true;
-    enter_slowly(self());
-    return false;
-  }
-
-  void leave(bool favoured) noexcept {
-    if (favoured)
-      leave_as_favoured();
-    else
-      lock_.unlock();
-  }
-
-  [[gnu::noinline]] void enter_slowly(Thread me) noexcept {
+  [[gnu::noinline]] void enter_slowly() noexcept {
     lock_.lock();
-    if (favoured_.load(std::memory_order_relaxed) != kNobody) revoke();  // relaxed: under lock_
-    if (last_ != me) {
-      last_ = me;
+    if (favour_.load(std::memory_order_relaxed) != kNobody)  // relaxed: changed under lock_ only
+      take_favour_away();
+    if (last_ != self()) {
+      last_ = self();
       streak_ = 0;
-    } else if (++streak_ == kStreak << losses_ && losses_ < kMostLosses &&
-               private_barrier_works()) {
-      // From the next time on. This time lock_ keeps the others out as well.
-      favoured_.store(me, std::memory_order_relaxed);  // relaxed: read by others under lock_ only
+    } else if (grants_ < kGrants && ++streak_ == kStreak << (2 * grants_)) {
+      earned_ = private_barrier_works();
     }
   }
 
-  void revoke() noexcept {
-    favoured_.store(kNobody, std::memory_order_relaxed);  // relaxed: the membarrier orders it
+  void leave_slowly() noexcept {
+    if (earned_) [[unlikely]] {
+      earned_ = false;
+      const uint32_t number = grants_++;
+      // release: this section, too, is seen by a thread that inherits the favour.
+      busy_[number].store(false, std::memory_order_release);
+      favour_.store(self() | number, std::memory_order_relaxed);  // relaxed: read under lock_ only
+    }
+    lock_.unlock();
+  }
+
+  void take_favour_away() noexcept {
+    const std::atomic<bool>& busy = busy_[favour_.load(std::memory_order_relaxed) & kNumberMask];
+    favour_.store(kNobody, std::memory_order_relaxed);  // relaxed: the membarrier orders it
     private_barrier();
-    // acquire: pairs with leave's release; the favoured thread's section is over and seen.
-    while (busy_.load(std::memory_order_acquire)) sched_yield();
-    ++losses_;
+    // acquire: pairs with leave_as_favoured; the favoured thread's section is over and seen.
+    while (busy.load(std::memory_order_acquire)) sched_yield();
     streak_ = 0;
     last_ = kNobody;
   }
 
-  std::atomic<Thread> favoured_{kNobody};
-  Thread last_ = kNobody;  // under lock_, as the two below
+  std::atomic<Favour> favour_{kNobody};
+  std::atomic<bool> busy_[kGrants] = {};
+  Favour last_ = kNobody;  // under lock_, as the three below
   uint32_t streak_ = 0;
-  uint16_t losses_ = 0;
-  std::atomic<bool> busy_{false};
+  uint8_t grants_ = 0;
+  bool earned_ = false;
   base::SpinLock lock_;
 };
-static_assert(sizeof(BiasedLock) == 24);
+static_assert(sizeof(BiasedLock) == 32);
 
 }  // namespace weft::fabric

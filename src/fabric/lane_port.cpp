@@ -65,7 +65,9 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
   if (length <= kOneCellBytes && peer != nullptr && to_port < peer->ports()) [[likely]] {
     OutLane& lane = peer->lane(to_port);
     // acquire: as in lane_to.
-    if (lane.open.load(std::memory_order_acquire) && lane.lock.enter_as_favoured()) [[likely]] {
+    BiasedLock::Flag flag = nullptr;
+    if (lane.open.load(std::memory_order_acquire) &&
+        (flag = lane.lock.enter_as_favoured()) != nullptr) [[likely]] {
       // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
       Cell* const cell =
           peer->down.load(std::memory_order_relaxed) ? nullptr : lane.messages.claim_one();
@@ -74,11 +76,11 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
         copy_header(bytes, header);
         small_copy(bytes + header.size(), payload.data(), payload.size());
         lane.messages.publish(cell, 1, length, FrameKind::inlined, number_);
-        lane.lock.leave_as_favoured();
+        BiasedLock::leave_as_favoured(flag);
         ring_if_asleep(*peer, lane, to_port);
         return Post::done;
       }
-      lane.lock.leave_as_favoured();
+      BiasedLock::leave_as_favoured(flag);
     }
   }
   return send_any(to, to_port, header, payload);

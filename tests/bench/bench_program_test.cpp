@@ -28,7 +28,7 @@ Finished run(const std::string& arguments, bool quiet = false) {
 std::vector<Result> measure(const std::string& arguments) {
   const auto finished = run(arguments + " --seconds 0.05 --json");
   EXPECT_EQ(finished.code, 0) << arguments << "\n" << finished.output;
-  const auto results = parse_results(finished.output, arguments);
+  auto results = parse_results(finished.output, arguments);
   EXPECT_FALSE(results.empty()) << arguments;
   for (const Result& r : results) {
     SCOPED_TRACE(arguments + ": " + to_text(r));
