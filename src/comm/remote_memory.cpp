@@ -228,12 +228,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   if (key.segment != 0) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
-        if (!data.empty()) std::memcpy(mapped->data() + offset, data.data(), data.size());
+        if (!data.empty()) fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
       Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context);
       if (op == nullptr) return Post::retry;
-      if (!data.empty()) std::memcpy(mapped->data() + offset, data.data(), data.size());
+      if (!data.empty()) fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
                               .endpoint = number,
                               .tag = tag.value,
@@ -292,7 +292,7 @@ Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byt
   check_access(my, from, offset, buffer.data(), buffer.size());
   if (from.segment != 0) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
-      if (!buffer.empty()) std::memcpy(buffer.data(), mapped->data() + offset, buffer.size());
+      if (!buffer.empty()) fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }

@@ -7,6 +7,11 @@
 
 namespace weft::fabric {
 
+/// memcpy for which no bytes from nowhere are fine as well.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+  if (n != 0) std::memcpy(to, from, n);
+}
+
 /// What small_copy does for n > 16; out of line, to keep its callers in registers.
 [[gnu::noinline]] inline void copy_more(std::byte* to, const std::byte* from,
                                         std::size_t n) noexcept {
