@@ -634,7 +634,9 @@ class Contract(JobTest):
 
     def test_rank_that_left(self):
         job = self.good("-n", 4, PROBE, "absent", 3)
-        self.assertEqual(job.out, "peer_died: fence: rank 3 left the job before this fence\n" * 3)
+        # The fence may fail before the news who it was has come.
+        self.assertRegex(job.out, "^(peer_died: fence: (rank 3 left the job before this fence|"
+                                  "a rank ended before it came)\n){3}$")
 
     def test_jobs_made_one_after_another(self):
         self.assertEqual(self.good("-n", 3, PROBE, "again").out, "good\n" * 3)
