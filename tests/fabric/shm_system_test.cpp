@@ -254,7 +254,8 @@ TEST_F(ShmSystem, AProcessThatHidesUsesFilesAndCannotBeRead) {
   const pid_t zero = shared.start(0, body), one = shared.start(1, body);
   EXPECT_TRUE(ended_well(zero));
   EXPECT_TRUE(ended_well(one));
-  EXPECT_EQ(names_in("/dev/shm"), before);
+  // Fewer is fine: a start sweeps what others crashed with.
+  EXPECT_LE(names_in("/dev/shm"), before);
 }
 
 TEST_F(ShmSystem, UnreadableMemoryAndDeadPeersAreErrorsNotCrashes) {
