@@ -292,7 +292,8 @@ Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byt
   check_access(my, from, offset, buffer.data(), buffer.size());
   if (from.segment != 0) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
-      if (!buffer.empty()) fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
+      if (!buffer.empty())
+        fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }

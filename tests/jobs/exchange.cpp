@@ -144,7 +144,8 @@ void exchange(Runtime& rt, uint32_t threads, uint32_t rounds, Check& check) {
             check.bytes(in, seed_of(from, me, t, round, size), size);
             // Into and out of the peer's memory, ordinary and shared.
             for (int kind = 0; kind < 2; ++kind) {
-              const auto& key = keys[2 * static_cast<std::size_t>(to) + static_cast<std::size_t>(kind)];
+              const auto& key =
+                  keys[2 * static_cast<std::size_t>(to) + static_cast<std::size_t>(kind)];
               std::vector<std::byte> back(size);
               if (memory.put_wait(key, t * kSlot, out).error != Errc::ok ||
                   memory.get_wait(key, t * kSlot, back).error != Errc::ok) {
