@@ -4,7 +4,8 @@
 // Invariants:
 //  1. A set bit belongs to exactly one live thread, which clears it when it ends.
 //  2. `used` never falls and exceeds every number ever answered.
-//  3. With all bits set, a thread shares a number (dealt in turn) and gives nothing back.
+//  3. The last number's bit is never claimed: it is for all threads that found no other, and they
+//     give nothing back.
 #include "weft/base/thread_slot.hpp"
 
 #include <array>
@@ -25,16 +26,18 @@ constexpr unsigned kNone = detail::kNoSlot;
 constexpr unsigned kWordBits = 64;
 static_assert(kThreadSlots % kWordBits == 0);
 
+constexpr uint64_t kShared = uint64_t{1} << (kSharedThreadSlot % kWordBits);
 constinit std::array<std::atomic<uint64_t>, kThreadSlots / kWordBits> in_use{};
+static_assert(kSharedThreadSlot / kWordBits == in_use.size() - 1);
 constinit std::atomic<unsigned> used{0};
-constinit std::atomic<unsigned> next_shared{0};
 
-/// The lowest clear bit, now set; kNone if all are set.
+/// The lowest clear bit, now set; kNone if all but the shared one are set.
 unsigned claim() noexcept {
   for (unsigned word = 0; word < in_use.size(); ++word) {
     // relaxed: the exchange below decides.
     uint64_t bits = in_use[word].load(std::memory_order_relaxed);
-    while (bits != ~uint64_t{0}) {
+    const uint64_t all = word == in_use.size() - 1 ? ~kShared : ~uint64_t{0};
+    while (bits != all) {
       const unsigned bit = static_cast<unsigned>(std::countr_one(bits));
       // acquire: pairs with release_slot's release; what the number's last thread did through it
       // is seen by its new one.
@@ -63,8 +66,7 @@ unsigned detail::take_slot() noexcept {
   if (slot != kNone) {
     AtThreadExit<release_slot>::arm(reinterpret_cast<void*>(uintptr_t{slot} + 1));
   } else {
-    // relaxed: any number is as good as another.
-    slot = next_shared.fetch_add(1, std::memory_order_relaxed) % kThreadSlots;
+    slot = kSharedThreadSlot;
   }
   my_slot = slot;
   unsigned seen = used.load(std::memory_order_relaxed);

@@ -195,6 +195,7 @@ bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& rec
 // --------------------------------------------------
 
 Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  if (device.wishes_from(endpoint) && endpoint.hand_over(device, arrived)) return Taken::yes;
   Runtime::Impl& runtime = endpoint.runtime;
   uint32_t packet = SlotPool::kNone;
   if (!arrived.loan && arrived.payload.size() > QueueEntry::kInlineBytes) {
@@ -202,7 +203,7 @@ Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arri
     if (packet == SlotPool::kNone) return Taken::hold;
     std::memcpy(runtime.packet(packet), arrived.payload.data(), arrived.payload.size());
   }
-  const bool pushed = endpoint.queue->try_push_with([&](QueueEntry& entry) {
+  const bool pushed = endpoint.push([&](QueueEntry& entry) {
     entry.source = arrived.source;
     entry.tag = arrived.tag;
     entry.bytes = static_cast<uint32_t>(arrived.payload.size());
@@ -228,7 +229,7 @@ Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arri
 
 Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
                      const RendezvousBody& body) {
-  const bool pushed = endpoint.queue->try_push_with([&](QueueEntry& entry) {
+  const bool pushed = endpoint.push([&](QueueEntry& entry) {
     entry.source = arrived.source;
     entry.tag = arrived.tag;
     entry.bytes = 0;

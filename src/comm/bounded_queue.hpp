@@ -75,6 +75,22 @@ class BoundedQueue {
     }
   }
 
+  /// As try_push_with, for a producer that knows itself to be the only one now (by a lock of its
+  /// own): saves the compare-and-swap.
+  template <class F>
+  [[nodiscard]] bool try_push_alone_with(F&& fill) noexcept {
+    const uint64_t at = producers_.next.load(std::memory_order_relaxed);  // ours alone
+    Cell& cell = cells_[at & mask_];
+    // acquire: pairs with try_pop's release; its reader is done with the item.
+    if (cell.sequence.load(std::memory_order_acquire) != at) [[unlikely]]
+      return false;
+    producers_.next.store(at + 1, std::memory_order_relaxed);  // as above
+    fill(*reinterpret_cast<T*>(cell.item));
+    // release: pairs with try_pop's acquire; the item is seen with its sequence.
+    cell.sequence.store(at + 1, std::memory_order_release);
+    return true;
+  }
+
   [[nodiscard]] bool try_push(const T& item) noexcept {
     return try_push_with([&](T& cell) { cell = item; });
   }

@@ -237,15 +237,6 @@ uint32_t Device::work() {
   return moved;
 }
 
-void Device::note_queued(comm::WaitSet& waiters) noexcept {
-  if (queued_ != nullptr && queued_ != &waiters) {
-    queued_->wake(queued_count_);
-    queued_count_ = 0;
-  }
-  queued_ = &waiters;
-  ++queued_count_;
-}
-
 bool Device::early_frames() const noexcept {
   // relaxed: only a hint that there may be something to deliver.
   return runtime_.openings.load(std::memory_order_relaxed) != 0;
@@ -255,9 +246,8 @@ void Device::deliver_early() { runtime_.deliver_early(*this); }
 
 void Device::after_progress() noexcept {
   if (queued_ != nullptr) {
-    queued_->wake(queued_count_);
+    queued_->wake(1);
     queued_ = nullptr;
-    queued_count_ = 0;
   }
   base::light_fence();  // between what was served and the look for watchers
   if (!runtime_.watchers.empty()) [[unlikely]]

@@ -72,6 +72,25 @@ class Device final : public fabric::Sink {
     lock_.unlock();
     return served;
   }
+  /// The same for somebody who wants a message of a queue endpoint: the first that comes goes into
+  /// `wanted`, past the queue, if it can.
+  uint32_t try_progress_for(Endpoint::Impl& endpoint, Message& wanted) {
+    if (!lock_.try_lock()) return 0;
+    wish_ = {&endpoint, &wanted};
+    const uint32_t served = progress_locked();
+    wish_.endpoint = nullptr;
+    lock_.unlock();
+    return served;
+  }
+  /// (lock) Somebody polls for a message of this endpoint's right now.
+  [[nodiscard]] bool wishes_from(const Endpoint::Impl& endpoint) const noexcept {
+    return wish_.endpoint == &endpoint;
+  }
+  /// (lock) Where that message goes; nobody wishes any more.
+  [[nodiscard]] Message* end_wish() noexcept {
+    wish_.endpoint = nullptr;
+    return wish_.message;
+  }
   /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
   /// before a message came whose sender saw nobody asleep.
   uint32_t arm_and_look() {
@@ -122,26 +141,29 @@ class Device final : public fabric::Sink {
   /// The sleeper, of which there is one: its own counter cell has one writer at a time.
   void note_sleep() noexcept { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
-  /// (lock) Messages were put into an endpoint's queue: wake as many of its waiters afterwards.
-  void note_queued(comm::WaitSet& waiters) noexcept;
+  /// (lock) Messages were put into an endpoint's queue: afterwards wake one of its waiters, which
+  /// wakes the next if it leaves any (Endpoint::dequeue_wait).
+  void note_queued(comm::WaitSet& waiters) noexcept {
+    if (queued_ == &waiters) [[likely]]
+      return;
+    if (queued_ != nullptr) queued_->wake(1);
+    queued_ = &waiters;
+  }
 
  private:
   static constexpr uint32_t kBudget = 64;
-  uint32_t progress_locked() {
+  uint32_t progress_locked(uint32_t budget = kBudget) {
     counters_.add(polls);
     holding_.store(false, std::memory_order_relaxed);
-    uint32_t served = port_->poll(*this, kBudget);
+    uint32_t served = port_->poll(*this, budget);
     if (busy()) [[unlikely]]
       served += work();
     if (early_frames()) [[unlikely]]
       deliver_early();
     if (busy()) [[unlikely]]
       wake_sleeper();
-    if (served == 0) {
-      counters_.add(empty_polls);
-    } else {
-      after_progress();
-    }
+    if (served == 0) counters_.add(empty_polls);
+    if (served != 0 || queued_ != nullptr) after_progress();
     return served;
   }
   [[nodiscard]] bool early_frames() const noexcept;
@@ -176,8 +198,11 @@ class Device final : public fabric::Sink {
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
   comm::Operation death_note_{};            // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
+  struct {
+    Endpoint::Impl* endpoint = nullptr;
+    Message* message = nullptr;
+  } wish_;                           // (lock) see try_progress_for
   comm::WaitSet* queued_ = nullptr;  // (lock) see note_queued
-  uint32_t queued_count_ = 0;
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

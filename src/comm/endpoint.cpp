@@ -6,6 +6,7 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "fabric/small_copy.hpp"
+#include "weft/base/asymmetric_fence.hpp"
 
 namespace weft {
 
@@ -187,7 +188,33 @@ bool Endpoint::dequeue(Message& message) {
   }
   message.release();
   if (my.take_from_queue(message)) return true;
-  return my.runtime.progress(my.pick_device()) != 0 && my.take_from_queue(message);
+  Device& device = my.pick_device();
+  const uint32_t served = device.try_progress_for(my, message);
+  if (message.runtime_ != nullptr) return true;
+  // What came was for others, or was put in the queue.
+  return (served != 0 || my.runtime.progress_others(device) != 0) && my.take_from_queue(message);
+}
+
+bool Endpoint::Impl::hand_over(Device& device, const comm::Arrived& arrived) {
+  if (!arrived.loan && arrived.payload.size() > Message::kInlineBytes) return false;
+  // Older ones first. Whatever of this device's was taken from the queue is out of it for good.
+  if (queue->size_hint() != 0) return false;
+  Message& message = *device.end_wish();
+  message.source_ = arrived.source;
+  message.tag_ = arrived.tag;
+  message.bytes_ = arrived.payload.size();
+  message.runtime_ = &runtime.self;
+  if (arrived.loan) {
+    message.holds_ = Message::Holds::packet;
+    message.place_ = arrived.payload.data();
+    message.loan_owner_ = arrived.loan.owner;
+    message.loan_port_ = arrived.loan.port;
+    message.packet_index_ = arrived.loan.index;
+  } else {
+    message.holds_ = Message::Holds::inlined;
+    fabric::small_copy(message.inlined_, arrived.payload.data(), arrived.payload.size());
+  }
+  return true;
 }
 
 bool Endpoint::Impl::take_from_queue(Message& message) {
@@ -248,6 +275,11 @@ Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
 Message Endpoint::dequeue_wait() {
   Message message;
   if (!dequeue(message)) wait_for_message(*impl_, message);
+  // Progress wakes one waiter however many messages it queued, so that those who run already can
+  // take them without a switch for each. What is left then is for the next waiter.
+  base::light_fence();  // between our take and the look for others: see WaitSet::enroll
+  if (!impl_->queue_waiters.empty() && impl_->queue->size_hint() != 0) [[unlikely]]
+    impl_->queue_waiters.wake(1);
   impl_->runtime.self.wait(message);
   return message;
 }
@@ -323,6 +355,7 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
       my.arrive = comm::arrive_queue;
       my.announce = comm::announce_queue;
       my.queue = std::make_unique<comm::BoundedQueue<comm::QueueEntry>>(spec.queue_capacity);
+      my.one_producer = whole.devices.size() == 1;
       break;
     case Arrival::handler:
       my.arrive = comm::arrive_handler;

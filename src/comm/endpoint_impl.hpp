@@ -64,6 +64,7 @@ struct Endpoint::Impl {
   std::size_t inline_bytes = 0;             ///< messages up to this travel in the ring
   std::unique_ptr<comm::MatchTable> table;  // Arrival::matched
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
+  bool one_producer = false;  ///< one device, whose lock is held for each push
   comm::WaitSet queue_waiters;
 
   Impl(Runtime::Impl& the_runtime, const EndpointSpec& the_spec)
@@ -87,9 +88,16 @@ struct Endpoint::Impl {
   [[noreturn]] void refuse_null() const;
   void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);
   bool take_from_queue(Message& message);
+  /// (lock of `device`) Hands an eager message to whoever polls for one in `dequeue`, past the
+  /// queue, if that is empty and the message needs no packet of ours.
+  bool hand_over(Device& device, const comm::Arrived& arrived);
+  template <class F>
+  bool push(F&& fill) {
+    return one_producer ? queue->try_push_alone_with(fill) : queue->try_push_with(fill);
+  }
 
   [[nodiscard]] Device& pick_device() const noexcept {
-    return spec.device != nullptr ? *spec.device : runtime.self.this_device();
+    return spec.device != nullptr ? *spec.device : runtime.this_device();
   }
 };
 

@@ -37,11 +37,27 @@ inline uint64_t MatchTable::meet(uint64_t key, Side side, uint64_t value) noexce
   const uint64_t found = slots_with(line, word, key);
   if (found != 0) {
     const auto slot = static_cast<unsigned>(std::countr_zero(found));
+    const bool opposite = has(word, kSide, slot) != (side == Side::receive);
     // Of the other side, alone, and nothing to tidy in a chain:
-    if (has(word, kSide, slot) != (side == Side::receive) && !has(word, kQueued, slot)) [[likely]] {
+    if (opposite && !has(word, kQueued, slot)) [[likely]] {
       const uint64_t met = line.slots[slot].value;
       unlock(line, without_slot(word, slot));
       return met;
+    }
+    // One of a queue, which stays one: the slot and its line do not change.
+    if (has(word, kQueued, slot)) {
+      QueueLine& head = queue_at(line.slots[slot].value);
+      if (opposite) {
+        if (head.end - head.begin > (head.next == 0 ? 2U : 1U)) {
+          const uint64_t met = head.values[head.begin++];
+          unlock(line, word);
+          return met;
+        }
+      } else if (QueueLine& tail = queue_at(head.tail); value != 0 && tail.end < kQueueValues) {
+        tail.values[tail.end++] = value;
+        unlock(line, word);
+        return 0;
+      }
     }
   } else if (next_of(word) == 0) [[likely]] {
     if (value == 0) {

@@ -34,7 +34,7 @@ void Message::take(Message& other) noexcept {
   other.runtime_ = nullptr;
 }
 
-void Message::release() noexcept {
+void Message::give_back() noexcept {
   switch (holds_) {
     case Holds::packet:
       runtime_->impl().devices[0]->port().give_back(
@@ -55,9 +55,7 @@ void Message::release() noexcept {
     case Holds::nothing:
       break;
   }
-  holds_ = Holds::nothing;
   transfer_ = nullptr;
-  runtime_ = nullptr;
 }
 
 void Message::start_transfer() noexcept {

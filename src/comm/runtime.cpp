@@ -74,6 +74,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
 
   yield_ticks = static_cast<uint64_t>(kYieldNs * base::ticks_per_ns());
   spin_ticks = static_cast<uint64_t>(static_cast<double>(settings.spin_ns) * base::ticks_per_ns());
+  turn_ticks = static_cast<uint64_t>(kTurnNs * base::ticks_per_ns());
   sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");
   for (uint32_t i = 0; i < settings.devices; ++i) {
@@ -85,6 +86,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
       throw Error(Errc::no_permission, "a doorbell cannot join an epoll set");
     }
   }
+  if (devices.size() == 1) only_device = devices[0].get();
 }
 
 Runtime::Impl::~Impl() {
@@ -143,20 +145,20 @@ void Runtime::Impl::report_leftovers() const {
 // --- Progress
 // ------------------------------------------------------------------------------------------
 
-Device& Runtime::this_device() const noexcept {
-  const auto count = static_cast<uint32_t>(impl_->devices.size());
-  if (count == 1) return *impl_->devices[0];
+Device& Runtime::this_device() const noexcept { return impl_->this_device(); }
+
+Device& Runtime::Impl::one_of_many_devices() const noexcept {
   // Dedicated: a thread's slot is its own while it lives and is reused when it ended, and with it
   // the device (002 Alg. 1). Round-robin: from there on, a step a call.
   uint32_t number = base::this_thread_slot();
-  if (impl_->settings.assignment == Assignment::round_robin) {
+  if (settings.assignment == Assignment::round_robin) {
     thread_local uint32_t turn = 0;
     number += turn++;
   }
-  return *impl_->devices[number % count];
+  return *devices[number % devices.size()];
 }
 
-uint32_t Runtime::progress() { return impl_->progress(this_device()); }
+uint32_t Runtime::progress() { return impl_->progress(impl_->this_device()); }
 
 uint32_t Runtime::Impl::progress(Device& own) {
   const uint32_t served = own.try_progress();

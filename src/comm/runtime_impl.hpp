@@ -42,6 +42,7 @@ struct Runtime::Impl {
   static constexpr uint32_t kMaxEndpoints = 1024;
   static constexpr std::size_t kMaxInlineBytes = 1024;
   static constexpr double kYieldNs = 1000;
+  static constexpr double kTurnNs = 5000;
 
   Runtime& self;
   pid_t process;  ///< a forked child must not end what belongs to its parent
@@ -60,6 +61,7 @@ struct Runtime::Impl {
   std::unique_ptr<comm::Records<comm::Unexpected>> unexpected;
 
   std::vector<std::unique_ptr<Device>> devices;
+  Device* only_device = nullptr;  ///< set if there is one
   std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};
   std::atomic<uint32_t> endpoints_made{0};
 
@@ -78,8 +80,10 @@ struct Runtime::Impl {
   // Waiting (waiting.hpp).
   uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
+  uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
-  comm::WaitSet watchers;           ///< of conditions that any progress may bring about
+  std::atomic<uint32_t> waiting{0};  ///< threads in `wait`
+  comm::WaitSet watchers;            ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                ///< epoll set of all devices' doorbells
 
@@ -100,6 +104,12 @@ struct Runtime::Impl {
       refuse_rank(rank);
   }
   void refuse_rank(Rank rank) const;
+
+  /// The calling thread's device, as the assignment says.
+  [[nodiscard]] Device& this_device() const noexcept {
+    return only_device != nullptr ? *only_device : one_of_many_devices();
+  }
+  [[nodiscard]] Device& one_of_many_devices() const noexcept;
 
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
@@ -137,6 +147,7 @@ struct Runtime::Impl {
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
   void wait_parked(comm::Awaited& awaited);
   void wait_elected(Device& device, comm::Awaited& awaited);
+  bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node);
   bool step_down(Device& device, comm::WaitNode& node) noexcept;
   void sleep(Device& device, comm::Awaited& awaited);

@@ -1,6 +1,5 @@
 #include "comm/slot_pool.hpp"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -33,21 +32,6 @@ SlotPool::SlotPool(uint32_t n, Checks checks) : n_(n) {
 
 SlotPool::~SlotPool() { ::munmap(deques_, mapped_bytes_); }
 
-uint32_t SlotPool::lock_slow(std::atomic<uint32_t>& control) noexcept {
-  for (;;) {
-    for (int spin = 0; spin < 64; ++spin) {
-      // relaxed: only to wait without writing.
-      if (control.load(std::memory_order_relaxed) != kBusy) {
-        // acquire: pairs with the release of whoever had it last.
-        const uint32_t count = control.exchange(kBusy, std::memory_order_acquire);
-        if (count != kBusy) return count;
-      }
-      base::cpu_relax();
-    }
-    sched_yield();  // the holder may be preempted on our core
-  }
-}
-
 uint32_t SlotPool::alloc_slow(Deque& mine) noexcept {
   uint32_t index = refill_from_store(mine);
   if (index == kNone) index = steal(mine);
@@ -59,23 +43,20 @@ uint32_t SlotPool::alloc_slow(Deque& mine) noexcept {
 
 uint32_t SlotPool::refill_from_store(Deque& mine) noexcept {
   uint32_t block[kBlock];
-  const uint32_t count = lock(store_control_);
   uint32_t taken = 0;
-  uint32_t left = count;
-  if (count != 0) {
+  store_lock_.lock();
+  if (stored_count_ != 0) {
     // Half of what is there, so that a small pool is not all in one thread's deque.
-    taken = std::min(kBlock, (count + 1) / 2);
-    left = count - taken;
-    std::memcpy(block, stored_ + left, taken * sizeof(uint32_t));
+    taken = std::min(kBlock, (stored_count_ + 1) / 2);
+    stored_count_ -= taken;
+    std::memcpy(block, stored_ + stored_count_, taken * sizeof(uint32_t));
   } else {
-    const uint32_t fresh = fresh_.load(std::memory_order_relaxed);  // ours, under the lock
-    taken = std::min(kBlock, (n_ - fresh + 1) / 2);
+    taken = std::min(kBlock, (n_ - fresh_ + 1) / 2);
     // Lowest on top: it is given first, and memory is touched from its beginning.
-    for (uint32_t i = 0; i < taken; ++i) block[i] = fresh + taken - 1 - i;
-    fresh_.store(fresh + taken, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < taken; ++i) block[i] = fresh_ + taken - 1 - i;
+    fresh_ += taken;
   }
-  // release: pairs with lock's acquire.
-  store_control_.store(left, std::memory_order_release);
+  store_lock_.unlock();
   if (taken == 0) return kNone;
   if (taken > 1) keep(mine, block, taken - 1);
   return block[taken - 1];
@@ -90,14 +71,17 @@ uint32_t SlotPool::steal(Deque& mine) noexcept {
     unsigned at = self + 1 + step;
     if (at >= slots) at -= slots;
     Deque& victim = deques_[at];
-    // relaxed: a hint that saves the lock; what it misses is missed as if we had come earlier.
-    if (victim.control.load(std::memory_order_relaxed) == 0) continue;
-    const uint32_t count = lock(victim.control);
-    const uint32_t taken = (count + 1) / 2;
-    std::memcpy(loot, victim.items, taken * sizeof(uint32_t));
-    std::memmove(victim.items, victim.items + taken, (count - taken) * sizeof(uint32_t));
-    // release: pairs with lock's acquire.
-    victim.control.store(count - taken, std::memory_order_release);
+    // A hint that saves the lock; what it misses is missed as if we had come earlier.
+    if (victim.size() == 0) continue;
+    uint32_t taken = 0;
+    {
+      const Hold hold(victim, false);
+      const uint32_t count = victim.size();
+      taken = (count + 1) / 2;
+      std::memcpy(loot, victim.items, taken * sizeof(uint32_t));
+      std::memmove(victim.items, victim.items + taken, (count - taken) * sizeof(uint32_t));
+      victim.resize(count - taken);
+    }
     if (taken == 0) continue;
     if (taken > 1) keep(mine, loot, taken - 1);
     return loot[taken - 1];
@@ -107,33 +91,35 @@ uint32_t SlotPool::steal(Deque& mine) noexcept {
 
 void SlotPool::keep(Deque& mine, const uint32_t* items, uint32_t count) noexcept {
   uint32_t spilled[kItems];
-  uint32_t have = lock(mine.control);
   uint32_t spill = 0;
-  if (have + count > kItems) {
-    // The bottom goes: least recently used, and the likelier to be cold.
-    spill = std::min(have, std::max(kBlock, have + count - kItems));
-    std::memcpy(spilled, mine.items, spill * sizeof(uint32_t));
-    std::memmove(mine.items, mine.items + spill, (have - spill) * sizeof(uint32_t));
-    have -= spill;
+  {
+    const Hold hold(mine, is_own(mine));
+    uint32_t have = mine.size();
+    if (have + count > kItems) {
+      // The bottom goes: least recently used, and the likelier to be cold.
+      spill = std::min(have, std::max(kBlock, have + count - kItems));
+      std::memcpy(spilled, mine.items, spill * sizeof(uint32_t));
+      std::memmove(mine.items, mine.items + spill, (have - spill) * sizeof(uint32_t));
+      have -= spill;
+    }
+    std::memcpy(mine.items + have, items, count * sizeof(uint32_t));
+    mine.resize(have + count);
   }
-  std::memcpy(mine.items + have, items, count * sizeof(uint32_t));
-  // release: pairs with lock's acquire.
-  mine.control.store(have + count, std::memory_order_release);
   if (spill != 0) put_in_store(spilled, spill);
 }
 
 void SlotPool::put_in_store(const uint32_t* items, uint32_t count) noexcept {
-  const uint32_t have = lock(store_control_);
-  WEFT_CHECK(have + count <= n_, "more numbers given back than there are");
-  std::memcpy(stored_ + have, items, count * sizeof(uint32_t));
-  // release: pairs with lock's acquire.
-  store_control_.store(have + count, std::memory_order_release);
+  store_lock_.lock();
+  WEFT_CHECK(stored_count_ + count <= n_, "more numbers given back than there are");
+  std::memcpy(stored_ + stored_count_, items, count * sizeof(uint32_t));
+  stored_count_ += count;
+  store_lock_.unlock();
 }
 
 void SlotPool::free(std::span<const uint32_t> indices) noexcept {
   if (given_ != nullptr)
     for (const uint32_t index : indices) mark_free(index);
-  Deque& mine = own();
+  Deque& mine = deques_[base::this_thread_slot()];
   while (!indices.empty()) {
     const std::size_t count = std::min<std::size_t>(indices.size(), kBlock);
     keep(mine, indices.data(), static_cast<uint32_t>(count));
@@ -142,15 +128,10 @@ void SlotPool::free(std::span<const uint32_t> indices) noexcept {
 }
 
 uint32_t SlotPool::available() const noexcept {
-  uint32_t count = lock(store_control_);
-  const uint32_t fresh = fresh_.load(std::memory_order_relaxed);  // ours, under the lock
-  // release: pairs with lock's acquire.
-  store_control_.store(count, std::memory_order_release);
-  count += n_ - fresh;
-  for (unsigned slot = 0; slot < base::thread_slots_used(); ++slot) {
-    const uint32_t items = deques_[slot].control.load(std::memory_order_relaxed);
-    if (items != kBusy) count += items;
-  }
+  store_lock_.lock();
+  uint32_t count = stored_count_ + (n_ - fresh_);
+  store_lock_.unlock();
+  for (unsigned slot = 0; slot < base::thread_slots_used(); ++slot) count += deques_[slot].size();
   return count;
 }
 

@@ -8,6 +8,8 @@
 #include <span>
 
 #include "weft/base/cache_line.hpp"
+#include "weft/base/locks.hpp"
+#include "weft/base/owner_lock.hpp"
 #include "weft/base/thread_slot.hpp"
 
 namespace weft::comm {
@@ -19,15 +21,17 @@ namespace weft::comm {
 /// Who may call: any thread, any function, at any time. A number may be freed by another thread
 /// than the one it was given to.
 /// Progress: each deque has a lock held for a dozen instructions (for a block copy by thieves);
-/// waiters spin briefly, then yield. `alloc` scans each deque at most once.
+/// waiters spin briefly, then yield. `alloc` scans each deque at most once. The lock costs its
+/// thread no atomic read-modify-write, and a thief a heavy fence (base::OwnerLock).
 /// Layout: one bounded deque (512 bytes) for each thread slot, in memory that is touched only for
 /// slots in use; one shared store of at most n numbers behind them. 4n bytes in all beside the
 /// deques, whatever the number of threads.
 /// Invariants:
 ///  1. every number is in exactly one place: a deque, the store, never yet given (`fresh`), in a
 ///     mover's hands, or the caller's;
-///  2. a deque's `control` is its number of items, or kBusy while someone has it; `items[0]` is the
-///     bottom. Whoever exchanged a count for kBusy alone touches items;
+///  2. `items[0, count)` of a deque are its numbers, `items[0]` the bottom; they and `count` change
+///     under its lock alone, which only the thread of its slot enters as the owner, and nobody the
+///     shared slot's;
 ///  3. nobody holds two locks.
 /// Source: 000 §5.2.4. Owner at the top (LIFO: warm), thieves at the bottom, half at a time. Where
 /// we depart: deques are bounded and what flows over goes, from the bottom and by the half, to the
@@ -59,25 +63,24 @@ class SlotPool {
   [[nodiscard]] uint32_t available() const noexcept;
 
  private:
-  static constexpr uint32_t kBusy = ~uint32_t{0};
-  static constexpr uint32_t kItems = 127;
+  static constexpr uint32_t kItems = 126;
   static constexpr uint32_t kBlock = 64;  ///< moved between a deque and the store at once
 
   struct alignas(base::kCacheLine) Deque {
-    std::atomic<uint32_t> control;
+    base::OwnerLock lock;
+    std::atomic<uint32_t> count;  ///< atomic for looks without the lock
     uint32_t items[kItems];
+    uint32_t size() const noexcept { return count.load(std::memory_order_relaxed); }
+    void resize(uint32_t to) noexcept { count.store(to, std::memory_order_relaxed); }
   };
   static_assert(sizeof(Deque) == 512);
+  /// A deque's lock while this exists; the caller's own deque by the cheap way where it may.
+  class Hold;
 
-  /// Takes the lock; returns the count. Writes at once: a reading test first would fetch a line
-  /// that another core owns twice.
-  static uint32_t lock(std::atomic<uint32_t>& control) noexcept {
-    // acquire: pairs with the release of whoever had it last.
-    const uint32_t count = control.exchange(kBusy, std::memory_order_acquire);
-    return count != kBusy ? count : lock_slow(control);
+  /// Whether the calling thread, whose slot's deque this is, may enter as the owner.
+  [[nodiscard]] bool is_own(const Deque& deque) const noexcept {
+    return &deque - deques_ != base::kSharedThreadSlot;
   }
-  static uint32_t lock_slow(std::atomic<uint32_t>& control) noexcept;
-  Deque& own() noexcept { return deques_[base::this_thread_slot()]; }
   uint32_t alloc_slow(Deque& mine) noexcept;
   uint32_t refill_from_store(Deque& mine) noexcept;
   uint32_t steal(Deque& mine) noexcept;
@@ -91,20 +94,45 @@ class SlotPool {
   uint32_t* stored_ = nullptr;             ///< the store: a stack of n places
   std::atomic<uint8_t>* given_ = nullptr;  ///< one for each number, if frees are checked
   std::size_t mapped_bytes_ = 0;
-  alignas(base::kCacheLine) mutable std::atomic<uint32_t> store_control_{0};  ///< count or kBusy
-  std::atomic<uint32_t> fresh_{0};  ///< first number never given; written under the store's lock
+  alignas(base::kCacheLine) mutable base::SpinLock store_lock_;
+  uint32_t stored_count_ = 0;  ///< under the store's lock, as the next
+  uint32_t fresh_ = 0;         ///< first number never given
+};
+
+class SlotPool::Hold {
+ public:
+  Hold(Deque& deque, bool own) noexcept
+      : deque_(deque), as_owner_(own && deque.lock.try_enter_as_owner()) {
+    if (!as_owner_) [[unlikely]]
+      deque_.lock.enter();
+  }
+  ~Hold() {
+    if (as_owner_) [[likely]]
+      deque_.lock.leave_as_owner();
+    else
+      deque_.lock.leave();
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  Deque& deque_;
+  bool as_owner_;
 };
 
 inline uint32_t SlotPool::alloc() noexcept {
-  Deque& mine = own();
-  const uint32_t count = lock(mine.control);
-  if (count == 0) [[unlikely]] {
-    mine.control.store(0, std::memory_order_relaxed);  // we changed nothing
-    return alloc_slow(mine);
+  const unsigned slot = base::this_thread_slot();
+  Deque& mine = deques_[slot];
+  uint32_t index = kNone;
+  {
+    const Hold hold(mine, slot != base::kSharedThreadSlot);
+    if (const uint32_t count = mine.size(); count != 0) [[likely]] {
+      index = mine.items[count - 1];
+      mine.resize(count - 1);
+    }
   }
-  const uint32_t index = mine.items[count - 1];
-  // release: pairs with lock's acquire.
-  mine.control.store(count - 1, std::memory_order_release);
+  if (index == kNone) [[unlikely]]
+    return alloc_slow(mine);
   if (given_ != nullptr) [[unlikely]]
     mark_given(index);
   return index;
@@ -113,15 +141,16 @@ inline uint32_t SlotPool::alloc() noexcept {
 inline void SlotPool::free(uint32_t index) noexcept {
   if (given_ != nullptr) [[unlikely]]
     mark_free(index);
-  Deque& mine = own();
-  const uint32_t count = lock(mine.control);
-  if (count < kItems) [[likely]] {
-    mine.items[count] = index;
-    // release: pairs with lock's acquire.
-    mine.control.store(count + 1, std::memory_order_release);
-    return;
+  const unsigned slot = base::this_thread_slot();
+  Deque& mine = deques_[slot];
+  {
+    const Hold hold(mine, slot != base::kSharedThreadSlot);
+    if (const uint32_t count = mine.size(); count < kItems) [[likely]] {
+      mine.items[count] = index;
+      mine.resize(count + 1);
+      return;
+    }
   }
-  mine.control.store(count, std::memory_order_relaxed);  // we changed nothing
   keep(mine, &index, 1);
 }
 

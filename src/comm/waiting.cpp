@@ -119,9 +119,10 @@ class AwaitCondition final : public Awaited {
 /// Takes the server's role of `list`; false: somebody has it, and `node` is linked to park.
 bool serve_or_link(WaitList& list, WaitNode& node) noexcept {
   list.lock.lock();
-  const bool mine = !list.served;
+  // relaxed, here and everywhere: under the lock.
+  const bool mine = !list.served.load(std::memory_order_relaxed);
   if (mine) {
-    list.served = true;
+    list.served.store(true, std::memory_order_relaxed);
   } else {
     list.push(node);
     list.parked.fetch_add(1, std::memory_order_relaxed);  // read without the lock as a hint only
@@ -136,7 +137,7 @@ base::Parker* hand_over(WaitList& list) noexcept {
   WaitNode* next = list.pop();
   if (next == nullptr) return nullptr;
   list.parked.fetch_sub(1, std::memory_order_relaxed);
-  list.served = true;
+  list.served.store(true, std::memory_order_relaxed);
   base::Parker* parker = next->parker;
   next->baton.store(true,
                     std::memory_order_release);  // pairs with the acquire in park_until_called
@@ -164,7 +165,7 @@ void Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* arg
 }
 
 void Runtime::Impl::wait(Awaited& awaited) {
-  Device& device = self.this_device();
+  Device& device = this_device();
   if (settings.progress == Progress::explicit_) {
     while (!awaited.ready()) {
       if (progress(device) == 0) sched_yield();
@@ -178,7 +179,24 @@ void Runtime::Impl::wait(Awaited& awaited) {
   // One look before any role is sought: what we wait for may be in the ring already.
   progress(device);
   if (awaited.ready()) return;
-  wait_elected(device, awaited);
+  // relaxed: how many wait decides about time only.
+  const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
+  if (others == 0 || !wait_yielding(device, awaited, others)) wait_elected(device, awaited);
+  waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// Mode waiters, before parking: lets others run and looks again, while somebody serves. Where
+/// threads outnumber cores, what this thread waits for has come by its next turn, and a switch by
+/// yielding costs half of one by parking and waking.
+bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others) {
+  const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
+  do {
+    sched_yield();
+    if (awaited.ready()) return true;
+    // relaxed: a hint; wait_elected looks under the lock.
+    if (!device.waiters().served.load(std::memory_order_relaxed)) return false;
+  } while (base::ticks() < until);
+  return false;
 }
 
 /// Mode server: other threads progress; this one only sleeps.
@@ -260,7 +278,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
 bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
   WaitList& list = device.waiters();
   list.lock.lock();
-  list.served = false;
+  list.served.store(false, std::memory_order_relaxed);
   list.push(node);
   list.parked.fetch_add(1, std::memory_order_relaxed);
   list.lock.unlock();
@@ -273,13 +291,13 @@ bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
     list.erase(node);
     list.parked.fetch_sub(1, std::memory_order_relaxed);
     // Somebody else may have taken the role meanwhile: then we are linked again and park.
-    if (list.served) {
+    if (list.served.load(std::memory_order_relaxed)) {
       list.push(node);
       list.parked.fetch_add(1, std::memory_order_relaxed);
       list.lock.unlock();
       return true;
     }
-    list.served = true;
+    list.served.store(true, std::memory_order_relaxed);
   }
   list.lock.unlock();
   node.baton.store(false, std::memory_order_relaxed);
@@ -313,7 +331,7 @@ void Runtime::Impl::leave(Device& device) noexcept {
   WaitList& own = device.waiters();
   own.lock.lock();
   base::Parker* next = comm::hand_over(own);
-  if (next == nullptr) own.served = false;
+  if (next == nullptr) own.served.store(false, std::memory_order_relaxed);
   own.lock.unlock();
   if (next != nullptr) {
     next->unpark();
@@ -325,7 +343,7 @@ void Runtime::Impl::leave(Device& device) noexcept {
     WaitList& list = each->waiters();
     if (list.parked.load(std::memory_order_relaxed) == 0) continue;
     list.lock.lock();
-    next = list.served ? nullptr : comm::hand_over(list);
+    next = list.served.load(std::memory_order_relaxed) ? nullptr : comm::hand_over(list);
     list.lock.unlock();
     if (next != nullptr) {
       next->unpark();

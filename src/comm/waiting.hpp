@@ -53,7 +53,7 @@ struct WaitQueue {
 
 /// The threads that wait on one device.
 struct alignas(base::kCacheLine) WaitList : WaitQueue {
-  bool served = false;              ///< under the lock
+  std::atomic<bool> served{false};  ///< under the lock; a hint without it
   std::atomic<uint32_t> parked{0};  ///< length, for a look without the lock
 };
 

@@ -4,6 +4,8 @@
 namespace weft::base {
 
 inline constexpr unsigned kThreadSlots = 1024;
+/// The one number that may be several threads' at a time; each other one is one live thread's.
+inline constexpr unsigned kSharedThreadSlot = kThreadSlots - 1;
 
 namespace detail {
 inline constexpr unsigned kNoSlot = ~0U;
@@ -13,8 +15,9 @@ unsigned take_slot() noexcept;
 }  // namespace detail
 
 /// This thread's number, < kThreadSlots: the lowest that was free at the thread's first call, given
-/// back when it ends. With more live threads than slots, numbers are shared: what is indexed by
-/// slot must stay correct (only slower) when two threads share one. One thread_local load.
+/// back when it ends. With more live threads than slots, the rest has kSharedThreadSlot: what is
+/// indexed by slot must stay correct (only slower) when threads share that one. One thread_local
+/// load.
 inline unsigned this_thread_slot() noexcept {
   const unsigned slot = detail::my_slot;
   return slot != detail::kNoSlot ? slot : detail::take_slot();

@@ -75,7 +75,13 @@ class Message {
   friend class Runtime;
   enum class Holds : uint8_t { nothing, inlined, packet, own_packet, announced, allocated };
   void take(Message& other) noexcept;
-  void release() noexcept;
+  void release() noexcept {
+    if (holds_ > Holds::inlined) [[unlikely]]
+      give_back();
+    holds_ = Holds::nothing;
+    runtime_ = nullptr;
+  }
+  void give_back() noexcept;
   void start_transfer() noexcept;
 
   Rank source_{};
