@@ -126,6 +126,16 @@ class BoundedQueue {
     return try_pop_with([&](const T& cell) { item = cell; });
   }
 
+  /// True if `try_pop` would find nothing now. A few loads, for those who look again and again.
+  [[nodiscard]] bool seems_empty() noexcept {
+    const uint64_t at = consumers_.next.load(std::memory_order_relaxed);
+    // relaxed: whoever finds an item goes on to try_pop_with.
+    const uint64_t sequence = cells_[at & mask_].sequence.load(std::memory_order_relaxed);
+    if (static_cast<int64_t>(sequence - (at + 1)) >= 0) return false;
+    end_run(consumers_);
+    return true;
+  }
+
   /// Claims outstanding: exact when nobody calls, a hint otherwise.
   [[nodiscard]] std::size_t size_hint() const noexcept {
     const uint64_t head = consumers_.next.load(std::memory_order_relaxed);

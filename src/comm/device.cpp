@@ -5,7 +5,6 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
-#include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft {
@@ -16,32 +15,36 @@ using comm::PacketType;
 using fabric::Taken;
 
 Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port)
-    : runtime_(runtime), port_(std::move(port)), bell_(*port_), number_(number) {}
+    : runtime_(runtime),
+      openings_(runtime.openings),
+      watchers_(runtime.watchers),
+      port_(std::move(port)),
+      bell_(*port_),
+      number_(number) {}
 
 // --- Frames --------------------------------------------------------------------------------------
 
 Taken Device::on_frame(const fabric::Frame& frame) {
-  if (frame.head.size() < sizeof(Header)) [[unlikely]] {
-    malformed_frame(frame, "no header");
-    return Taken::yes;
-  }
-  const Header header = comm::unpack(frame.head.data());
-  if (header.endpoint >= Runtime::Impl::kMaxEndpoints) [[unlikely]] {
-    malformed_frame(frame, "endpoint number out of range");
-    return Taken::yes;
-  }
-  // acquire: pairs with publish()'s release; the endpoint is whole.
-  Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
-  if (endpoint == nullptr) [[unlikely]]
-    return runtime_.keep_early(*this, frame, header);
-  const std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
-  const auto payload = frame.loan ? frame.packet : rest;
   // The usual case first: an eager message goes straight to what its endpoint was made for.
-  const Taken taken = header.type == PacketType::eager && payload.size() == header.bytes
-                          ? endpoint->arrive(*endpoint, *this,
-                                             {frame.source, Tag{header.tag}, header.reply_port,
-                                              payload, frame.loan})
-                          : dispatch(*endpoint, header, rest, frame);
+  if (frame.head.size() >= sizeof(Header)) [[likely]] {
+    const Header header = comm::unpack(frame.head.data());
+    // acquire: pairs with publish()'s release; the endpoint is whole.
+    Endpoint::Impl* const endpoint =
+        header.endpoint < Runtime::Impl::kMaxEndpoints
+            ? runtime_.endpoints[header.endpoint].load(std::memory_order_acquire)
+            : nullptr;
+    const auto payload = frame.loan ? frame.packet : frame.head.subspan(sizeof(Header));
+    if (endpoint != nullptr && header.type == PacketType::eager &&
+        payload.size() == header.bytes) [[likely]] {
+      return noted(endpoint->arrive(
+          *endpoint, *this,
+          {frame.source, Tag{header.tag}, header.reply_port, payload, frame.loan}));
+    }
+  }
+  return on_other_frame(frame);
+}
+
+inline Taken Device::noted(Taken taken) noexcept {
   if (taken == Taken::yes) [[likely]] {
     count(frames_in);
   } else {
@@ -49,6 +52,22 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     holding_.store(true, std::memory_order_relaxed);  // read by whoever wants to sleep
   }
   return taken;
+}
+
+Taken Device::on_other_frame(const fabric::Frame& frame) {
+  if (frame.head.size() < sizeof(Header)) {
+    malformed_frame(frame, "no header");
+    return Taken::yes;
+  }
+  const Header header = comm::unpack(frame.head.data());
+  if (header.endpoint >= Runtime::Impl::kMaxEndpoints) {
+    malformed_frame(frame, "endpoint number out of range");
+    return Taken::yes;
+  }
+  // acquire: as in on_frame.
+  Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+  if (endpoint == nullptr) return runtime_.keep_early(*this, frame, header);
+  return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame));
 }
 
 Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
@@ -237,21 +256,17 @@ uint32_t Device::work() {
   return moved;
 }
 
-bool Device::early_frames() const noexcept {
-  // relaxed: only a hint that there may be something to deliver.
-  return runtime_.openings.load(std::memory_order_relaxed) != 0;
+uint32_t Device::attend() {
+  uint32_t served = busy() ? work() : 0;
+  // relaxed: as in progress_locked.
+  if (openings_.load(std::memory_order_relaxed) != 0) runtime_.deliver_early(*this);
+  if (busy()) wake_sleeper();
+  return served;
 }
 
-void Device::deliver_early() { runtime_.deliver_early(*this); }
-
-void Device::after_progress() noexcept {
-  if (queued_ != nullptr) {
-    queued_->wake(1);
-    queued_ = nullptr;
-  }
-  base::light_fence();  // between what was served and the look for watchers
-  if (!runtime_.watchers.empty()) [[unlikely]]
-    runtime_.watchers.wake_all();
+void Device::wake_queued() noexcept {
+  queued_->wake(1);
+  queued_ = nullptr;
 }
 
 }  // namespace weft

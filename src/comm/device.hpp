@@ -14,8 +14,10 @@
 #include "comm/operation.hpp"
 #include "comm/waiting.hpp"
 #include "comm/wire.hpp"
+#include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/biased_lock.hpp"
+#include "weft/base/cache_line.hpp"
 #include "weft/base/counters.hpp"
-#include "weft/base/locks.hpp"
 #include "weft/comm/runtime.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -59,27 +61,30 @@ class Device final : public fabric::Sink {
 
   /// Serves what waits, if nobody else is serving. Returns how much was served.
   uint32_t try_progress() {
-    if (!lock_.try_lock()) return 0;
+    base::BiasedLock::Flag flag = nullptr;
+    if (!lock_.try_enter(flag)) return 0;
     const uint32_t served = progress_locked();
-    lock_.unlock();
+    lock_.leave(flag);
     return served;
   }
   /// Polls up to `turns` times until something came; one lock for all of them.
   uint32_t try_progress(uint32_t turns) {
-    if (!lock_.try_lock()) return 0;
+    base::BiasedLock::Flag flag = nullptr;
+    if (!lock_.try_enter(flag)) return 0;
     uint32_t served = 0;
     while (served == 0 && turns-- > 0) served = progress_locked();
-    lock_.unlock();
+    lock_.leave(flag);
     return served;
   }
   /// The same for somebody who wants a message of a queue endpoint: the first that comes goes into
   /// `wanted`, past the queue, if it can.
   uint32_t try_progress_for(Endpoint::Impl& endpoint, Message& wanted) {
-    if (!lock_.try_lock()) return 0;
+    base::BiasedLock::Flag flag = nullptr;
+    if (!lock_.try_enter(flag)) return 0;
     wish_ = {&endpoint, &wanted};
-    const uint32_t served = progress_locked();
+    const uint32_t served = progress_locked(1);
     wish_.endpoint = nullptr;
-    lock_.unlock();
+    lock_.leave(flag);
     return served;
   }
   /// (lock) Somebody polls for a message of this endpoint's right now.
@@ -94,11 +99,9 @@ class Device final : public fabric::Sink {
   /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
   /// before a message came whose sender saw nobody asleep.
   uint32_t arm_and_look() {
-    lock_.lock();
+    const base::BiasedLock::Hold hold(lock_);
     port_->arm();
-    const uint32_t served = progress_locked();
-    lock_.unlock();
-    return served;
+    return progress_locked();
   }
   /// True if there is work that no doorbell will announce: do not sleep.
   [[nodiscard]] bool busy() const noexcept {
@@ -126,9 +129,8 @@ class Device final : public fabric::Sink {
   /// Runs `call` under the progress lock, waiting for it.
   template <class Call>
   void with_lock(Call call) {
-    lock_.lock();
+    const base::BiasedLock::Hold hold(lock_);
     call();
-    lock_.unlock();
   }
 
   // Sink (lock)
@@ -156,19 +158,28 @@ class Device final : public fabric::Sink {
     counters_.add(polls);
     holding_.store(false, std::memory_order_relaxed);
     uint32_t served = port_->poll(*this, budget);
-    if (busy()) [[unlikely]]
-      served += work();
-    if (early_frames()) [[unlikely]]
-      deliver_early();
-    if (busy()) [[unlikely]]
-      wake_sleeper();
-    if (served == 0) counters_.add(empty_polls);
-    if (served != 0 || queued_ != nullptr) after_progress();
+    // relaxed: `openings_` is only a hint that there may be early frames to deliver.
+    if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      served += attend();
+    if (served != 0 || queued_ != nullptr) {
+      after_progress();
+    } else {
+      counters_.add(empty_polls);
+      base::settle();
+    }
     return served;
   }
-  [[nodiscard]] bool early_frames() const noexcept;
-  void deliver_early();
-  void after_progress() noexcept;
+  /// What a poll does not do by itself: pending work, early frames, and whoever sleeps.
+  uint32_t attend();
+  fabric::Taken noted(fabric::Taken taken) noexcept;
+  fabric::Taken on_other_frame(const fabric::Frame& frame);
+  void after_progress() noexcept {
+    if (queued_ != nullptr) wake_queued();
+    base::light_fence();  // between what was served and the look for watchers
+    if (!watchers_.empty()) [[unlikely]]
+      watchers_.wake_all();
+  }
+  void wake_queued() noexcept;
   /// What is left over here is announced by no doorbell: whoever sleeps must come back to it.
   void wake_sleeper() noexcept;
   uint32_t work();
@@ -187,11 +198,13 @@ class Device final : public fabric::Sink {
 
   // Read by everybody, written at set-up.
   Runtime::Impl& runtime_;
+  const std::atomic<uint32_t>& openings_;  // the runtime's, as the next
+  comm::WaitSet& watchers_;
   std::unique_ptr<fabric::Port> port_;
   comm::BellParker bell_;
   uint16_t number_;
 
-  alignas(base::kCacheLine) base::SpinLock lock_;
+  alignas(base::kCacheLine) base::BiasedLock lock_;
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`

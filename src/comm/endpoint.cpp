@@ -183,16 +183,19 @@ bool Endpoint::cancel(Rank from, Tag tag, void* context) {
 
 bool Endpoint::dequeue(Message& message) {
   Impl& my = *impl_;
-  if (my.queue == nullptr) {
+  if (my.queue == nullptr) [[unlikely]] {
     throw Error(Errc::bad_argument, "dequeue needs an endpoint made with Arrival::queue");
   }
   message.release();
-  if (my.take_from_queue(message)) return true;
+  if (!my.queue->seems_empty() && my.take_from_queue(message)) return true;
   Device& device = my.pick_device();
-  const uint32_t served = device.try_progress_for(my, message);
+  uint32_t served = device.try_progress_for(my, message);
   if (message.runtime_ != nullptr) return true;
+  if (my.runtime.only_device == nullptr && served == 0) {
+    served = my.runtime.progress_others(device);
+  }
   // What came was for others, or was put in the queue.
-  return (served != 0 || my.runtime.progress_others(device) != 0) && my.take_from_queue(message);
+  return served != 0 && my.take_from_queue(message);
 }
 
 bool Endpoint::Impl::hand_over(Device& device, const comm::Arrived& arrived) {

@@ -77,19 +77,15 @@ void Message::start_transfer() noexcept {
                        transfer_->body);
 }
 
-bool Message::ready() noexcept {
+bool Message::transfer_ready() noexcept {
   if (holds_ == Holds::announced) start_transfer();
-  return holds_ != Holds::announced && (transfer_ == nullptr || transfer_->done.ready());
+  return holds_ != Holds::announced && transfer_->done.ready();
 }
 
-Errc Message::error() const noexcept {
-  return transfer_ == nullptr ? Errc::ok : transfer_->done.event().error;
-}
+Errc Message::transfer_error() const noexcept { return transfer_->done.event().error; }
 
-std::span<const std::byte> Message::data() const noexcept {
-  if (holds_ == Holds::inlined) return {inlined_, bytes_};
-  if (holds_ != Holds::allocated) return {place_, bytes_};
-  return {transfer_->buffer, error() == Errc::ok ? bytes_ : 0};
+const std::byte* Message::place() const noexcept {
+  return holds_ == Holds::allocated ? transfer_->buffer : place_;
 }
 
 void Runtime::wait(Message& message) {

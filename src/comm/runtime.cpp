@@ -162,7 +162,7 @@ uint32_t Runtime::progress() { return impl_->progress(impl_->this_device()); }
 
 uint32_t Runtime::Impl::progress(Device& own) {
   const uint32_t served = own.try_progress();
-  return served != 0 || devices.size() == 1 ? served : progress_others(own);
+  return served != 0 || only_device != nullptr ? served : progress_others(own);
 }
 
 /// 002 Alg. 2: the others in turn, by try-lock, until one yields.

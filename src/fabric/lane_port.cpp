@@ -23,13 +23,21 @@ struct PacketRef {
 };
 static_assert(sizeof(PacketRef) == 8);
 
-/// Most headers are of one size: two moves and no search for the right ones.
+/// Most headers are of one size: two moves and no search for the right ones. Word by word: the
+/// caller has just stored them so, and a load of both at once would wait until those stores, and
+/// with them the last frame's, have left the store buffer.
 inline void copy_header(std::byte* to, std::span<const std::byte> header) noexcept {
-  constexpr std::size_t kUsual = 16;
-  if (header.size() == kUsual) [[likely]]
-    std::memcpy(to, header.data(), kUsual);
-  else
+  if (header.size() == 2 * sizeof(uint64_t)) [[likely]] {
+    uint64_t first;
+    uint64_t second;
+    std::memcpy(&first, header.data(), sizeof first);
+    std::memcpy(&second, header.data() + sizeof first, sizeof second);
+    asm("" : "+r"(first), "+r"(second));  // in two registers, not in one wide one
+    std::memcpy(to, &first, sizeof first);
+    std::memcpy(to + sizeof first, &second, sizeof second);
+  } else {
     small_copy(to, header.data(), header.size());
+  }
 }
 
 constexpr uint32_t kQuantum = 64;  ///< frames that one lane may deliver before the next's turn
@@ -65,7 +73,7 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
   if (length <= kOneCellBytes && peer != nullptr && to_port < peer->ports()) [[likely]] {
     OutLane& lane = peer->lane(to_port);
     // acquire: as in lane_to.
-    BiasedLock::Flag flag = nullptr;
+    base::BiasedLock::Flag flag = nullptr;
     if (lane.open.load(std::memory_order_acquire) &&
         (flag = lane.lock.enter_as_favoured()) != nullptr) [[likely]] {
       // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
@@ -76,11 +84,11 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
         copy_header(bytes, header);
         small_copy(bytes + header.size(), payload.data(), payload.size());
         lane.messages.publish(cell, 1, length, FrameKind::inlined, number_);
-        BiasedLock::leave_as_favoured(flag);
+        base::BiasedLock::leave_as_favoured(flag);
         ring_if_asleep(*peer, lane, to_port);
         return Post::done;
       }
-      BiasedLock::leave_as_favoured(flag);
+      base::BiasedLock::leave_as_favoured(flag);
     }
   }
   return send_any(to, to_port, header, payload);
@@ -97,7 +105,7 @@ Post LanePort::send_any(Rank to, uint32_t to_port, std::span<const std::byte> he
     return answer;
   const uint32_t cells = cells_of(length);
   {
-    const BiasedLock::Hold hold(lane->lock);
+    const base::BiasedLock::Hold hold(lane->lock);
     // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
     if (peer.down.load(std::memory_order_relaxed)) [[unlikely]]
       return Post::done;
@@ -121,7 +129,7 @@ Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte>
     return answer;
   const uint32_t cells = cells_of(header.size());
   {
-    const BiasedLock::Hold hold(lane->lock);
+    const base::BiasedLock::Hold hold(lane->lock);
     if (peer.down.load(std::memory_order_relaxed)) [[unlikely]]
       return Post::done;  // as above
     Cell* const cell = lane->control.claim(cells);
@@ -146,7 +154,7 @@ Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::b
   const uint32_t cells = cells_of(length);
   bool dead = lane == nullptr;
   if (!dead) {
-    const BiasedLock::Hold hold(lane->lock);
+    const base::BiasedLock::Hold hold(lane->lock);
     dead = peer.down.load(std::memory_order_relaxed);  // relaxed: under the lock, as above
     if (!dead) [[likely]] {
       Cell* const cell = lane->messages.claim(cells);

@@ -25,17 +25,6 @@ bool register_membarrier() noexcept {
   return registered;
 }
 
-bool private_barrier_works() noexcept {
-  static const bool registered =
-      try_register(MEMBARRIER_CMD_PRIVATE_EXPEDITED, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-  return registered;
-}
-
-void private_barrier() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-}
-
 void heavy_barrier() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // the caller's own half
   syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);

@@ -11,8 +11,4 @@ bool register_membarrier() noexcept;
 /// process, and on the caller. About half a microsecond.
 void heavy_barrier() noexcept;
 
-/// The same among the threads of this process alone. False: the kernel has none.
-bool private_barrier_works() noexcept;
-void private_barrier() noexcept;
-
 }  // namespace weft::fabric

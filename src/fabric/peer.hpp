@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "fabric/backing.hpp"
-#include "fabric/biased_lock.hpp"
 #include "fabric/layout.hpp"
 #include "fabric/ring.hpp"
+#include "weft/base/biased_lock.hpp"
 #include "weft/base/cache_line.hpp"
 
 namespace weft::fabric {
@@ -24,7 +24,7 @@ namespace weft::fabric {
 /// The lock is process-private: a sender that is stopped or killed while it holds it stalls only
 /// its own process.
 struct alignas(base::kCacheLine) OutLane {
-  BiasedLock lock;                ///< guards both producers
+  base::BiasedLock lock;          ///< guards both producers
   bool fence = false;             ///< no membarrier on one side: fence before looking for a sleeper
   std::atomic<bool> open{false};  ///< release when the rest is set; acquire before use
   std::atomic<int> bell{kNoBell};

@@ -64,11 +64,16 @@ class Message {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// True when the bytes are here: at once for messages up to the eager limit; for larger ones
   /// after a transfer that progress carries on. Ending the object earlier waits for it.
-  [[nodiscard]] bool ready() noexcept;
+  [[nodiscard]] bool ready() noexcept { return holds_ < Holds::announced || transfer_ready(); }
   /// ok, or why the transfer failed. Valid when ready.
-  [[nodiscard]] Errc error() const noexcept;
+  [[nodiscard]] Errc error() const noexcept {
+    return transfer_ == nullptr ? Errc::ok : transfer_error();
+  }
   /// The bytes. Valid when ready, until this object is moved from or ends.
-  [[nodiscard]] std::span<const std::byte> data() const noexcept;
+  [[nodiscard]] std::span<const std::byte> data() const noexcept {
+    return {holds_ == Holds::inlined ? inlined_ : place(),
+            transfer_ == nullptr || transfer_error() == Errc::ok ? bytes_ : 0};
+  }
 
  private:
   friend class Endpoint;
@@ -83,6 +88,9 @@ class Message {
   }
   void give_back() noexcept;
   void start_transfer() noexcept;
+  bool transfer_ready() noexcept;
+  [[nodiscard]] Errc transfer_error() const noexcept;
+  [[nodiscard]] const std::byte* place() const noexcept;
 
   Rank source_{};
   Tag tag_{};

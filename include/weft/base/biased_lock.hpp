@@ -1,43 +1,46 @@
 // A short-section lock that is nearly free for the one thread that keeps taking it.
 //
-// Purpose: guards the sending side of a lane. Most lanes are used by one thread for long; for it a
-// section costs two plain stores and two loads, where an atomic exchange would also wait for every
-// earlier store to leave the store buffer, and with it for the cache lines of the ring.
+// Purpose: guards what one thread uses for long at a time, without anybody naming that thread: the
+// sending side of a lane, a device's progress. For the favoured thread a section costs two plain
+// stores and two loads, where an atomic exchange would also wait for every earlier store to leave
+// the store buffer, and with it for the cache lines of the ring. (OwnerLock is for what has an
+// owner by construction.)
 // Owner and lifetime: belongs to what it guards; process-private.
-// Who may call: any thread of the process; sections of a few dozen instructions.
+// Who may call: any thread of the process; sections of a few dozen instructions, or tried only.
 // Progress: the favoured thread enters without waiting while it is favoured. Others wait for the
-// section to end as with a spin lock; taking the favour away costs one membarrier.
+// section to end as with a spin lock, or see that it is under way (`try_enter`); taking the favour
+// away costs one heavy fence.
 // Layout: favour (thread and number of the grant), a busy flag for each grant, the common lock, the
 // streak: 32 bytes.
 //
 // Invariants
 //  1. favour_ is changed only under lock_. While it names a thread, whoever else holds lock_ first
-//     takes it away: stores kNobody, executes a membarrier, waits for the grant's busy flag.
+//     takes it away: stores kNobody, executes the heavy fence, waits for the grant's busy flag to
+//     fall (or gives lock_ back, leaving `draining_` for the next to look at the flag).
 //  2. The favoured thread raises the flag of its grant and then looks at favour_ again. Either the
-//     membarrier finds the flag raised, so that the other waits, or this second look sees that the
-//     grant is gone (Dekker).
+//     heavy fence finds the flag raised, so that the other waits, or this second look sees that
+//     the grant is gone (Dekker).
 //  3. So the section is held by the favoured thread with its flag raised, or by the holder of lock_
-//     with nobody favoured, never both.
+//     with nobody favoured and nothing draining, never both.
 //  4. A grant's number is never given twice. A thread that is preempted between its two looks, and
 //     raises and lowers the flag of a grant that was lost meanwhile, touches nobody else's flag.
-//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, so that lanes that
-//     threads really share stop paying for membarriers; after kGrants, nobody is any more.
+//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, so that what threads
+//     really share stops paying for heavy fences; after kGrants, nobody is any more.
 //
-// Source: biased locks as known from Java runtimes; here revoked by membarrier instead of by
+// Source: biased locks as known from Java runtimes; here revoked by membarrier(2) instead of by
 // stopping the thread.
 #pragma once
-
-#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
 
-#include "fabric/membarrier.hpp"
-#include "weft/base/cache_line.hpp"
+#include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/backoff.hpp"
 #include "weft/base/locks.hpp"
 
-namespace weft::fabric {
+namespace weft::base {
 
+/// See the head of this file.
 class BiasedLock {
  public:
   /// Says how the lock was entered; nullptr: not by favour.
@@ -50,12 +53,7 @@ class BiasedLock {
       if (flag_ == nullptr) [[unlikely]]
         lock_.enter_slowly();
     }
-    ~Hold() {
-      if (flag_ != nullptr) [[likely]]
-        leave_as_favoured(flag_);
-      else
-        lock_.leave_slowly();
-    }
+    ~Hold() { lock_.leave(flag_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
 
@@ -82,7 +80,24 @@ class BiasedLock {
     leave_as_favoured(flag);
     return nullptr;
   }
-  // release: pairs with the acquires in take_favour_away and enter_as_favoured.
+  /// Enters if nobody is inside, not even the caller, without waiting. `leave` with the same flag
+  /// gives it back.
+  [[nodiscard]] bool try_enter(Flag& flag) noexcept {
+    // relaxed: as in enter_as_favoured. The flag of the caller's own grant is the caller's alone.
+    const Favour favour = favour_.load(std::memory_order_relaxed);
+    if ((favour & ~kNumberMask) == self() &&
+        busy_[favour & kNumberMask].load(std::memory_order_relaxed)) [[unlikely]]
+      return false;
+    flag = enter_as_favoured();
+    return flag != nullptr || try_enter_slowly();
+  }
+  void leave(Flag flag) noexcept {
+    if (flag != nullptr) [[likely]]
+      leave_as_favoured(flag);
+    else
+      leave_slowly();
+  }
+  // release: pairs with the acquires in is_exclusive and enter_as_favoured.
   static void leave_as_favoured(Flag flag) noexcept {
     flag->store(false, std::memory_order_release);
   }
@@ -99,17 +114,21 @@ class BiasedLock {
 
   [[gnu::noinline]] void enter_slowly() noexcept {
     lock_.lock();
-    if (favour_.load(std::memory_order_relaxed) != kNobody)  // relaxed: changed under lock_ only
-      take_favour_away();
-    if (last_ != self()) {
-      last_ = self();
-      streak_ = 0;
-    } else if (grants_ < kGrants && ++streak_ == kStreak << (2 * grants_)) {
-      earned_ = private_barrier_works();
-    }
+    for (Backoff backoff; !is_exclusive();) backoff.pause();
+    count_streak();
   }
 
-  void leave_slowly() noexcept {
+  [[gnu::noinline]] bool try_enter_slowly() noexcept {
+    if (!lock_.try_lock()) return false;
+    if (!is_exclusive()) {
+      lock_.unlock();
+      return false;
+    }
+    count_streak();
+    return true;
+  }
+
+  [[gnu::noinline]] void leave_slowly() noexcept {
     if (earned_) [[unlikely]] {
       earned_ = false;
       const uint32_t number = grants_++;
@@ -120,14 +139,27 @@ class BiasedLock {
     lock_.unlock();
   }
 
-  void take_favour_away() noexcept {
-    const std::atomic<bool>& busy = busy_[favour_.load(std::memory_order_relaxed) & kNumberMask];
-    favour_.store(kNobody, std::memory_order_relaxed);  // relaxed: the membarrier orders it
-    private_barrier();
+  /// (lock_) Takes the favour away if anybody has it; true once nobody is inside by favour.
+  bool is_exclusive() noexcept {
+    if (favour_.load(std::memory_order_relaxed) != kNobody) {  // relaxed: changed under lock_ only
+      favour_.store(kNobody, std::memory_order_relaxed);       // relaxed: the fence orders it
+      heavy_fence();
+      draining_ = true;
+      streak_ = 0;
+      last_ = kNobody;
+    }
     // acquire: pairs with leave_as_favoured; the favoured thread's section is over and seen.
-    while (busy.load(std::memory_order_acquire)) sched_yield();
-    streak_ = 0;
-    last_ = kNobody;
+    if (draining_) draining_ = busy_[grants_ - 1].load(std::memory_order_acquire);
+    return !draining_;
+  }
+
+  void count_streak() noexcept {
+    if (last_ != self()) {
+      last_ = self();
+      streak_ = 0;
+    } else if (grants_ < kGrants && ++streak_ == kStreak << (2 * grants_)) {
+      earned_ = detail::has_heavy_fence;
+    }
   }
 
   std::atomic<Favour> favour_{kNobody};
@@ -136,8 +168,9 @@ class BiasedLock {
   uint32_t streak_ = 0;
   uint8_t grants_ = 0;
   bool earned_ = false;
-  base::SpinLock lock_;
+  bool draining_ = false;  // the last grant's thread may still be inside
+  SpinLock lock_;
 };
 static_assert(sizeof(BiasedLock) == 32);
 
-}  // namespace weft::fabric
+}  // namespace weft::base

@@ -1,5 +1,5 @@
-// The lock of a lane: mutual exclusion while the favour comes and goes.
-#include "fabric/biased_lock.hpp"
+// The biased lock: mutual exclusion while the favour comes and goes.
+#include "weft/base/biased_lock.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/conformance_ranks.hpp"
+#include "stress.hpp"
 
-namespace weft::fabric {
+namespace weft::base {
 namespace {
 
 TEST(BiasedLock, FavoursWhoKeepsTakingIt) {
@@ -52,11 +52,30 @@ TEST(BiasedLock, AnotherWaitsForTheFavouredSection) {
   EXPECT_EQ(seen, 7);
 }
 
+TEST(BiasedLock, TryingNeverWaits) {
+  BiasedLock lock;
+  for (int i = 0; i < 100; ++i) const BiasedLock::Hold hold(lock);
+  const BiasedLock::Flag flag = lock.enter_as_favoured();
+  ASSERT_NE(flag, nullptr);
+  BiasedLock::Flag other_flag = nullptr;
+  std::thread([&] {
+    EXPECT_FALSE(lock.try_enter(other_flag));  // takes the favour away, and finds us inside
+    EXPECT_FALSE(lock.try_enter(other_flag));
+  }).join();
+  EXPECT_FALSE(lock.try_enter(other_flag)) << "we are inside ourselves";
+  BiasedLock::leave_as_favoured(flag);
+  std::thread([&] {
+    ASSERT_TRUE(lock.try_enter(other_flag));
+    lock.leave(other_flag);
+  }).join();
+  ASSERT_TRUE(lock.try_enter(other_flag));
+  lock.leave(other_flag);
+}
+
 /// One thread takes the lock nearly always, others now and then, and threads end and begin.
 TEST(BiasedLock, CountsAreExact) {
-  const uint64_t seed = test::stress_seed("CountsAreExact");
-  const auto end =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(test::stress_seconds() / 2);
+  const uint64_t seed = test::stress_seed();
+  const test::StressClock clock(0.5);
   uint64_t total = 0;
   do {
     BiasedLock lock;
@@ -71,8 +90,23 @@ TEST(BiasedLock, CountsAreExact) {
           std::minstd_rand random(static_cast<unsigned>(seed) + t);
           for (uint64_t i = 0; i < times; ++i) {
             {
-              const BiasedLock::Hold hold(lock);
-              guarded = guarded + 1;
+              BiasedLock::Flag flag = nullptr;
+              // Now and then by trying, as a device's progress does.
+              if (i % 4 == 0) {
+                while (!lock.try_enter(flag)) sched_yield();
+              }
+              const auto count = [&] {
+                guarded = guarded + 1;
+                BiasedLock::Flag again = nullptr;
+                EXPECT_FALSE(lock.try_enter(again)) << "not even by who is inside";
+              };
+              if (i % 4 == 0) {
+                count();
+                lock.leave(flag);
+              } else {
+                const BiasedLock::Hold hold(lock);
+                count();
+              }
             }
             if (t != 0)
               for (auto n = random() % (random() % 64 == 0 ? 5000 : 30); n > 0; --n)
@@ -84,9 +118,9 @@ TEST(BiasedLock, CountsAreExact) {
     }
     ASSERT_EQ(guarded, expected);
     total += guarded;
-  } while (std::chrono::steady_clock::now() < end);
+  } while (clock.running());
   std::printf("%llu sections\n", static_cast<unsigned long long>(total));
 }
 
 }  // namespace
-}  // namespace weft::fabric
+}  // namespace weft::base
