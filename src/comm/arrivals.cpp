@@ -6,6 +6,7 @@
 
 namespace weft::comm {
 
+using fabric::Loan;
 using fabric::Taken;
 
 namespace {
@@ -68,24 +69,24 @@ std::span<const std::byte> payload_of(Runtime::Impl& runtime, const Unexpected& 
 
 }  // namespace
 
-static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, const Arrived& arrived) {
-  record.source = arrived.source;
-  record.tag = arrived.tag;
-  record.reply_port = arrived.reply_port;
-  record.bytes = static_cast<uint32_t>(arrived.payload.size());
-  if (arrived.loan) {
+static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, Origin from,
+                            std::span<const std::byte> payload, const Loan& loan) {
+  record.source = from.source;
+  record.tag = from.tag;
+  record.bytes = static_cast<uint32_t>(payload.size());
+  if (loan) {
     record.holds = Unexpected::Holds::loan;
-    record.lent.place = arrived.payload.data();
-    record.lent.loan = arrived.loan;
-  } else if (arrived.payload.size() <= Unexpected::kInlineBytes) {
+    record.lent.place = payload.data();
+    record.lent.loan = loan;
+  } else if (payload.size() <= Unexpected::kInlineBytes) {
     record.holds = Unexpected::Holds::inlined;
-    fabric::small_copy(record.inlined, arrived.payload.data(), arrived.payload.size());
+    fabric::small_copy(record.inlined, payload.data(), payload.size());
   } else {
     const uint32_t packet = runtime.packets->alloc();
     if (packet == SlotPool::kNone) return false;
     record.holds = Unexpected::Holds::own_packet;
     record.packet = packet;
-    std::memcpy(runtime.packet(packet), arrived.payload.data(), arrived.payload.size());
+    std::memcpy(runtime.packet(packet), payload.data(), payload.size());
   }
   return true;
 }
@@ -103,22 +104,17 @@ void release_unexpected(Runtime::Impl& runtime, Unexpected& record) {
 
 namespace {
 
+constexpr Loan kNoLoan;
+
 template <bool Allocates>
-Taken arrive_matched_as(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+[[gnu::noinline]] Taken keep_unexpected(Endpoint::Impl& endpoint, Device& device, Origin from,
+                                        std::span<const std::byte> payload, const Loan& loan) {
   Runtime::Impl& runtime = endpoint.runtime;
-  const uint64_t key = endpoint.key(arrived.source, arrived.tag);
-  if (const uint64_t met = endpoint.table->take(key, Side::arrival); met != 0) [[likely]] {
-    auto& op = *reinterpret_cast<Operation*>(met);
-    const Event event =
-        deliver<Allocates>(endpoint, op, arrived.source, arrived.tag, arrived.payload);
-    if (arrived.loan) device.port().give_back(arrived.loan);
-    tell(runtime, device, op, event);
-    return Taken::yes;
-  }
+  const uint64_t key = endpoint.key(from.source, from.tag);
   // Unexpected: it must be kept, or be left in the ring until there is room.
   Unexpected* record = runtime.unexpected->allocate();
   if (record == nullptr) return Taken::hold;
-  if (!fill_unexpected(runtime, *record, arrived)) {
+  if (!fill_unexpected(runtime, *record, from, payload, loan)) {
     runtime.unexpected->release(*record);
     return Taken::hold;
   }
@@ -141,14 +137,31 @@ Taken arrive_matched_as(Endpoint::Impl& endpoint, Device& device, const Arrived&
   return Taken::yes;
 }
 
-}  // namespace
-
-Taken arrive_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
-  return arrive_matched_as<false>(endpoint, device, arrived);
+template <bool Allocates>
+inline Taken meet_receive(Endpoint::Impl& endpoint, Device& device, Origin from,
+                          std::span<const std::byte> payload, const Loan& loan) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  const uint64_t key = endpoint.key(from.source, from.tag);
+  if (const uint64_t met = endpoint.table->take(key, Side::arrival); met != 0) [[likely]] {
+    auto& op = *reinterpret_cast<Operation*>(met);
+    const Event event = deliver<Allocates>(endpoint, op, from.source, from.tag, payload);
+    if (loan) device.port().give_back(loan);
+    tell(runtime, device, op, event);
+    return Taken::yes;
+  }
+  return keep_unexpected<Allocates>(endpoint, device, from, payload, loan);
 }
 
-Taken arrive_matched_allocated(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
-  return arrive_matched_as<true>(endpoint, device, arrived);
+template <bool Allocates>
+Taken arrive_matched(Endpoint::Impl& endpoint, Device& device, Origin from,
+                     std::span<const std::byte> payload) {
+  return meet_receive<Allocates>(endpoint, device, from, payload, kNoLoan);
+}
+
+template <bool Allocates>
+Taken arrive_matched_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  return meet_receive<Allocates>(endpoint, device, {arrived.source, arrived.tag}, arrived.payload,
+                                 arrived.loan);
 }
 
 Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
@@ -174,6 +187,11 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
   return Taken::yes;
 }
 
+}  // namespace
+
+const Arrivals kMatched{arrive_matched<false>, arrive_matched_eager<false>, announce_matched};
+const Arrivals kMatchedAllocated{arrive_matched<true>, arrive_matched_eager<true>,
+                                 announce_matched};
 bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& record, Event& event) {
   Runtime::Impl& runtime = endpoint.runtime;
   if (record.holds == Unexpected::Holds::rendezvous) {
@@ -194,29 +212,34 @@ bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& rec
 // --- Queue: the first packet goes to whoever asks
 // --------------------------------------------------
 
-Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
-  if (device.wishes_from(endpoint) && endpoint.hand_over(device, arrived)) return Taken::yes;
+namespace {
+
+inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
+                          std::span<const std::byte> payload, const Loan& loan) {
+  if (device.wishes_from(endpoint) && endpoint.hand_over(device, from, payload, loan)) {
+    return Taken::yes;
+  }
   Runtime::Impl& runtime = endpoint.runtime;
   uint32_t packet = SlotPool::kNone;
-  if (!arrived.loan && arrived.payload.size() > QueueEntry::kInlineBytes) {
+  if (!loan && payload.size() > QueueEntry::kInlineBytes) {
     packet = runtime.packets->alloc();
     if (packet == SlotPool::kNone) return Taken::hold;
-    std::memcpy(runtime.packet(packet), arrived.payload.data(), arrived.payload.size());
+    std::memcpy(runtime.packet(packet), payload.data(), payload.size());
   }
   const bool pushed = endpoint.push([&](QueueEntry& entry) {
-    entry.source = arrived.source;
-    entry.tag = arrived.tag;
-    entry.bytes = static_cast<uint32_t>(arrived.payload.size());
-    if (arrived.loan) {
+    entry.source = from.source;
+    entry.tag = from.tag;
+    entry.bytes = static_cast<uint32_t>(payload.size());
+    if (loan) {
       entry.holds = QueueEntry::Holds::loan;
-      entry.lent.place = arrived.payload.data();
-      entry.lent.loan = arrived.loan;
+      entry.lent.place = payload.data();
+      entry.lent.loan = loan;
     } else if (packet != SlotPool::kNone) {
       entry.holds = QueueEntry::Holds::own_packet;
       entry.packet = packet;
     } else {
       entry.holds = QueueEntry::Holds::inlined;
-      fabric::small_copy(entry.inlined, arrived.payload.data(), arrived.payload.size());
+      fabric::small_copy(entry.inlined, payload.data(), payload.size());
     }
   });
   if (!pushed) {
@@ -225,6 +248,16 @@ Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arri
   }
   device.note_queued(endpoint.queue_waiters);
   return Taken::yes;
+}
+
+Taken arrive_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
+                   std::span<const std::byte> payload) {
+  return put_in_queue(endpoint, device, from, payload, kNoLoan);
+}
+
+Taken arrive_queue_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  return put_in_queue(endpoint, device, {arrived.source, arrived.tag}, arrived.payload,
+                      arrived.loan);
 }
 
 Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
@@ -242,10 +275,22 @@ Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& ar
   return Taken::yes;
 }
 
+}  // namespace
+
+const Arrivals kQueued{arrive_queue, arrive_queue_eager, announce_queue};
+
 // --- Handler (active message)
 // ----------------------------------------------------------------------
 
-Taken arrive_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+namespace {
+
+Taken arrive_handler(Endpoint::Impl& endpoint, Device& /*device*/, Origin from,
+                     std::span<const std::byte> payload) {
+  endpoint.spec.handler(endpoint.spec.handler_argument, Incoming{from.source, from.tag, payload});
+  return Taken::yes;
+}
+
+Taken arrive_handler_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
   endpoint.spec.handler(endpoint.spec.handler_argument,
                         Incoming{arrived.source, arrived.tag, arrived.payload});
   if (arrived.loan) device.port().give_back(arrived.loan);
@@ -279,10 +324,22 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
   return Taken::yes;
 }
 
+}  // namespace
+
+const Arrivals kHandled{arrive_handler, arrive_handler_eager, announce_handler};
+
 // --- Memory endpoints take no messages
 // ---------------------------------------------------------------
 
-Taken arrive_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& arrived) {
+namespace {
+
+Taken arrive_refused(Endpoint::Impl& /*endpoint*/, Device& device, Origin /*from*/,
+                     std::span<const std::byte> /*payload*/) {
+  device.count(Device::malformed);
+  return Taken::yes;
+}
+
+Taken arrive_refused_eager(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& arrived) {
   device.count(Device::malformed);
   if (arrived.loan) device.port().give_back(arrived.loan);
   return Taken::yes;
@@ -293,5 +350,9 @@ Taken announce_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arriv
   device.count(Device::malformed);
   return Taken::yes;
 }
+
+}  // namespace
+
+const Arrivals kRefused{arrive_refused, arrive_refused_eager, announce_refused};
 
 }  // namespace weft::comm

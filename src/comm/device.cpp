@@ -24,24 +24,20 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
 
 // --- Frames --------------------------------------------------------------------------------------
 
-Taken Device::on_frame(const fabric::Frame& frame) {
-  // The usual case first: an eager message goes straight to what its endpoint was made for.
-  if (frame.head.size() >= sizeof(Header)) [[likely]] {
-    const Header header = comm::unpack(frame.head.data());
+// The usual case: an eager message goes straight to what its endpoint was made for.
+Taken Device::on_short(Rank source, fabric::ShortHeader packed,
+                       std::span<const std::byte> payload) {
+  const Header header = comm::unpack(packed);
+  if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&
+      header.bytes == payload.size()) [[likely]] {
     // acquire: pairs with publish()'s release; the endpoint is whole.
-    Endpoint::Impl* const endpoint =
-        header.endpoint < Runtime::Impl::kMaxEndpoints
-            ? runtime_.endpoints[header.endpoint].load(std::memory_order_acquire)
-            : nullptr;
-    const auto payload = frame.loan ? frame.packet : frame.head.subspan(sizeof(Header));
-    if (endpoint != nullptr && header.type == PacketType::eager &&
-        payload.size() == header.bytes) [[likely]] {
-      return noted(endpoint->arrive(
-          *endpoint, *this,
-          {frame.source, Tag{header.tag}, header.reply_port, payload, frame.loan}));
+    Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+    if (endpoint != nullptr) [[likely]] {
+      return noted(
+          endpoint->arrivals.inlined(*endpoint, *this, {source, Tag{header.tag}}, payload));
     }
   }
-  return on_other_frame(frame);
+  return Sink::on_short(source, packed, payload);
 }
 
 inline Taken Device::noted(Taken taken) noexcept {
@@ -54,7 +50,7 @@ inline Taken Device::noted(Taken taken) noexcept {
   return taken;
 }
 
-Taken Device::on_other_frame(const fabric::Frame& frame) {
+Taken Device::on_frame(const fabric::Frame& frame) {
   if (frame.head.size() < sizeof(Header)) {
     malformed_frame(frame, "no header");
     return Taken::yes;
@@ -64,7 +60,7 @@ Taken Device::on_other_frame(const fabric::Frame& frame) {
     malformed_frame(frame, "endpoint number out of range");
     return Taken::yes;
   }
-  // acquire: as in on_frame.
+  // acquire: as in on_short.
   Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
   if (endpoint == nullptr) return runtime_.keep_early(*this, frame, header);
   return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame));
@@ -79,10 +75,10 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
     case PacketType::eager:
       if (frame.loan) arrived.payload = frame.packet;
       if (arrived.payload.size() != header.bytes) break;
-      return endpoint.arrive(endpoint, *this, arrived);
+      return endpoint.arrivals.eager(endpoint, *this, arrived);
     case PacketType::ready_to_send:
       if (!comm::take(rest, rendezvous)) break;
-      return endpoint.announce(endpoint, *this, arrived, rendezvous);
+      return endpoint.arrivals.announced(endpoint, *this, arrived, rendezvous);
     case PacketType::data: {
       comm::DataBody body;
       if (!comm::take(rest, body) || frame.packet.size() != header.bytes) break;

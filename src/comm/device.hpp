@@ -76,13 +76,13 @@ class Device final : public fabric::Sink {
     lock_.leave(flag);
     return served;
   }
-  /// The same for somebody who wants a message of a queue endpoint: the first that comes goes into
-  /// `wanted`, past the queue, if it can.
+  /// The same for somebody who wants a message of a queue endpoint: serves one frame, and if it is
+  /// one of those it goes into `wanted`, past the queue.
   uint32_t try_progress_for(Endpoint::Impl& endpoint, Message& wanted) {
     base::BiasedLock::Flag flag = nullptr;
     if (!lock_.try_enter(flag)) return 0;
     wish_ = {&endpoint, &wanted};
-    const uint32_t served = progress_locked(1);
+    const uint32_t served = progress_locked<true>();
     wish_.endpoint = nullptr;
     lock_.leave(flag);
     return served;
@@ -134,6 +134,8 @@ class Device final : public fabric::Sink {
   }
 
   // Sink (lock)
+  fabric::Taken on_short(Rank source, fabric::ShortHeader header,
+                         std::span<const std::byte> payload) override;
   fabric::Taken on_frame(const fabric::Frame& frame) override;
   void on_control(const fabric::Frame& frame) override;
   void on_returned(std::span<const uint32_t> packets) override;
@@ -154,10 +156,12 @@ class Device final : public fabric::Sink {
 
  private:
   static constexpr uint32_t kBudget = 64;
-  uint32_t progress_locked(uint32_t budget = kBudget) {
+  /// One: a single frame, if any.
+  template <bool One = false>
+  uint32_t progress_locked() {
     counters_.add(polls);
     holding_.store(false, std::memory_order_relaxed);
-    uint32_t served = port_->poll(*this, budget);
+    uint32_t served = One ? port_->poll_one(*this) : port_->poll(*this, kBudget);
     // relaxed: `openings_` is only a hint that there may be early frames to deliver.
     if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       served += attend();
@@ -172,7 +176,6 @@ class Device final : public fabric::Sink {
   /// What a poll does not do by itself: pending work, early frames, and whoever sleeps.
   uint32_t attend();
   fabric::Taken noted(fabric::Taken taken) noexcept;
-  fabric::Taken on_other_frame(const fabric::Frame& frame);
   void after_progress() noexcept {
     if (queued_ != nullptr) wake_queued();
     base::light_fence();  // between what was served and the look for watchers

@@ -35,7 +35,7 @@ Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completio
                       .tag = tag.value,
                       .bytes = static_cast<uint32_t>(data.size()),
                       .reply_port = device.number()};
-  return device.port().try_send(to, device.number(), comm::PackedHeader(header).span(), data);
+  return device.port().try_send_short({to, device.number()}, comm::pack(header), data);
 }
 
 Post Endpoint::send_gathered(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
@@ -198,24 +198,25 @@ bool Endpoint::dequeue(Message& message) {
   return served != 0 && my.take_from_queue(message);
 }
 
-bool Endpoint::Impl::hand_over(Device& device, const comm::Arrived& arrived) {
-  if (!arrived.loan && arrived.payload.size() > Message::kInlineBytes) return false;
+bool Endpoint::Impl::hand_over(Device& device, comm::Origin from,
+                               std::span<const std::byte> payload, const fabric::Loan& loan) {
+  if (!loan && payload.size() > Message::kInlineBytes) return false;
   // Older ones first. Whatever of this device's was taken from the queue is out of it for good.
   if (queue->size_hint() != 0) return false;
   Message& message = *device.end_wish();
-  message.source_ = arrived.source;
-  message.tag_ = arrived.tag;
-  message.bytes_ = arrived.payload.size();
+  message.source_ = from.source;
+  message.tag_ = from.tag;
+  message.bytes_ = payload.size();
   message.runtime_ = &runtime.self;
-  if (arrived.loan) {
+  if (loan) {
     message.holds_ = Message::Holds::packet;
-    message.place_ = arrived.payload.data();
-    message.loan_owner_ = arrived.loan.owner;
-    message.loan_port_ = arrived.loan.port;
-    message.packet_index_ = arrived.loan.index;
+    message.place_ = payload.data();
+    message.loan_owner_ = loan.owner;
+    message.loan_port_ = loan.port;
+    message.packet_index_ = loan.index;
   } else {
     message.holds_ = Message::Holds::inlined;
-    fabric::small_copy(message.inlined_, arrived.payload.data(), arrived.payload.size());
+    fabric::small_copy(message.inlined_, payload.data(), payload.size());
   }
   return true;
 }
@@ -349,24 +350,19 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
   my.inline_bytes = runtime.inline_bytes();
   switch (spec.arrival) {
     case Arrival::matched:
-      my.arrive =
-          spec.buffer == Buffer::allocated ? comm::arrive_matched_allocated : comm::arrive_matched;
-      my.announce = comm::announce_matched;
+      my.arrivals = spec.buffer == Buffer::allocated ? comm::kMatchedAllocated : comm::kMatched;
       my.table = std::make_unique<comm::MatchTable>();
       break;
     case Arrival::queue:
-      my.arrive = comm::arrive_queue;
-      my.announce = comm::announce_queue;
+      my.arrivals = comm::kQueued;
       my.queue = std::make_unique<comm::BoundedQueue<comm::QueueEntry>>(spec.queue_capacity);
       my.one_producer = whole.devices.size() == 1;
       break;
     case Arrival::handler:
-      my.arrive = comm::arrive_handler;
-      my.announce = comm::announce_handler;
+      my.arrivals = comm::kHandled;
       break;
     case Arrival::memory:
-      my.arrive = comm::arrive_refused;
-      my.announce = comm::announce_refused;
+      my.arrivals = comm::kRefused;
       break;
   }
   whole.publish(my);

@@ -37,7 +37,13 @@ struct QueueEntry {
 };
 static_assert(sizeof(QueueEntry) == 56);
 
-/// An arrived message, whether it comes from a frame now or waited as an early one.
+/// Whose message it is: in one register.
+struct Origin {
+  Rank source;
+  Tag tag;
+};
+
+/// An arrived message in full, whether it comes from a frame now or waited as an early one.
 struct Arrived {
   Rank source;
   Tag tag;
@@ -46,21 +52,27 @@ struct Arrived {
   const fabric::Loan& loan;  ///< set: the payload lies in the sender's packet
 };
 
+/// What an endpoint does with arriving messages: one function for each kind, bound when it is made
+/// (arrivals.cpp). All under the lock of the device.
+struct Arrivals {
+  /// An eager message whose bytes lie in the ring: the usual case.
+  fabric::Taken (*inlined)(Endpoint::Impl&, Device&, Origin, std::span<const std::byte>);
+  /// An eager message whose bytes lie in the sender's packet, or waited.
+  fabric::Taken (*eager)(Endpoint::Impl&, Device&, const Arrived&);
+  /// The announcement of a large one.
+  fabric::Taken (*announced)(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
+};
+extern const Arrivals kMatched, kMatchedAllocated, kQueued, kHandled, kRefused;
+
 }  // namespace weft::comm
 
 namespace weft {
 
 struct Endpoint::Impl {
-  /// Early binding: what to do with an eager message and with a large one's announcement.
-  using Arrive = fabric::Taken (*)(Impl&, Device&, const comm::Arrived&);
-  using Announce = fabric::Taken (*)(Impl&, Device&, const comm::Arrived&,
-                                     const comm::RendezvousBody&);
-
   Runtime::Impl& runtime;
   EndpointSpec spec;
   uint16_t number = 0;
-  Arrive arrive = nullptr;
-  Announce announce = nullptr;
+  comm::Arrivals arrivals{};
   std::size_t inline_bytes = 0;             ///< messages up to this travel in the ring
   std::unique_ptr<comm::MatchTable> table;  // Arrival::matched
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
@@ -90,7 +102,8 @@ struct Endpoint::Impl {
   bool take_from_queue(Message& message);
   /// (lock of `device`) Hands an eager message to whoever polls for one in `dequeue`, past the
   /// queue, if that is empty and the message needs no packet of ours.
-  bool hand_over(Device& device, const comm::Arrived& arrived);
+  bool hand_over(Device& device, comm::Origin from, std::span<const std::byte> payload,
+                 const fabric::Loan& loan);
   template <class F>
   bool push(F&& fill) {
     return one_producer ? queue->try_push_alone_with(fill) : queue->try_push_with(fill);
@@ -104,15 +117,6 @@ struct Endpoint::Impl {
 namespace comm {
 
 // arrivals.cpp
-fabric::Taken arrive_matched(Endpoint::Impl&, Device&, const Arrived&);
-fabric::Taken arrive_matched_allocated(Endpoint::Impl&, Device&, const Arrived&);
-fabric::Taken announce_matched(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
-fabric::Taken arrive_queue(Endpoint::Impl&, Device&, const Arrived&);
-fabric::Taken announce_queue(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
-fabric::Taken arrive_handler(Endpoint::Impl&, Device&, const Arrived&);
-fabric::Taken announce_handler(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
-fabric::Taken arrive_refused(Endpoint::Impl&, Device&, const Arrived&);
-fabric::Taken announce_refused(Endpoint::Impl&, Device&, const Arrived&, const RendezvousBody&);
 /// A receive met an unexpected message: true: finished now, and `event` says how; false: a large
 /// message's transfer began and the completion will tell. The record `arrived` is released.
 bool receive_unexpected(Endpoint::Impl&, Operation& op, Unexpected& arrived, Event& event);

@@ -84,8 +84,8 @@ struct Runtime::Impl {
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
   std::atomic<uint32_t> waiting{0};  ///< threads in `wait`
   comm::WaitSet watchers;            ///< of conditions that any progress may bring about
-  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
-  int sleep_fd = -1;                ///< epoll set of all devices' doorbells
+  std::atomic<uint32_t> asleep{0};   ///< threads on a doorbell, or about to be
+  int sleep_fd = -1;                 ///< epoll set of all devices' doorbells
 
   std::vector<std::jthread> servers;  ///< Progress::server
   std::unique_ptr<Team> team;

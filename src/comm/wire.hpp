@@ -10,6 +10,8 @@
 #include <optional>
 #include <span>
 
+#include "weft/fabric/transport.hpp"
+
 namespace weft::comm {
 
 /// What a frame is for; the one switch of the message path (000 §3.3, Alg. 3.3).
@@ -47,28 +49,28 @@ static_assert(sizeof(Header) == 16);
 
 /// The header as it lies in a frame: two words, put together in registers. (Field by field it
 /// would be stored narrow and loaded wide again, which the store buffer cannot forward.)
-struct PackedHeader {
-  uint64_t words[2];
-  explicit PackedHeader(const Header& h) noexcept
-      : words{uint64_t{static_cast<uint8_t>(h.type)} | uint64_t{h.flags} << 8 |
-                  uint64_t{h.endpoint} << 16 | uint64_t{h.tag} << 32,
-              uint64_t{h.bytes} | uint64_t{h.reply_port} << 32} {}
-  [[nodiscard]] std::span<const std::byte> span() const noexcept {
-    return std::as_bytes(std::span(words));
-  }
-};
-static_assert(sizeof(PackedHeader) == sizeof(Header));
+[[nodiscard]] inline fabric::ShortHeader pack(const Header& h) noexcept {
+  return {{uint64_t{static_cast<uint8_t>(h.type)} | uint64_t{h.flags} << 8 |
+               uint64_t{h.endpoint} << 16 | uint64_t{h.tag} << 32,
+           uint64_t{h.bytes} | uint64_t{h.reply_port} << 32}};
+}
+static_assert(sizeof(fabric::ShortHeader) == sizeof(Header));
 
-/// Takes a frame's header apart; `from` has at least its bytes.
-[[nodiscard]] inline Header unpack(const std::byte* from) noexcept {
-  uint64_t words[2];
-  std::memcpy(words, from, sizeof words);
+/// Takes it apart again.
+[[nodiscard]] inline Header unpack(fabric::ShortHeader packed) noexcept {
+  const auto& words = packed.words;
   return {.type = static_cast<PacketType>(words[0]),
           .flags = static_cast<uint8_t>(words[0] >> 8),
           .endpoint = static_cast<uint16_t>(words[0] >> 16),
           .tag = static_cast<uint32_t>(words[0] >> 32),
           .bytes = static_cast<uint32_t>(words[1]),
           .reply_port = static_cast<uint16_t>(words[1] >> 32)};
+}
+/// The same from a frame; `from` has at least the header's bytes.
+[[nodiscard]] inline Header unpack(const std::byte* from) noexcept {
+  fabric::ShortHeader packed;
+  std::memcpy(&packed, from, sizeof packed);
+  return unpack(packed);
 }
 
 inline constexpr uint8_t kTellTarget = 1;
@@ -107,7 +109,7 @@ template <class... Body>
 struct Bytes {
   std::byte raw[sizeof(Header) + (sizeof(Body) + ... + 0)];
   explicit Bytes(const Header& header, const Body&... bodies) noexcept {
-    const PackedHeader packed(header);
+    const fabric::ShortHeader packed = pack(header);
     std::memcpy(raw, &packed, sizeof packed);
     std::size_t at = sizeof packed;
     ((std::memcpy(raw + at, &bodies, sizeof(Body)), at += sizeof(Body)), ...);

@@ -23,23 +23,6 @@ struct PacketRef {
 };
 static_assert(sizeof(PacketRef) == 8);
 
-/// Most headers are of one size: two moves and no search for the right ones. Word by word: the
-/// caller has just stored them so, and a load of both at once would wait until those stores, and
-/// with them the last frame's, have left the store buffer.
-inline void copy_header(std::byte* to, std::span<const std::byte> header) noexcept {
-  if (header.size() == 2 * sizeof(uint64_t)) [[likely]] {
-    uint64_t first;
-    uint64_t second;
-    std::memcpy(&first, header.data(), sizeof first);
-    std::memcpy(&second, header.data() + sizeof first, sizeof second);
-    asm("" : "+r"(first), "+r"(second));  // in two registers, not in one wide one
-    std::memcpy(to, &first, sizeof first);
-    std::memcpy(to + sizeof first, &second, sizeof second);
-  } else {
-    small_copy(to, header.data(), header.size());
-  }
-}
-
 constexpr uint32_t kQuantum = 64;  ///< frames that one lane may deliver before the next's turn
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
@@ -65,15 +48,15 @@ inline void LanePort::ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port
     transport_.ring_port(peer, to_port % peer.ports(), seen);
 }
 
-Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                        std::span<const std::byte> payload) noexcept {
+Post LanePort::try_send_short(Address to, ShortHeader header,
+                              std::span<const std::byte> payload) noexcept {
   // The usual case: a small frame to a known peer, sent by the thread that mostly does.
-  const std::size_t length = header.size() + payload.size();
-  Peer* const peer = transport_.find(to);
-  if (length <= kOneCellBytes && peer != nullptr && to_port < peer->ports()) [[likely]] {
-    OutLane& lane = peer->lane(to_port);
-    // acquire: as in lane_to.
+  constexpr std::size_t kRoom = kOneCellBytes - sizeof header;
+  Peer* const peer = transport_.find(to.rank);
+  if (payload.size() <= kRoom && peer != nullptr && to.port < peer->ports()) [[likely]] {
+    OutLane& lane = peer->lane(to.port);
     base::BiasedLock::Flag flag = nullptr;
+    // acquire: as in lane_to.
     if (lane.open.load(std::memory_order_acquire) &&
         (flag = lane.lock.enter_as_favoured()) != nullptr) [[likely]] {
       // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
@@ -81,20 +64,27 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
           peer->down.load(std::memory_order_relaxed) ? nullptr : lane.messages.claim_one();
       if (cell != nullptr) [[likely]] {
         std::byte* const bytes = cell->bytes + kWordBytes;
-        copy_header(bytes, header);
-        small_copy(bytes + header.size(), payload.data(), payload.size());
-        lane.messages.publish(cell, 1, length, FrameKind::inlined, number_);
+        std::memcpy(bytes, &header.words[0], sizeof header.words[0]);
+        std::memcpy(bytes + sizeof header.words[0], &header.words[1], sizeof header.words[1]);
+        small_copy(bytes + sizeof header, payload.data(), payload.size());
+        lane.messages.publish(cell, 1, sizeof header + payload.size(), FrameKind::inlined, number_);
         base::BiasedLock::leave_as_favoured(flag);
-        ring_if_asleep(*peer, lane, to_port);
+        if (const uint32_t seen = sleeper_of(*lane.port, lane.fence); seen != 0) [[unlikely]]
+          transport_.ring_port(*peer, to.port, seen);
         return Post::done;
       }
       base::BiasedLock::leave_as_favoured(flag);
     }
   }
-  return send_any(to, to_port, header, payload);
+  return send_short_otherwise(to, header, payload);
 }
 
-Post LanePort::send_any(Rank to, uint32_t to_port, std::span<const std::byte> header,
+Post LanePort::send_short_otherwise(Address to, ShortHeader header,
+                                    std::span<const std::byte> payload) noexcept {
+  return try_send(to.rank, to.port, header.bytes(), payload);
+}
+
+Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                         std::span<const std::byte> payload) noexcept {
   const std::size_t length = header.size() + payload.size();
   WEFT_CHECK(length <= max_inline_, "a frame within max_inline");
@@ -112,7 +102,7 @@ Post LanePort::send_any(Rank to, uint32_t to_port, std::span<const std::byte> he
     Cell* const cell = lane->messages.claim(cells);
     if (cell == nullptr) return Post::retry;
     std::byte* const bytes = cell->bytes + kWordBytes;
-    copy_header(bytes, header);
+    small_copy(bytes, header.data(), header.size());
     small_copy(bytes + header.size(), payload.data(), payload.size());
     lane->messages.publish(cell, cells, length, FrameKind::inlined, number_);
   }
@@ -218,18 +208,48 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   return taken;
 }
 
+/// A frame of one cell without a packet.
+static inline Taken offer_one(Rank source, const std::byte* bytes, std::size_t length, Sink& sink) {
+  ShortHeader header;
+  if (length < sizeof header) [[unlikely]]
+    return sink.on_frame({source, {bytes, length}, {}, {}});
+  std::memcpy(&header.words[0], bytes, sizeof header.words[0]);
+  std::memcpy(&header.words[1], bytes + sizeof header.words[0], sizeof header.words[1]);
+  return sink.on_short(source, header, {bytes + sizeof header, length - sizeof header});
+}
+
+uint32_t LanePort::poll_one(Sink& sink) {
+  // Where the last frame came from, the next may be: a look at one cell. Everything else (other
+  // lanes, control frames, returns, deaths) has its turn when there is nothing, or after a quantum.
+  if (burst_ != 0) [[likely]] {
+    --burst_;
+    InLane& lane = lanes_[burst_lane_];
+    std::size_t length = 0;
+    const std::byte* bytes = nullptr;
+    if (lane.messages.peek_one(bytes, length) == RingConsumer::Next::one) [[likely]] {
+      if (offer_one(lane.peer->rank(), bytes, length, sink) == Taken::hold) [[unlikely]]
+        return 0;
+      lane.messages.consume_one();
+      return 1;
+    }
+  }
+  const uint32_t taken = poll(sink, 1);
+  burst_lane_ = turn_ - 1;
+  burst_ = taken != 0 && turn_ != 0 && !lanes_[burst_lane_].broken ? kQuantum : 0;
+  return taken;
+}
+
 uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
   if (lane.broken) [[unlikely]]
     return 0;
-  uint32_t taken = serve_control(lane, sink, budget);
-  Frame frame{lane.peer->rank(), {}, {}, {}};
+  uint32_t taken = lane.control.is_empty() ? 0 : serve_control(lane, sink, budget);
+  const Rank source = lane.peer->rank();
   while (taken < budget) {
     std::size_t length = 0;
     const std::byte* bytes = nullptr;
     const RingConsumer::Next next = lane.messages.peek_one(bytes, length);
     if (next == RingConsumer::Next::one) [[likely]] {
-      frame.head = {bytes, length};
-      if (sink.on_frame(frame) == Taken::hold) [[unlikely]]
+      if (offer_one(source, bytes, length, sink) == Taken::hold) [[unlikely]]
         break;
       lane.messages.consume_one();
     } else if (next == RingConsumer::Next::nothing || !serve_other(lane, sink)) {
@@ -241,7 +261,7 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
   return taken;
 }
 
-inline uint32_t LanePort::serve_control(InLane& lane, Sink& sink, uint32_t budget) {
+uint32_t LanePort::serve_control(InLane& lane, Sink& sink, uint32_t budget) {
   ControlWord word;
   const std::byte* bytes = nullptr;
   uint32_t taken = 0;

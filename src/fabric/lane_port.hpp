@@ -28,10 +28,13 @@ class LanePort final : public Port {
   [[nodiscard]] uint32_t max_control() const noexcept override { return max_inline_; }
   Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                 std::span<const std::byte> payload) noexcept override;
+  Post try_send_short(Address to, ShortHeader header,
+                      std::span<const std::byte> payload) noexcept override;
   Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
                        uint32_t bytes) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
+  uint32_t poll_one(Sink& sink) override;
   void give_back(Loan loan) noexcept override;
   void arm() noexcept override { bell_.arm(); }
   void disarm() noexcept override;
@@ -51,8 +54,9 @@ class LanePort final : public Port {
     std::string cause;
   };
 
-  Post send_any(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                std::span<const std::byte> payload) noexcept;
+  /// Out of line, so that the usual case keeps its registers.
+  [[gnu::noinline]] Post send_short_otherwise(Address to, ShortHeader header,
+                                              std::span<const std::byte> payload) noexcept;
   /// The lane to a port of a peer, ready to use, or nullptr with `answer` set.
   OutLane* lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept;
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
@@ -75,7 +79,9 @@ class LanePort final : public Port {
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) PortControl& control_;
   std::vector<InLane> lanes_;
-  std::size_t turn_ = 0;
+  std::size_t turn_ = 0;  // whose is next
+  uint32_t burst_ = 0;    // frames that poll_one may still take from `burst_lane_`
+  std::size_t burst_lane_ = 0;
   uint32_t activations_seen_ = 0;
   uint32_t polls_ = 0;
   std::size_t deaths_seen_ = 0;

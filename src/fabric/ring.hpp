@@ -140,6 +140,14 @@ class RingConsumer {
   RingConsumer(Cell* cells, uint32_t capacity, std::atomic<uint64_t>* head) noexcept
       : cells_(cells), head_out_(head), mask_(capacity - 1) {}
 
+  /// True if there is no next frame now.
+  [[nodiscard]] bool is_empty() const noexcept {
+    // relaxed: whoever finds a frame goes on to `peek`.
+    const uint64_t word =
+        word_of(cells_[static_cast<uint32_t>(head_) & mask_]).load(std::memory_order_relaxed);
+    return static_cast<uint32_t>(word) != ControlWord::stamp_of(head_);
+  }
+
   /// Looks at the next frame. `nonsense`: a control word that no producer writes.
   [[nodiscard]] Peek peek(ControlWord& word, const std::byte*& bytes) noexcept {
     for (;;) {

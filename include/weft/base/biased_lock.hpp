@@ -24,7 +24,8 @@
 //     with nobody favoured and nothing draining, never both.
 //  4. A grant's number is never given twice. A thread that is preempted between its two looks, and
 //     raises and lowers the flag of a grant that was lost meanwhile, touches nobody else's flag.
-//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, so that what threads
+//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, so that what
+//  threads
 //     really share stops paying for heavy fences; after kGrants, nobody is any more.
 //
 // Source: biased locks as known from Java runtimes; here revoked by membarrier(2) instead of by
@@ -63,7 +64,8 @@ class BiasedLock {
   };
 
   /// Takes the lock if the caller is its favoured thread; `leave_as_favoured` gives it back.
-  [[nodiscard]] Flag enter_as_favoured() noexcept {
+  /// `inside`, if given, is set when the caller has it already; else that must not be.
+  [[nodiscard]] Flag enter_as_favoured(bool* inside = nullptr) noexcept {
     // relaxed: a thread's own name can only have been stored by itself; others' do not matter.
     const Favour favour = favour_.load(std::memory_order_relaxed);
     if ((favour & ~kNumberMask) != self()) [[unlikely]]
@@ -71,7 +73,11 @@ class BiasedLock {
     const Flag flag = &busy_[favour & kNumberMask];
     // acquire: pairs with leave_as_favoured and leave_slowly, for the case that an ended thread had
     // this name and its successor inherits the favour.
-    (void)flag->load(std::memory_order_acquire);
+    const bool raised = flag->load(std::memory_order_acquire);
+    if (inside != nullptr && raised) [[unlikely]] {
+      *inside = true;
+      return nullptr;
+    }
     flag->store(true, std::memory_order_relaxed);  // relaxed: ordered by the other's membarrier
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // relaxed: the section behind it meets no other thread's writes but those acquired above.
@@ -83,13 +89,9 @@ class BiasedLock {
   /// Enters if nobody is inside, not even the caller, without waiting. `leave` with the same flag
   /// gives it back.
   [[nodiscard]] bool try_enter(Flag& flag) noexcept {
-    // relaxed: as in enter_as_favoured. The flag of the caller's own grant is the caller's alone.
-    const Favour favour = favour_.load(std::memory_order_relaxed);
-    if ((favour & ~kNumberMask) == self() &&
-        busy_[favour & kNumberMask].load(std::memory_order_relaxed)) [[unlikely]]
-      return false;
-    flag = enter_as_favoured();
-    return flag != nullptr || try_enter_slowly();
+    bool inside = false;
+    flag = enter_as_favoured(&inside);
+    return flag != nullptr || (!inside && try_enter_slowly());
   }
   void leave(Flag flag) noexcept {
     if (flag != nullptr) [[likely]]

@@ -36,8 +36,8 @@ inline void cpu_relax() noexcept {
 }
 
 /// Ends an empty look at a line that another core is about to write: nothing is executed ahead of
-/// it. Otherwise a loop of looks runs ahead of itself, and all of that is thrown away and done again
-/// when the line changes, just when it matters. A few cycles, unlike cpu_relax.
+/// it. Otherwise a loop of looks runs ahead of itself, and all of that is thrown away and done
+/// again when the line changes, just when it matters. A few cycles, unlike cpu_relax.
 inline void settle() noexcept {
 #if defined(__x86_64__)
   _mm_lfence();

@@ -39,6 +39,20 @@ struct Frame {
   Loan loan;                          ///< set if and only if `packet` came by reference
 };
 
+/// A header of two words, which is what nearly every frame has: it travels in registers.
+struct ShortHeader {
+  uint64_t words[2];
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+    return std::as_bytes(std::span(words));
+  }
+};
+
+/// A port of a rank.
+struct Address {
+  Rank rank;
+  uint32_t port;
+};
+
 /// What a sink answers for a frame.
 enum class Taken : uint8_t {
   yes,   ///< Taken (a loan, if any, is now the sink's to give back).
@@ -51,6 +65,14 @@ enum class Taken : uint8_t {
 class Sink {
  public:
   virtual Taken on_frame(const Frame& frame) = 0;
+  /// The same for a frame without a packet, taken apart: `payload` lies behind its header. A port
+  /// that can tell such frames cheaply offers them here.
+  virtual Taken on_short(Rank source, ShortHeader header, std::span<const std::byte> payload) {
+    return on_frame({.source = source,
+                     .head = {payload.data() - sizeof header, payload.size() + sizeof header},
+                     .packet = {},
+                     .loan = {}});
+  }
   /// A control frame: always taken.
   virtual void on_control(const Frame& frame) = 0;
   /// Packets that this rank lent by `send_packet` and that came back, by number in its own area.
@@ -104,6 +126,11 @@ class Port {
   /// ports: done or retry. Throws nothing. A dead peer: done, and the bytes go nowhere.
   virtual Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                         std::span<const std::byte> payload) noexcept = 0;
+  /// The same with a short header. Made for payloads that fit a ring's cell with it.
+  virtual Post try_send_short(Address to, ShortHeader header,
+                              std::span<const std::byte> payload) noexcept {
+    return try_send(to.rank, to.port, header.bytes(), payload);
+  }
   /// Lends packet `index` of this rank's area, `bytes` of it in use, with a copied header: posted
   /// (the packet comes back through Sink::on_returned of this port) or retry. Not to a dead peer:
   /// then it comes back at the next poll.
@@ -116,6 +143,8 @@ class Port {
   /// Offers at most `budget` waiting frames to `sink`, serving active lanes in turn; returns how
   /// many were taken, control frames and returned packets included.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
+  /// `poll(sink, 1)`, for callers that take frame after frame: may stay with one lane for a while.
+  virtual uint32_t poll_one(Sink& sink) { return poll(sink, 1); }
 
   /// Returns a packet to its owner. Never fails.
   virtual void give_back(Loan loan) noexcept = 0;
