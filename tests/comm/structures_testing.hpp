@@ -23,12 +23,12 @@ inline double stress_seconds(double fallback = 1.0) {
   return told.found ? std::strtod(told.value.c_str(), nullptr) : fallback;
 }
 
-/// A seed, printed so that a failure can be run again: WEFT_SEED, or a random one.
+/// A seed, printed so that a failure can be run again: WEFT_STRESS_SEED, or a random one.
 inline uint64_t told_seed() {
-  const auto told = base::environment("WEFT_SEED");
+  const auto told = base::environment("WEFT_STRESS_SEED");
   const uint64_t seed = told.found ? std::strtoull(told.value.c_str(), nullptr, 10)
                                    : uint64_t{std::random_device{}()};
-  std::printf("[     seed ] WEFT_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::printf("[     seed ] WEFT_STRESS_SEED=%llu\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
   return seed;
 }
