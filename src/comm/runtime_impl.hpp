@@ -82,7 +82,7 @@ struct Runtime::Impl {
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
-  std::atomic<uint32_t> waiting{0};  ///< threads in `wait`
+  std::atomic<uint32_t> waiting{0};  ///< threads in `wait` that do not sleep
   comm::WaitSet watchers;            ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};   ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                 ///< epoll set of all devices' doorbells

@@ -179,7 +179,7 @@ void Runtime::Impl::wait(Awaited& awaited) {
   // One look before any role is sought: what we wait for may be in the ring already.
   progress(device);
   if (awaited.ready()) return;
-  // relaxed: how many wait decides about time only.
+  // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
   if (others == 0 || !wait_yielding(device, awaited, others)) wait_elected(device, awaited);
   waiting.fetch_sub(1, std::memory_order_relaxed);
@@ -222,7 +222,9 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
     }
     const bool enrolled = awaited.enroll(*node.parker);
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
+      waiting.fetch_sub(1, std::memory_order_relaxed);
       node.parker->park();
+      waiting.fetch_add(1, std::memory_order_relaxed);
       if (!awaited.ready() && !awaited.enroll(*node.parker)) break;
     }
     awaited.withdraw();
@@ -314,8 +316,10 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited) {
     if (served == 0 && !any_busy() && !awaited.ready()) {
       device.note_sleep();
       epoll_event event;
+      waiting.fetch_sub(1, std::memory_order_relaxed);
       while (::epoll_wait(sleep_fd, &event, 1, -1) < 0 && errno == EINTR) {
       }
+      waiting.fetch_add(1, std::memory_order_relaxed);
     }
     for (auto& each : devices) {
       each->with_lock([&] { each->port().disarm(); });
