@@ -62,7 +62,11 @@ Taken Device::on_frame(const fabric::Frame& frame) {
   }
   // acquire: as in on_short.
   Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
-  if (endpoint == nullptr) return runtime_.keep_early(*this, frame, header);
+  if (endpoint == nullptr) {
+    const Taken kept = runtime_.keep_early(*this, frame, header);
+    if (kept == Taken::hold) holding_.store(true, std::memory_order_relaxed);  // as in noted
+    return kept;
+  }
   return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame));
 }
 
@@ -255,7 +259,9 @@ uint32_t Device::work() {
 uint32_t Device::attend() {
   uint32_t served = busy() ? work() : 0;
   // relaxed: as in progress_locked.
+  const uint32_t early_before = early_delivered_;
   if (openings_.load(std::memory_order_relaxed) != 0) runtime_.deliver_early(*this);
+  served += early_delivered_ - early_before;
   if (busy()) wake_sleeper();
   return served;
 }

@@ -61,31 +61,23 @@ class Device final : public fabric::Sink {
 
   /// Serves what waits, if nobody else is serving. Returns how much was served.
   uint32_t try_progress() {
-    base::BiasedLock::Flag flag = nullptr;
-    if (!lock_.try_enter(flag)) return 0;
-    const uint32_t served = progress_locked();
-    lock_.leave(flag);
-    return served;
+    const Turn turn(*this);
+    return turn ? progress_locked() : 0;
   }
   /// Polls up to `turns` times until something came; one lock for all of them.
   uint32_t try_progress(uint32_t turns) {
-    base::BiasedLock::Flag flag = nullptr;
-    if (!lock_.try_enter(flag)) return 0;
+    const Turn turn(*this);
     uint32_t served = 0;
-    while (served == 0 && turns-- > 0) served = progress_locked();
-    lock_.leave(flag);
+    while (turn && served == 0 && turns-- > 0) served = progress_locked();
     return served;
   }
   /// The same for somebody who wants a message of a queue endpoint: serves one frame, and if it is
   /// one of those it goes into `wanted`, past the queue.
   uint32_t try_progress_for(Endpoint::Impl& endpoint, Message& wanted) {
-    base::BiasedLock::Flag flag = nullptr;
-    if (!lock_.try_enter(flag)) return 0;
+    const Turn turn(*this);
+    if (!turn) return 0;
     wish_ = {&endpoint, &wanted};
-    const uint32_t served = progress_locked<true>();
-    wish_.endpoint = nullptr;
-    lock_.leave(flag);
-    return served;
+    return progress_locked<true>();
   }
   /// (lock) Somebody polls for a message of this endpoint's right now.
   [[nodiscard]] bool wishes_from(const Endpoint::Impl& endpoint) const noexcept {
@@ -96,6 +88,12 @@ class Device final : public fabric::Sink {
     wish_.endpoint = nullptr;
     return wish_.message;
   }
+  /// (lock) Nobody waits for this endpoint's messages any more: it ends.
+  void forget(const comm::WaitSet& waiters) noexcept {
+    if (queued_ == &waiters) queued_ = nullptr;
+  }
+  /// (lock) An early frame was delivered.
+  void note_early() noexcept { ++early_delivered_; }
   /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
   /// before a message came whose sender saw nobody asleep.
   uint32_t arm_and_look() {
@@ -131,6 +129,7 @@ class Device final : public fabric::Sink {
   void with_lock(Call call) {
     const base::BiasedLock::Hold hold(lock_);
     call();
+    after_progress();
   }
 
   // Sink (lock)
@@ -156,6 +155,27 @@ class Device final : public fabric::Sink {
 
  private:
   static constexpr uint32_t kBudget = 64;
+
+  /// The progress lock, if nobody has it, while this exists.
+  class Turn {
+   public:
+    explicit Turn(Device& device) noexcept
+        : device_(device), mine_(device.lock_.try_enter(flag_)) {}
+    ~Turn() {
+      if (!mine_) return;
+      device_.wish_.endpoint = nullptr;
+      device_.lock_.leave(flag_);
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    explicit operator bool() const noexcept { return mine_; }
+
+   private:
+    Device& device_;
+    base::BiasedLock::Flag flag_ = nullptr;
+    bool mine_;
+  };
+
   /// One: a single frame, if any.
   template <bool One = false>
   uint32_t progress_locked() {
@@ -219,6 +239,7 @@ class Device final : public fabric::Sink {
     Message* message = nullptr;
   } wish_;                           // (lock) see try_progress_for
   comm::WaitSet* queued_ = nullptr;  // (lock) see note_queued
+  uint32_t early_delivered_ = 0;     // (lock)
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

@@ -87,6 +87,7 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");
     if (device.dispatch(endpoint, header, rest, frame) == Taken::hold) return false;
+    device.note_early();
     early_lock.lock();
     Unexpected** at = &early;
     while (*at != record) at = &(*at)->next;
@@ -133,7 +134,9 @@ void Runtime::Impl::unpublish(Endpoint::Impl& endpoint) {
   endpoints[endpoint.number].store(nullptr, std::memory_order_release);
   early_lock.unlock();
   // Whoever was delivering to it holds a device's lock: wait until each was free once.
-  for (auto& device : devices) device->with_lock([] {});
+  for (auto& device : devices) {
+    device->with_lock([&] { device->forget(endpoint.queue_waiters); });
+  }
   drop_unreceived(endpoint);
 }
 

@@ -10,7 +10,10 @@
 
 namespace weft::comm {
 
-SlotPool::SlotPool(uint32_t n, Checks checks) : n_(n) {
+SlotPool::SlotPool(uint32_t n, Checks checks)
+    : n_(n),
+      most_(std::clamp(n / 4, uint32_t{2}, kItems)),
+      block_(std::min(kBlock, (most_ + 1) / 2)) {
   if (n >= uint32_t{1} << 31) throw Error(Errc::bad_argument, "a pool of more than 2^31 numbers");
 #ifdef NDEBUG
   const bool check = checks == Checks::on;
@@ -47,11 +50,11 @@ uint32_t SlotPool::refill_from_store(Deque& mine) noexcept {
   store_lock_.lock();
   if (stored_count_ != 0) {
     // Half of what is there, so that a small pool is not all in one thread's deque.
-    taken = std::min(kBlock, (stored_count_ + 1) / 2);
+    taken = std::min(block_, (stored_count_ + 1) / 2);
     stored_count_ -= taken;
     std::memcpy(block, stored_ + stored_count_, taken * sizeof(uint32_t));
   } else {
-    taken = std::min(kBlock, (n_ - fresh_ + 1) / 2);
+    taken = std::min(block_, (n_ - fresh_ + 1) / 2);
     // Lowest on top: it is given first, and memory is touched from its beginning.
     for (uint32_t i = 0; i < taken; ++i) block[i] = fresh_ + taken - 1 - i;
     fresh_ += taken;
@@ -95,9 +98,9 @@ void SlotPool::keep(Deque& mine, const uint32_t* items, uint32_t count) noexcept
   {
     const Hold hold(mine, is_own(mine));
     uint32_t have = mine.size();
-    if (have + count > kItems) {
+    if (have + count > most_) {
       // The bottom goes: least recently used, and the likelier to be cold.
-      spill = std::min(have, std::max(kBlock, have + count - kItems));
+      spill = std::min(have, std::max(block_, have + count - most_));
       std::memcpy(spilled, mine.items, spill * sizeof(uint32_t));
       std::memmove(mine.items, mine.items + spill, (have - spill) * sizeof(uint32_t));
       have -= spill;
@@ -121,7 +124,7 @@ void SlotPool::free(std::span<const uint32_t> indices) noexcept {
     for (const uint32_t index : indices) mark_free(index);
   Deque& mine = deques_[base::this_thread_slot()];
   while (!indices.empty()) {
-    const std::size_t count = std::min<std::size_t>(indices.size(), kBlock);
+    const std::size_t count = std::min<std::size_t>(indices.size(), block_);
     keep(mine, indices.data(), static_cast<uint32_t>(count));
     indices = indices.subspan(count);
   }

@@ -64,7 +64,7 @@ class SlotPool {
 
  private:
   static constexpr uint32_t kItems = 126;
-  static constexpr uint32_t kBlock = 64;  ///< moved between a deque and the store at once
+  static constexpr uint32_t kBlock = 64;
 
   struct alignas(base::kCacheLine) Deque {
     base::OwnerLock lock;
@@ -90,6 +90,8 @@ class SlotPool {
   void mark_free(uint32_t index) noexcept;
 
   uint32_t n_;
+  uint32_t most_;   ///< that a deque keeps: fewer in a small pool, or thieves would live on it
+  uint32_t block_;  ///< moved between a deque and the store at once
   Deque* deques_ = nullptr;                ///< kThreadSlots of them, zero pages until used
   uint32_t* stored_ = nullptr;             ///< the store: a stack of n places
   std::atomic<uint8_t>* given_ = nullptr;  ///< one for each number, if frees are checked
@@ -145,7 +147,7 @@ inline void SlotPool::free(uint32_t index) noexcept {
   Deque& mine = deques_[slot];
   {
     const Hold hold(mine, slot != base::kSharedThreadSlot);
-    if (const uint32_t count = mine.size(); count < kItems) [[likely]] {
+    if (const uint32_t count = mine.size(); count < most_) [[likely]] {
       mine.items[count] = index;
       mine.resize(count + 1);
       return;

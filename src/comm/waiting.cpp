@@ -41,9 +41,10 @@ WaitNode* WaitQueue::pop() noexcept {
   return first;
 }
 
-void WaitSet::enroll(WaitNode& node) noexcept {
+void WaitSet::enroll(WaitNode& node, base::Parker& parker) noexcept {
   queue_.lock.lock();
   if (!node.linked) {
+    node.parker = &parker;
     queue_.push(node);
     count_.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence below
   }
@@ -51,15 +52,13 @@ void WaitSet::enroll(WaitNode& node) noexcept {
   base::heavy_fence();  // pairs with wake's light_fence: it sees us, or we see its condition
 }
 
-bool WaitSet::withdraw(WaitNode& node) noexcept {
+void WaitSet::withdraw(WaitNode& node) noexcept {
   queue_.lock.lock();
-  const bool was_linked = node.linked;
-  if (was_linked) {
+  if (node.linked) {
     queue_.erase(node);
     count_.fetch_sub(1, std::memory_order_relaxed);
   }
   queue_.lock.unlock();
-  return was_linked;
 }
 
 void WaitSet::wake(uint32_t n) noexcept {
@@ -97,14 +96,14 @@ class AwaitCondition final : public Awaited {
       : set_(set), condition_(condition), argument_(argument) {}
   bool ready() noexcept override { return condition_(argument_); }
   bool enroll(base::Parker& parker) noexcept override {
-    node_.parker = &parker;
-    set_.enroll(node_);
+    set_.enroll(node_, parker);
     enrolled_ = true;
     return true;
   }
   void withdraw() noexcept override {
-    // A wake that was meant for us may have been for a change that we did not need: pass it on.
-    if (enrolled_ && !set_.withdraw(node_)) set_.wake(1);
+    // A wake that was for us is not lost: whoever waits for a queue's message passes it on when it
+    // leaves some behind (Endpoint::dequeue_wait), and watchers are woken all at once.
+    if (enrolled_) set_.withdraw(node_);
     enrolled_ = false;
   }
 
@@ -172,29 +171,33 @@ void Runtime::Impl::wait(Awaited& awaited) {
     }
     return;
   }
-  if (settings.progress == Progress::server) {
-    wait_parked(awaited);
-    return;
-  }
   // One look before any role is sought: what we wait for may be in the ring already.
-  progress(device);
+  if (settings.progress == Progress::waiters) progress(device);
   if (awaited.ready()) return;
   // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
-  if (others == 0 || !wait_yielding(device, awaited, others)) wait_elected(device, awaited);
+  if (others == 0 || !wait_yielding(device, awaited, others)) {
+    if (settings.progress == Progress::server) {
+      wait_parked(awaited);
+    } else {
+      wait_elected(device, awaited);
+    }
+  }
   waiting.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Mode waiters, before parking: lets others run and looks again, while somebody serves. Where
-/// threads outnumber cores, what this thread waits for has come by its next turn, and a switch by
-/// yielding costs half of one by parking and waking.
+/// Before parking: lets others run and looks again, while somebody serves. Where threads outnumber
+/// cores, what this thread waits for has come by its next turn, and a switch by yielding costs half
+/// of one by parking and waking.
 bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others) {
+  if (spin_ticks == 0) return false;
+  const bool elected = settings.progress == Progress::waiters;
   const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
   do {
     sched_yield();
     if (awaited.ready()) return true;
     // relaxed: a hint; wait_elected looks under the lock.
-    if (!device.waiters().served.load(std::memory_order_relaxed)) return false;
+    if (elected && !device.waiters().served.load(std::memory_order_relaxed)) return false;
   } while (base::ticks() < until);
   return false;
 }
@@ -202,7 +205,9 @@ bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t oth
 /// Mode server: other threads progress; this one only sleeps.
 void Runtime::Impl::wait_parked(Awaited& awaited) {
   base::Parker& parker = base::this_parker();
+  waiting.fetch_sub(1, std::memory_order_relaxed);  // asleep, as far as others are concerned
   while (!awaited.ready() && awaited.enroll(parker) && !awaited.ready()) parker.park();
+  waiting.fetch_add(1, std::memory_order_relaxed);
   awaited.withdraw();
 }
 
@@ -356,8 +361,7 @@ void Runtime::Impl::leave(Device& device) noexcept {
   }
 }
 
-// --- Mode server: one thread per device
-// -----------------------------------------------------------
+// --- Mode server: one thread per device ----------------------------------------------------------
 
 void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
   uint64_t idle_since = 0;

@@ -1,9 +1,9 @@
 // Waiting: who polls, who parks, and how nobody is forgotten (selective reactivation, 000 §2.2).
 //
 // Purpose: of all threads that wait in this process, at most one per device polls (its *server*);
-// the others park and are unparked by their own completion. When nothing comes, one server in the
-// process, the *sleeper*, sleeps on the doorbells of all devices, and every other server that has
-// nothing to do parks as well.
+// the others yield their core for a while, then park and are unparked by their own completion. When
+// nothing comes, one server in the process, the *sleeper*, sleeps on the doorbells of all devices,
+// and every other server that has nothing to do parks as well.
 //
 // Who may call: any thread. Progress guarantee: blocking, except `wake_*`, which take a short lock
 // only when somebody is there to be woken.
@@ -60,10 +60,10 @@ struct alignas(base::kCacheLine) WaitList : WaitQueue {
 /// Threads that wait for a condition which no completion tells: a message in a queue, a predicate.
 class WaitSet {
  public:
-  /// Enrols `node`; the caller then looks at its condition once more before it parks.
-  void enroll(WaitNode& node) noexcept;
-  /// Takes `node` out; false if a wake had taken it out already (and was meant for it).
-  bool withdraw(WaitNode& node) noexcept;
+  /// Enrols `node` of `parker`; the caller then looks at its condition once more before it parks.
+  void enroll(WaitNode& node, base::Parker& parker) noexcept;
+  /// Takes `node` out, if no wake has done so.
+  void withdraw(WaitNode& node) noexcept;
   /// After the condition changed: unparks up to `n` waiters. One relaxed load if there are none.
   void wake(uint32_t n) noexcept;
   /// Unparks all who are enrolled now.

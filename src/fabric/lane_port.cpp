@@ -23,7 +23,8 @@ struct PacketRef {
 };
 static_assert(sizeof(PacketRef) == 8);
 
-constexpr uint32_t kQuantum = 64;  ///< frames that one lane may deliver before the next's turn
+constexpr uint32_t kQuantum = 64;  ///< messages, and control frames, that one lane may deliver
+                                   ///< before the next's turn
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -197,10 +198,14 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   if (control_.activations.load(std::memory_order_acquire) != activations_seen_) [[unlikely]]
     discover();
   uint32_t taken = drain_returns(sink);
+  uint32_t messages = 0;
   const std::size_t count = lanes_.size();
-  for (std::size_t i = 0; i < count && taken < budget; ++i) {
+  for (std::size_t i = 0; i < count && messages < budget; ++i) {
     if (turn_ >= count) turn_ = 0;
-    taken += serve(lanes_[turn_++], sink, std::min(budget - taken, kQuantum));
+    const uint32_t before = messages;
+    burst_lane_ = turn_++;
+    taken += serve(lanes_[burst_lane_], sink, std::min(budget - messages, kQuantum), messages);
+    burst_ = messages != before ? kQuantum : 0;
   }
   if (++polls_ % kPollsPerLook == 0 || look_now_ || !downs_.empty() ||
       transport_.death_count() != deaths_seen_) [[unlikely]]
@@ -219,30 +224,30 @@ static inline Taken offer_one(Rank source, const std::byte* bytes, std::size_t l
 }
 
 uint32_t LanePort::poll_one(Sink& sink) {
-  // Where the last frame came from, the next may be: a look at one cell. Everything else (other
-  // lanes, control frames, returns, deaths) has its turn when there is nothing, or after a quantum.
+  // Where the last message came from, the next may be: a look at one cell. Everything else (other
+  // lanes, control frames, returns, deaths) has its turn as soon as there is none, or it is not
+  // taken, and after a quantum in any case.
   if (burst_ != 0) [[likely]] {
     --burst_;
     InLane& lane = lanes_[burst_lane_];
     std::size_t length = 0;
     const std::byte* bytes = nullptr;
-    if (lane.messages.peek_one(bytes, length) == RingConsumer::Next::one) [[likely]] {
-      if (offer_one(lane.peer->rank(), bytes, length, sink) == Taken::hold) [[unlikely]]
-        return 0;
+    if (lane.messages.peek_one(bytes, length) == RingConsumer::Next::one &&
+        offer_one(lane.peer->rank(), bytes, length, sink) == Taken::yes) [[likely]] {
       lane.messages.consume_one();
       return 1;
     }
+    lane.messages.publish_head();
   }
-  const uint32_t taken = poll(sink, 1);
-  burst_lane_ = turn_ - 1;
-  burst_ = taken != 0 && turn_ != 0 && !lanes_[burst_lane_].broken ? kQuantum : 0;
-  return taken;
+  burst_ = 0;  // and `poll` begins one with the lane that yields a message
+  return poll(sink, 1);
 }
 
-uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
+uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages) {
   if (lane.broken) [[unlikely]]
     return 0;
-  uint32_t taken = lane.control.is_empty() ? 0 : serve_control(lane, sink, budget);
+  const uint32_t control = lane.control.is_empty() ? 0 : serve_control(lane, sink, kQuantum);
+  uint32_t taken = 0;
   const Rank source = lane.peer->rank();
   while (taken < budget) {
     std::size_t length = 0;
@@ -258,7 +263,8 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget) {
     ++taken;
   }
   lane.messages.publish_head();
-  return taken;
+  messages += taken;
+  return control + taken;
 }
 
 uint32_t LanePort::serve_control(InLane& lane, Sink& sink, uint32_t budget) {
@@ -312,6 +318,7 @@ bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
 
 void LanePort::break_lane(InLane& lane, std::string_view why) {
   lane.broken = true;
+  burst_ = 0;
   transport_.mark_down(*lane.peer, fmt::format("rank {} {}", lane.peer->rank().value, why));
 }
 

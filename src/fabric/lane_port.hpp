@@ -62,7 +62,8 @@ class LanePort final : public Port {
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
 
   void discover();
-  uint32_t serve(InLane& lane, Sink& sink, uint32_t budget);
+  /// Adds the messages it took to `messages`; returns them and the control frames.
+  uint32_t serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages);
   uint32_t serve_control(InLane& lane, Sink& sink, uint32_t budget);
   bool serve_other(InLane& lane, Sink& sink);
   static bool packet_makes_sense(const InLane& lane, const ControlWord& word,
@@ -79,9 +80,9 @@ class LanePort final : public Port {
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) PortControl& control_;
   std::vector<InLane> lanes_;
-  std::size_t turn_ = 0;  // whose is next
-  uint32_t burst_ = 0;    // frames that poll_one may still take from `burst_lane_`
-  std::size_t burst_lane_ = 0;
+  std::size_t turn_ = 0;        // whose is next
+  uint32_t burst_ = 0;          // messages that poll_one may still take from `burst_lane_`
+  std::size_t burst_lane_ = 0;  // whose was the last one
   uint32_t activations_seen_ = 0;
   uint32_t polls_ = 0;
   std::size_t deaths_seen_ = 0;

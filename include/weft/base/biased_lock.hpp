@@ -37,6 +37,7 @@
 
 #include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/backoff.hpp"
+#include "weft/base/error.hpp"
 #include "weft/base/locks.hpp"
 
 namespace weft::base {
@@ -50,7 +51,10 @@ class BiasedLock {
   /// Held while it exists.
   class Hold {
    public:
-    explicit Hold(BiasedLock& lock) noexcept : lock_(lock), flag_(lock.enter_as_favoured()) {
+    explicit Hold(BiasedLock& lock) noexcept : lock_(lock) {
+      bool inside = false;
+      flag_ = lock.enter_as_favoured(&inside);
+      WEFT_CHECK(!inside, "a thread entered a section in which it was already");
       if (flag_ == nullptr) [[unlikely]]
         lock_.enter_slowly();
     }

@@ -15,7 +15,8 @@ namespace weft::base {
 ///
 /// Who may call: the functions `…_as_owner` only ever one thread at a time (a successor is fine if
 /// what passes on the ownership synchronizes); `enter` and `leave` any thread, the owner included.
-/// Progress: sections of a few dozen instructions; waiters spin briefly, then yield.
+/// Progress: sections of a few dozen instructions; waiters spin briefly, then yield. Who is not the
+/// owner executes the fence, a system call, under the inner lock: only others of his kind wait.
 /// Invariants
 ///  1. `intruded_` is changed only under `lock_`.
 ///  2. The owner raises `inside_`, then looks at `intruded_`; another raises `intruded_`, executes

@@ -140,10 +140,11 @@ class Port {
   virtual Post try_control(Rank to, uint32_t to_port,
                            std::span<const std::byte> header) noexcept = 0;
 
-  /// Offers at most `budget` waiting frames to `sink`, serving active lanes in turn; returns how
-  /// many were taken, control frames and returned packets included.
+  /// Offers at most `budget` waiting messages to `sink`, serving active lanes in turn, and what
+  /// control frames and returned packets there are; returns how many of all were taken.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
-  /// `poll(sink, 1)`, for callers that take frame after frame: may stay with one lane for a while.
+  /// `poll(sink, 1)`, for callers that take message after message: may stay with one lane as long
+  /// as `poll` would.
   virtual uint32_t poll_one(Sink& sink) { return poll(sink, 1); }
 
   /// Returns a packet to its owner. Never fails.
