@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/log.hpp"
@@ -232,8 +234,14 @@ uint32_t Device::work() {
     enqueue_locked(*in_order);
     in_order = next;
   }
-  // One turn for each; those that are not over queue up again, so that large ones share.
+  // One turn for each; those that are not over queue up again, so that large ones share. Copies
+  // have one chunk's time in all: those that had none keep their place in front, and small messages
+  // come in between however many transfers are under way.
   uint32_t moved = 0;
+  uint64_t copied = 0;
+  comm::Operation* waiting = nullptr;
+  comm::Operation** waiting_end = &waiting;
+  uint32_t waiting_count = 0;
   Operation* turn = pending_;
   pending_ = nullptr;
   pending_end_ = &pending_;
@@ -243,6 +251,15 @@ uint32_t Device::work() {
     turn = turn->next;
     const uint64_t before = op->moved;
     const comm::Work work = op->work;
+    const bool copies = work == comm::Work::read || work == comm::Work::write;
+    if (copies && copied >= runtime_.settings.copy_chunk_bytes) {
+      op->next = nullptr;
+      *waiting_end = op;
+      waiting_end = &op->next;
+      ++waiting_count;
+      continue;
+    }
+    if (copies) copied += std::min(op->bytes - before, runtime_.settings.copy_chunk_bytes);
     if (op == &death_note_) {
       look_at_deaths();  // the note may be in the inbox again by now
       ++moved;
@@ -252,6 +269,13 @@ uint32_t Device::work() {
       if (op->moved != before || op->work != work) ++moved;
       enqueue_locked(*op);
     }
+  }
+  if (waiting != nullptr) {
+    *waiting_end = pending_;
+    if (pending_ == nullptr) pending_end_ = waiting_end;
+    pending_ = waiting;
+    pending_count_.store(pending_count_.load(std::memory_order_relaxed) + waiting_count,
+                         std::memory_order_relaxed);
   }
   return moved;
 }

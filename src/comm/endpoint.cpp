@@ -43,7 +43,11 @@ Post Endpoint::send_gathered(Rank to, Tag tag, std::span<const std::span<const s
   Impl& my = *impl_;
   my.runtime.check_rank(to);
   std::size_t bytes = 0;
-  for (const auto& piece : pieces) bytes += piece.size();
+  for (const auto& piece : pieces) {
+    if (piece.data() == nullptr && !piece.empty()) [[unlikely]]
+      my.refuse_null();
+    bytes += piece.size();
+  }
   if (pieces.size() == 1) return send(to, tag, pieces[0], completion, context);
   if (bytes > my.inline_bytes) {
     return my.send_large(to, tag, pieces, bytes, completion, context);
@@ -261,8 +265,12 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
 // ---------------------------------------------------------------------------
 
 Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
-  return impl_->runtime.complete_now([&](Completion& done) { return send(to, tag, data, &done); },
-                                     Event{.peer = to, .tag = tag, .bytes = data.size()});
+  Event event =
+      impl_->runtime.complete_now([&](Completion& done) { return send(to, tag, data, &done); },
+                                  Event{.peer = to, .tag = tag, .bytes = data.size()});
+  // A small message to the dead goes nowhere and is done.
+  if (event.error == Errc::ok && impl_->runtime.is_dead(to)) event.error = Errc::peer_died;
+  return event;
 }
 
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
@@ -325,8 +333,13 @@ void check_spec(const EndpointSpec& spec) {
         "Buffer::explicit_ needs receives or regions that name the buffer: Arrival::matched or "
         "Arrival::memory");
   }
-  if (spec.buffer == Buffer::allocated && spec.arrival == Arrival::memory) {
-    refuse("a put names its place: Buffer::allocated makes no sense with Arrival::memory");
+  if (spec.buffer == Buffer::allocated && !matched) {
+    refuse(
+        "Buffer::allocated belongs to Arrival::matched: queues and handlers bring their messages "
+        "along (large ones in memory from the endpoint's allocator), and a put names its place");
+  }
+  if (spec.buffer == Buffer::inlined && spec.arrival == Arrival::memory) {
+    refuse("Buffer::inlined is for messages: puts and gets have no ring cell to fit");
   }
   if (spec.arrival == Arrival::queue && spec.at_target != nullptr) {
     refuse("a queue is its own completion: take messages with dequeue");

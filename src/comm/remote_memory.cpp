@@ -21,8 +21,12 @@ using fabric::Taken;
 
 // --- Regions -------------------------------------------------------------------------------------
 
-Region::Region(Runtime& runtime, std::span<std::byte> memory)
-    : runtime_(runtime), memory_(memory), key_(runtime.impl().transport->expose(memory)) {}
+Region::Region(Runtime& runtime, std::span<std::byte> memory) : runtime_(runtime), memory_(memory) {
+  if (memory.data() == nullptr && !memory.empty()) {
+    throw Error(Errc::bad_argument, "a region over null with a length");
+  }
+  key_ = runtime.impl().transport->expose(memory);
+}
 
 Region::~Region() { runtime_.impl().transport->withdraw(key_); }
 

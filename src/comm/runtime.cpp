@@ -11,6 +11,7 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/thread_slot.hpp"
 #include "weft/fabric/config.hpp"
@@ -96,6 +97,8 @@ Runtime::Impl::~Impl() {
 
 Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(*this, options)) {
   Impl& my = *impl_;
+  // Once a node; by now every room below has registered its settings.
+  if (my.job.node_ranks().front() == my.job.rank()) base::warn_unknown_config();
   my.job.on_peer_death([&my](Rank rank, std::string cause) { my.report_death(rank, cause); });
   if (my.settings.progress == Progress::server) {
     for (auto& device : my.devices) {

@@ -3,6 +3,7 @@
 
 #include "comm/runtime_impl.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/error.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft {
@@ -16,13 +17,13 @@ constexpr base::ConfigKey kKeys[] = {
      .type = ConfigType::integer,
      .fallback = "0",
      .low = 0,
-     .high = 63,
-     .help = "Devices of a rank; 0: one, or with server threads one for each two cores, up to 8."},
+     .high = 1024,
+     .help = "Devices of a rank; 0: one for each two cores, at least 1, at most 8."},
     {.key = "comm.progress",
      .type = ConfigType::choice,
      .fallback = "automatic",
      .choices = "automatic|explicit|waiters|server",
-     .help = "Who progresses; automatic: waiters."},
+     .help = "Who progresses; automatic: waiters, on any number of cores."},
     {.key = "comm.assignment",
      .type = ConfigType::choice,
      .fallback = "dedicated",
@@ -51,7 +52,7 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "1M",
      .low = 4096,
      .high = int64_t{1} << 30,
-     .help = "Most bytes of one large transfer that are copied before others get their turn."},
+     .help = "Most bytes of large transfers that are copied before small messages get their turn."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",
@@ -92,6 +93,9 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
   if (s.devices == 0) {
     const auto cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
     s.devices = std::clamp<uint32_t>(cores / 2, 1, 8);
+  }
+  if (s.devices > 1024) {
+    throw Error(Errc::bad_argument, "more than 1024 devices were asked for");
   }
   s.eager_bytes = static_cast<std::size_t>(base::config_int("comm.eager_bytes"));
   s.operations = static_cast<uint32_t>(base::config_int("comm.operations"));

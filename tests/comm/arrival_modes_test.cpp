@@ -1,4 +1,5 @@
 // Queue, handler and memory endpoints, completions of every kind, and endpoints made late.
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -474,15 +475,172 @@ TEST(RuntimeTest, ServesTenThousandShortLivedThreads) {
   });
 }
 
+// Threads post receives and end; others, later, serve them. What an ended thread held (its number
+// and with it a device, its records) is used again.
+TEST(RuntimeTest, EndedThreadsLeaveTheirReceivesToOthers) {
+  RuntimeOptions options;
+  options.devices = 4;
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        constexpr int kThreads = 250;
+        constexpr uint32_t kRounds = 4;
+        Endpoint ep(rt, {});
+        const Rank other{1 - rt.rank().value};
+        for (uint32_t round = 0; round < kRounds; ++round) {
+          std::vector<uint64_t> in(kThreads);
+          std::vector<Counter> done(kThreads);
+          for (int first = 0; first < kThreads; first += 10) {
+            on_threads(10, [&](int t) {
+              const auto i = static_cast<std::size_t>(first + t);
+              const Post posted =
+                  ep.recv(other, Tag{static_cast<uint32_t>(i)}, writable(in[i]), &done[i]);
+              EXPECT_NE(posted, Post::retry);
+              if (posted == Post::done) (void)done[i].try_complete({});
+            });
+          }
+          for (int first = 0; first < kThreads; first += 10) {
+            on_threads(10, [&](int t) {
+              const auto tag = static_cast<uint32_t>(first + t);
+              const uint64_t word = round * 1000 + tag;
+              EXPECT_EQ(ep.send_wait(other, Tag{tag}, bytes_of(word)).error, Errc::ok);
+            });
+          }
+          rt.wait_until([&] {
+            return std::all_of(done.begin(), done.end(),
+                               [](const Counter& each) { return each.value() == 1; });
+          });
+          for (std::size_t i = 0; i < kThreads; ++i) EXPECT_EQ(in[i], round * 1000 + i);
+          rt.barrier();
+        }
+      },
+      options);
+}
+
+// However many large transfers are under way, one poll copies one chunk before it looks at the
+// rings again: counted in polls, not in time.
+TEST(RuntimeTest, LargeTransfersLetSmallMessagesPass) {
+  static constexpr std::size_t kLarge = 4 << 20;
+  static constexpr uint32_t kTransfers = 16;
+  RuntimeOptions options;
+  options.progress = Progress::explicit_;
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        const Tag go{kTransfers};
+        int word = 0;
+        Counter done;
+        if (rt.rank() == Rank{0}) {
+          const auto data = pattern(kLarge, 3);
+          for (uint32_t i = 0; i < kTransfers; ++i) {
+            EXPECT_EQ(ep.send(Rank{1}, Tag{i}, data, &done), Post::posted);
+          }
+          ep.send_wait(Rank{1}, go, bytes_of(word));
+          rt.wait_until([&] { return done.value() == kTransfers; });
+          return;
+        }
+        ep.recv_wait(Rank{0}, go, writable(word));  // behind the announcements
+        std::vector<std::byte> memory(kLarge * kTransfers);
+        for (uint32_t i = 0; i < kTransfers; ++i) {
+          const auto place = std::span(memory).subspan(i * kLarge, kLarge);
+          EXPECT_EQ(ep.recv(Rank{0}, Tag{i}, place, &done), Post::posted);
+        }
+        // A transfer's share of as many polls is one chunk of its sixteen.
+        for (uint32_t i = 0; i < kTransfers; ++i) EXPECT_NE(rt.progress(), 0U);
+        EXPECT_EQ(done.value(), 0U);
+        rt.wait_until([&] { return done.value() == kTransfers; });
+        EXPECT_EQ(done.errors(), 0U);
+        const auto expected = pattern(kLarge, 3);
+        for (uint32_t i = 0; i < kTransfers; ++i) {
+          EXPECT_EQ(std::memcmp(memory.data() + i * kLarge, expected.data(), kLarge), 0);
+        }
+      },
+      options);
+}
+
 TEST(RuntimeTest, EndsWithWorkPending) {
-  on_ranks(2, [](Runtime& rt) {
+  ::testing::internal::CaptureStderr();
+  static int never[2];
+  Counter received;
+  Counter sent;
+  on_ranks(2, [&](Runtime& rt) {
     Endpoint ep(rt, {});
-    static int never[2];
     if (rt.rank() == Rank{0}) {
-      (void)ep.recv(Rank{1}, Tag{1}, writable(never[0]));
+      (void)ep.recv(Rank{1}, Tag{1}, writable(never[0]), &received);
     } else {
       ep.send_wait(Rank{0}, Tag{2}, pattern(4000, 1));
+      static const auto large = pattern(100'000, 2);
+      (void)ep.send(Rank{0}, Tag{3}, large, &sent);
     }
+    rt.barrier();
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("ended with work pending: 1 operations under way"), std::string::npos)
+      << said;
+  EXPECT_EQ(received.value(), received.errors()) << "a receive that met nothing went well";
+  EXPECT_EQ(sent.value(), 0U);
+}
+
+// Every combination either works or is refused with a sentence.
+TEST(EndpointTest, TakesOrRefusesEveryCombination) {
+  on_ranks(1, [](Runtime& rt) {
+    int refused = 0;
+    for (const Arrival arrival :
+         {Arrival::matched, Arrival::queue, Arrival::handler, Arrival::memory}) {
+      for (const Buffer buffer :
+           {Buffer::bound, Buffer::inlined, Buffer::explicit_, Buffer::allocated}) {
+        for (const MatchOn on : {MatchOn::rank_and_tag, MatchOn::rank, MatchOn::tag}) {
+          const bool matched = arrival == Arrival::matched;
+          const bool sense = (matched || on == MatchOn::rank_and_tag) &&
+                             (buffer == Buffer::bound || matched ||
+                              (arrival == Arrival::memory ? buffer == Buffer::explicit_
+                                                          : buffer == Buffer::inlined));
+          static std::atomic<int> handled;
+          handled = 0;
+          EndpointSpec spec{.arrival = arrival, .match_on = on, .buffer = buffer};
+          spec.device = &rt.device(0);
+          if (arrival == Arrival::handler) {
+            spec.handler = [](void*, const Incoming&) { ++handled; };
+          }
+          if (!sense) {
+            ++refused;
+            try {
+              Endpoint ep(rt, spec);
+              ADD_FAILURE() << "taken";
+            } catch (const Error& error) {
+              EXPECT_EQ(error.code(), Errc::bad_argument);
+              EXPECT_GT(std::string(error.what()).size(), 20U);
+            }
+            continue;
+          }
+          Endpoint ep(rt, spec);
+          const auto data = pattern(24, 7);
+          if (arrival == Arrival::memory) {
+            std::vector<std::byte> target(24);
+            const Region region(rt, target);
+            EXPECT_EQ(ep.put_wait(region.key(), 0, data).error, Errc::ok);
+            EXPECT_TRUE(target == data);
+            continue;
+          }
+          EXPECT_EQ(ep.send_wait(Rank{0}, Tag{5}, data).error, Errc::ok);
+          if (matched) {
+            std::vector<std::byte> in(24);
+            const Event event = ep.recv_wait(Rank{0}, Tag{5}, in);
+            EXPECT_EQ(event.bytes, 24U);
+            EXPECT_TRUE(in == data);
+          } else if (arrival == Arrival::queue) {
+            EXPECT_EQ(ep.dequeue_wait().bytes(), 24U);
+          } else {
+            rt.wait_until([&] { return handled == 1; });
+          }
+          if (buffer == Buffer::inlined) {
+            EXPECT_THROW((void)ep.send(Rank{0}, Tag{5}, pattern(5000, 1)), Error);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(refused, 48 - 12 - 2 - 2 - 2) << "all of matched, and two of each other make sense";
   });
 }
 

@@ -264,6 +264,10 @@ TEST_P(Matched, RefusesBadArguments) {
         EXPECT_THROW((void)ep.send(Rank{0}, Tag{0}, {static_cast<std::byte*>(nullptr), 5000}),
                      Error);
         EXPECT_THROW((void)ep.recv(Rank{0}, Tag{0}, {static_cast<std::byte*>(nullptr), 5}), Error);
+        const std::span<const std::byte> pieces[] = {{&one, 1},
+                                                     {static_cast<std::byte*>(nullptr), 5}};
+        EXPECT_THROW((void)ep.send_gathered(Rank{0}, Tag{0}, pieces), Error);
+        EXPECT_THROW(Region(rt, {static_cast<std::byte*>(nullptr), 5}), Error);
         Message message;
         EXPECT_THROW((void)ep.dequeue(message), Error);
         EXPECT_THROW(Endpoint(rt, {.arrival = Arrival::handler}), Error);
@@ -272,8 +276,11 @@ TEST_P(Matched, RefusesBadArguments) {
         EXPECT_THROW(Endpoint(rt, {.arrival = Arrival::memory, .buffer = Buffer::allocated}),
                      Error);
         // What was refused left no trace: the endpoint still works, to this rank itself too.
-        EXPECT_EQ(ep.send_wait(Rank{0}, Tag{3}, {&one, 1}).error, Errc::ok);
-        EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{3}, {&one, 1}).bytes, 1U);
+        // Any 32 bits are a tag.
+        for (const Tag tag : {Tag{0}, Tag{3}, Tag{~uint32_t{0}}}) {
+          EXPECT_EQ(ep.send_wait(Rank{0}, tag, {&one, 1}).error, Errc::ok);
+          EXPECT_EQ(ep.recv_wait(Rank{0}, tag, {&one, 1}).bytes, 1U);
+        }
       },
       options_);
 }

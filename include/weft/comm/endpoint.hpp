@@ -30,9 +30,10 @@ enum class MatchOn : uint8_t { rank_and_tag, rank, tag };
 /// Where an arriving message's bytes go.
 enum class Buffer : uint8_t {
   bound,      ///< the usual one of the arrival mode: posted buffer, Message, handler's argument
-  inlined,    ///< only messages that fit a ring cell; larger sends are refused when posted
+  inlined,    ///< only messages that travel in the ring; larger sends are refused when posted
   explicit_,  ///< the buffer named by the receive, or the region named by the put
-  allocated,  ///< the endpoint's allocator, on arrival; the size is told with the completion
+  allocated,  ///< Arrival::matched: the endpoint's allocator, on arrival, for receives without a
+              ///< buffer; the size is told with the completion
 };
 
 using Handler = void (*)(void* argument, const Incoming& message);
@@ -43,8 +44,9 @@ struct EndpointSpec {
   Arrival arrival = Arrival::matched;
   MatchOn match_on = MatchOn::rank_and_tag;
   Buffer buffer = Buffer::bound;
-  Allocator* allocator = nullptr;  ///< for Buffer::allocated and large queue messages
-  Handler handler = nullptr;       ///< for Arrival::handler
+  /// For Buffer::allocated, and for messages above the eager limit of queues and handlers.
+  Allocator* allocator = nullptr;
+  Handler handler = nullptr;  ///< for Arrival::handler
   void* handler_argument = nullptr;
   Completion* at_source = nullptr;    ///< default for sends and puts posted without one
   Completion* at_target = nullptr;    ///< default for receives; signals of Arrival::memory
@@ -70,7 +72,8 @@ class Region {
 };
 
 /// A numbered meeting point of all ranks: the n-th endpoint made on one rank talks to the n-th on
-/// every other. Messages that arrive before it is made wait at their sender.
+/// every other. Messages that arrive before it is made wait at their sender. A runtime makes at
+/// most 1024 in its life, each Team's among them; then Error(no_memory).
 ///
 /// Order: what goes from one device to one rank meets its receives, queue or handler in the order
 /// in which it was sent. Between devices there is none: with Assignment::round_robin, messages of
@@ -121,7 +124,7 @@ class Endpoint {
            Completion* completion = nullptr, void* context = nullptr);
 
   // Blocking conveniences: retry and wait inside, progressing meanwhile; suspend a task, not a
-  // core. Failures are returned in the event.
+  // core. Failures are returned in the event; a send to a rank that is known to be dead fails.
   Event send_wait(Rank to, Tag tag, std::span<const std::byte> data);
   Event recv_wait(Rank from, Tag tag, std::span<std::byte> buffer);
   Message dequeue_wait();

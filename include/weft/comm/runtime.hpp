@@ -21,7 +21,7 @@ class Job;
 class Transport;
 }  // namespace fabric
 
-/// Who progresses. `automatic` chooses by the cores this process may use: waiters.
+/// Who progresses. `automatic` is waiters, whatever the number of cores (docs/design/waiting.md).
 enum class Progress : uint8_t { automatic, explicit_, waiters, server };
 
 /// How threads get devices: own one each (until there are none left), in turn for every call, or
@@ -29,7 +29,7 @@ enum class Progress : uint8_t { automatic, explicit_, waiters, server };
 enum class Assignment : uint8_t { dedicated, round_robin };
 
 struct RuntimeOptions {
-  std::optional<uint32_t> devices{};       ///< default: configuration `comm.devices`
+  std::optional<uint32_t> devices{};       ///< ≤ 1024; 0 or default: configuration `comm.devices`
   std::optional<Progress> progress{};      ///< default: configuration `comm.progress`
   std::optional<Assignment> assignment{};  ///< default: configuration `comm.assignment`
   fabric::Job* job = nullptr;              ///< tests: a rank of a local job; default: join_job()
@@ -41,8 +41,8 @@ struct RuntimeOptions {
 class Device;
 
 /// This process in its job. One per process (tests: one per rank of a local job). Made and ended
-/// collectively. Thread-safe. Ended with work pending: the work is cancelled and a warning names
-/// how much there was.
+/// collectively. Thread-safe. Ended with work pending: the work is dropped, its completions are not
+/// told, and a warning names how much there was.
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options = {});
