@@ -113,6 +113,80 @@ TEST_P(Frames, ABudgetIsKept) {
   }
 }
 
+/// Gives back at once whatever comes in a packet.
+class Returner final : public Sink {
+ public:
+  explicit Returner(Port& port) : port_(port) {}
+  Taken on_frame(const Frame& frame) override {
+    if (hold) return Taken::hold;
+    ++frames[frame.source.value];
+    if (frame.loan) port_.give_back(frame.loan);
+    return Taken::yes;
+  }
+  void on_control(const Frame&) override { ++control; }
+  void on_returned(std::span<const uint32_t> packets) override { returned += packets.size(); }
+  void on_peer_down(Rank, std::string_view) override {}
+  bool hold = false;
+  std::map<int, int> frames;
+  int control = 0;
+  std::size_t returned = 0;
+
+ private:
+  Port& port_;
+};
+
+// One message a call, from a lane that never runs dry, while packets come back: the other lane and
+// its control frames have their turn all the same.
+TEST_P(Frames, TakenOneByOneNoLaneStarves) {
+  Ranks ranks = make(3);
+  if (ranks.size() < 3 || GetParam().wrap) GTEST_SKIP() << "needs two lanes and no delay";
+  Port& mine = ranks.port(0);
+  Port& busy = ranks.port(1);
+  Returner sink(mine);
+  Returner at_busy(busy);
+  const auto header = bytes_of("sixteen bytes...");
+  const auto send = [&](Port& from) {
+    return from.try_send(Rank{0}, 0, header, bytes_of("8 bytes.")) != Post::retry;
+  };
+  uint32_t lent = 0;
+  for (int round = 0; round < 20; ++round) {
+    const int frames_before = sink.frames[2];
+    const int control_before = sink.control;
+    ASSERT_TRUE(poll_until(mine, sink, [&] { return send(ranks.port(2)); }));
+    ASSERT_NE(ranks.port(2).try_control(Rank{0}, 0, header), Post::retry);
+    for (int i = 0; i < 400; ++i) {
+      while (send(busy)) {
+      }
+      if (i % 20 == 0 && lent - sink.returned < 8 &&
+          mine.try_send_packet(Rank{1}, 0, header, lent % 8, 8) != Post::retry) {
+        ++lent;
+      }
+      busy.poll(at_busy, 64);
+      mine.poll_one(sink);
+    }
+    EXPECT_EQ(sink.frames[2], frames_before + 1) << "round " << round;
+    EXPECT_EQ(sink.control, control_before + 1) << "round " << round;
+  }
+  EXPECT_GT(sink.returned, 0u);
+}
+
+TEST_P(Frames, TakenOneByOneAHeldFrameLetsControlPass) {
+  Ranks ranks = make(2);
+  Port& mine = ranks.port(0);
+  Port& other = ranks.port(ranks.at(1));
+  Returner sink(mine);
+  const auto header = bytes_of("sixteen bytes...");
+  for (int i = 0; i < 5; ++i) {
+    send_all(other, Rank{0}, 0, "sixteen bytes...", "8 bytes.", mine, sink);
+  }
+  ASSERT_TRUE(poll_until(mine, sink, [&] { return mine.poll_one(sink) != 0; }));
+  sink.hold = true;
+  int sent = 0;
+  while (sent < 8 && other.try_control(Rank{0}, 0, header) != Post::retry) ++sent;
+  for (int i = 0; i < 200 && sink.control < sent; ++i) mine.poll_one(sink);
+  EXPECT_EQ(sink.control, sent);
+}
+
 TEST_P(Frames, PacketsAreLentAndComeBack) {
   Ranks ranks = make(2);
   const int to = ranks.at(1);
