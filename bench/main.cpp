@@ -34,7 +34,7 @@ constexpr Entry kEntries[] = {
     {"counters", Needs::two_ranks, run_counters, "instructions and cache misses per operation"},
     {"start", Needs::nothing, run_start, "start of a job, to first message and whole"},
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
-    {"structures", Needs::nothing, run_structures, "pool, matching, queues against rivals"},
+    {"structures", Needs::nothing, run_structures, "pool, matching, rings, queues against rivals"},
     {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
     {"all", Needs::nothing, run_all, "everything, into a file"},
     {"report", Needs::nothing, run_report, "a file's figures beside their targets"},
@@ -42,6 +42,26 @@ constexpr Entry kEntries[] = {
     {"hello", Needs::launcher, run_hello, ""},
     {"resident", Needs::launcher, run_resident, ""},
 };
+
+constexpr std::size_t kLargestSize = std::size_t{1} << 30;
+
+// A size with or without its unit, in range: what is too large to ask for is said before anything
+// is started.
+std::string to_size(std::string& text) {
+  const std::string given = text;
+  std::string why = "is no number of bytes";
+  try {
+    if (given.find('-') != std::string::npos) {
+      why = "is negative";
+    } else if (CLI::AsSizeValue(false)(text).empty()) {
+      if (std::stoull(text) <= kLargestSize) return {};
+      why = "is too large";
+    }
+  } catch (const std::exception&) {
+    // Neither digits nor a unit: as said.
+  }
+  return fmt::format("{} {}; a message has 0 to 1G bytes", given, why);
+}
 
 void add_flags(CLI::App& command, Options& options) {
   static const std::map<std::string, Mode> kModes{{"matched", Mode::matched},
@@ -54,12 +74,16 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--mode", options.mode, "how messages arrive")
       ->transform(CLI::CheckedTransformer(kModes))
       ->option_text("matched|queue|handler|put|get");
-  command.add_option("--size", options.size, "bytes of one message (K, M: powers of 1024)")
-      ->transform(CLI::AsSizeValue(false));
+  command
+      .add_option("--size", options.size,
+                  "bytes of one message, up to 1G (K, M, G: powers of 1024)")
+      ->transform(CLI::Validator(to_size, "SIZE"));
   command.add_option("--threads", options.threads, "threads per rank")
       ->check(CLI::Range(1U, 1024U));
   command.add_option("--devices", options.devices, "devices per rank; default: configuration");
-  command.add_option("--seconds", options.seconds, "length of the measurement")
+  command
+      .add_option("--seconds", options.seconds,
+                  "length of the measurement; quick: of each of its six")
       ->check(CLI::PositiveNumber);
   command.add_flag("--json", options.json, "one JSON object a line");
   command.add_option("--wait", options.waiting, "how threads wait; auto: one polls, many block")
@@ -76,7 +100,23 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--mpich", options.mpich, "start: folder of MPICH's mpiexec and mpicc");
 }
 
+// Why the flags together make no sense; empty if they do.
+std::string contradiction(const Entry& entry, const Options& options) {
+  if (entry.run != run_latency || !options.explain) return {};
+  if (options.mode != Mode::matched) {
+    return fmt::format("--explain has the parts of a matched message, not of --mode {}",
+                       name_of(options.mode));
+  }
+  if (options.threads != 1) return "--explain is for one thread a rank, not for several";
+  if (options.waiting == Waiting::block) return "--explain polls: it has no --wait block";
+  return {};
+}
+
 int run(const Entry& entry, const Options& options, char** arguments) {
+  if (const std::string why = contradiction(entry, options); !why.empty()) {
+    fmt::print(stderr, "weft-bench {}: {}\n", entry.name, why);
+    return 2;
+  }
   if (entry.needs == Needs::two_ranks && !started_by_launcher()) {
     start_under_weftrun(2, true, arguments);
     return 2;  // it said why
@@ -111,7 +151,10 @@ int parse_and_run(int count, char** arguments) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    if (commands[i]->parsed()) return run(kEntries[i], options, arguments);
+    if (!commands[i]->parsed()) continue;
+    const bool is_quick = kEntries[i].run == run_quick;
+    if (is_quick && commands[i]->count("--seconds") == 0) options.seconds = kQuickSeconds;
+    return run(kEntries[i], options, arguments);
   }
   return 2;
 }

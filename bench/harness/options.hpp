@@ -12,12 +12,15 @@ std::string name_of(Mode mode);
 /// How a thread waits: polling `progress` by itself, or in a blocking call of the library.
 enum class Waiting { automatic, poll, block };
 
+/// How long each figure of `quick` is measured when nobody says.
+constexpr double kQuickSeconds = 0.5;
+
 struct Options {
   Mode mode = Mode::matched;
   std::size_t size = 8;  ///< bytes of one message
   unsigned threads = 1;  ///< per rank; thread i talks to thread i of the peer
   unsigned devices = 0;  ///< 0: the library's default
-  double seconds = 2;    ///< length of the whole measurement
+  double seconds = 2;    ///< length of the whole measurement; quick: of each figure
   bool json = false;
   Waiting waiting = Waiting::automatic;  ///< automatic: poll with one thread, block with more
   unsigned window = 0;                   ///< messages per acknowledgement; 0: by size

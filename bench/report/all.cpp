@@ -129,28 +129,41 @@ std::vector<Result> perform(const Run& run, const Options& options) {
   return results;
 }
 
-constexpr double kQuickSeconds = 0.5;
+// A line of the file: with its own words about the machine, where it has them.
+std::string json_line(const Result& result) {
+  return (result.extra.contains("commit") ? result.extra : to_json(result)).dump();
+}
+
+void print_quick(const QuickRun& quick, const Result& r) {
+  // Padded by hand: µ is two bytes.
+  const auto cell = [](const std::string& text) {
+    const bool micro = text.find("µ") != std::string::npos;
+    return fmt::format("{:>{}}", text, micro ? 13 : 12);
+  };
+  fmt::print("{:<34} {:>9} {} {} {:>7.2f}  {}\n", quick.what, name_of(r.state),
+             cell(with_unit(r.value.median, r.unit)),
+             cell(with_unit(r.limit ? r.limit->median : 0, r.unit)), r.ratio ? r.ratio->median : 0,
+             r.limit_name);
+}
 
 }  // namespace
 
-int run_quick(const Options&) {
-  fmt::print("{:<34} {:>9} {:>12} {:>12} {:>7}  {}\n", "", "cache", "weft", "limit", "ratio",
-             "limit is");
+int run_quick(const Options& options) {
+  if (!options.json) {
+    fmt::print("{:<34} {:>9} {:>12} {:>12} {:>7}  {}\n", "", "cache", "weft", "limit", "ratio",
+               "limit is");
+  }
   for (const QuickRun& quick : kQuick) {
-    for (const Result& r : perform({quick.words, kQuickSeconds}, {})) {
+    for (const Result& r : perform({quick.words, options.seconds}, {})) {
       if (r.verdict.rfind("failed", 0) == 0) {
         fmt::print(stderr, "weft-bench {}: {}\n", quick.words, r.verdict);
         return 1;
       }
-      // Padded by hand: µ is two bytes.
-      const auto cell = [](const std::string& text) {
-        const bool micro = text.find("µ") != std::string::npos;
-        return fmt::format("{:>{}}", text, micro ? 13 : 12);
-      };
-      fmt::print("{:<34} {:>9} {} {} {:>7.2f}  {}\n", quick.what, name_of(r.state),
-                 cell(with_unit(r.value.median, r.unit)),
-                 cell(with_unit(r.limit ? r.limit->median : 0, r.unit)),
-                 r.ratio ? r.ratio->median : 0, r.limit_name);
+      if (options.json) {
+        fmt::print("{}\n", json_line(r));
+      } else {
+        print_quick(quick, r);
+      }
       std::fflush(stdout);
     }
   }
@@ -169,9 +182,7 @@ int run_all(const Options& options) {
     if (run.words.find(options.only) == std::string::npos) continue;
     for (const Result& result : perform(run, options)) {
       failures += result.verdict.rfind("failed", 0) == 0 ? 1 : 0;
-      // Its own words about the machine, where it has them.
-      auto line = result.extra.contains("commit") ? result.extra : to_json(result);
-      file << line.dump() << std::endl;
+      file << json_line(result) << std::endl;
       fmt::print("{}\n", short_text(result));
       std::fflush(stdout);
     }

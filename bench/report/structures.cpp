@@ -1,5 +1,5 @@
-// weft-bench structures: pool, matching table and completion queue alone, against what a user would
-// pick instead; the measuring itself stands in bench/structures.
+// weft-bench structures: pool, matching table, rings and completion queue alone, against what a
+// user would pick instead; the measuring itself stands in bench/structures.
 #include "structures.hpp"
 
 #include <fmt/format.h>

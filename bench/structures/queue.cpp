@@ -16,9 +16,9 @@
 #include <memory>
 
 #include "comm/bounded_queue.hpp"
+#include "hand_over.hpp"
 #include "plain_vyukov.hpp"
 #include "turns.hpp"
-#include "weft/base/cache_line.hpp"
 
 namespace weft::bench {
 namespace {
@@ -81,55 +81,6 @@ struct Boost {
   }
 };
 
-template <class Try>
-void until(Try attempt) {
-  for (int waits = 1; !attempt(); ++waits) {
-    if (waits % 64 == 0) sched_yield();
-    for (int i = 0; i < 32; ++i) base::cpu_relax();
-  }
-}
-
-// Loops of their own, with what they change on their own stacks: captured, it would share a cache
-// line with what the other side reads.
-template <class Q>
-void produce(Q& queue, uint64_t count) {
-  for (uint64_t n = 0; n < count; ++n) until([&] { return queue.push(n); });
-}
-template <class Q>
-void consume(Q& queue, uint64_t count) {
-  uint64_t sum = 0;
-  for (uint64_t left = count; left != 0; --left) until([&] { return queue.pop(sum); });
-  asm volatile("" : : "r"(sum));
-}
-
-template <class Q>
-std::vector<double> through(Q& queue, unsigned producers, uint64_t each) {
-  const double wall = turns::run_together(producers + 1, [&](unsigned me) {
-    const auto cores = static_cast<unsigned>(turns::cores().size());
-    if (me == 0) {
-      turns::bind_to(cores - 1);
-      consume(queue, each * producers);
-    } else {
-      turns::bind_to(cores > 1 ? (me - 1) % (cores - 1) : 0);
-      produce(queue, each);
-    }
-  });
-  return {wall / static_cast<double>(each * producers)};
-}
-
-template <class Q>
-std::vector<double> alone(Q& queue, uint64_t count) {
-  uint64_t sum = 0;
-  const double wall = turns::run_together(1, [&](unsigned) {
-    for (uint64_t n = 0; n < count; ++n) {
-      (void)queue.push(n);
-      (void)queue.pop(sum);
-    }
-  });
-  asm volatile("" ::"r"(sum));
-  return {wall / static_cast<double>(count)};
-}
-
 template <class Turn>
 StructureContest measure(StructureContest form, double seconds, Turn turn) {
   std::vector<StructureContest> contests{std::move(form)};
@@ -158,7 +109,7 @@ StructureContest measure_queue_through(unsigned producers, double seconds) {
                   .what = "wall time of one item from producer to consumer",
                   .contestants = {},
                   .rounds = {}},
-                 seconds, [=](auto& queue) { return through(queue, producers, each); });
+                 seconds, [=](auto& queue) { return hand_over::through(queue, producers, each); });
 }
 
 StructureContest measure_queue_alone(double seconds) {
@@ -168,7 +119,7 @@ StructureContest measure_queue_alone(double seconds) {
                   .what = "core time of one push and its pop by one thread",
                   .contestants = {},
                   .rounds = {}},
-                 seconds, [](auto& queue) { return alone(queue, 200'000); });
+                 seconds, [](auto& queue) { return hand_over::alone(queue, 200'000); });
 }
 
 }  // namespace weft::bench

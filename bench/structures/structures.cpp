@@ -10,6 +10,10 @@ std::vector<StructureContest> measure_structures(double seconds, const std::stri
   if (wanted("queue/alone")) all.push_back(measure_queue_alone(seconds));
   if (wanted("table/insert") || wanted("table/delete"))
     for (auto& half : measure_table_fresh_keys(seconds)) all.push_back(std::move(half));
+  for (const unsigned bytes : {8u, 40u}) {
+    if (wanted("ring/alone")) all.push_back(measure_ring_alone(bytes, seconds));
+    if (wanted("ring/through")) all.push_back(measure_ring_through(bytes, seconds));
+  }
   for (const unsigned threads : {1u, 2u, 8u}) {
     if (wanted("pool/pair")) all.push_back(measure_pool_pair(threads, seconds));
     if (wanted("pool/crowd")) all.push_back(measure_pool_crowd(threads, seconds));

@@ -1,4 +1,5 @@
-// The structures of comm alone, each against what a user would pick instead, in one process.
+// The structures of comm, and the ring of a lane, alone, each against what a user would pick
+// instead, in one process.
 //
 // Every contest is measured turn by turn (A B A B): a round is one turn of each contestant, in an
 // order that changes, with a probe of the cores' state before and after it. The first contestant is
@@ -21,7 +22,7 @@ struct StructureRound {
 };
 
 struct StructureContest {
-  std::string structure;  ///< "pool", "table", "queue"
+  std::string structure;  ///< "pool", "table", "queue", "ring"
   std::string mode;
   unsigned threads = 1;
   std::string what;  ///< the measured quantity in words
@@ -45,6 +46,9 @@ StructureContest measure_table_own_keys(unsigned threads, double seconds);
 StructureContest measure_table_shared_keys(unsigned threads, double seconds);
 StructureContest measure_queue_through(unsigned producers, double seconds);
 StructureContest measure_queue_alone(double seconds);
+/// `bytes` of a frame: 8 or 40.
+StructureContest measure_ring_through(unsigned bytes, double seconds);
+StructureContest measure_ring_alone(unsigned bytes, double seconds);
 
 /// All of the above for 1, 2 and 8 threads, `seconds` each; those whose "structure/mode" contains
 /// `only`.

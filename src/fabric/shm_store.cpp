@@ -23,9 +23,11 @@ namespace weft::fabric {
 namespace {
 
 [[noreturn]] void refuse(int error, std::string_view doing) {
-  const bool permission = error == EACCES || error == EPERM || error == EROFS;
-  throw Error(permission ? Errc::no_permission : Errc::no_memory,
-              fmt::format("{}: {}", doing, std::strerror(error)));
+  Errc code = Errc::no_memory;
+  if (error == EACCES || error == EPERM || error == EROFS) code = Errc::no_permission;
+  // The only path that is not made here is the folder's, which the user names.
+  if (error == ENOENT || error == ENOTDIR) code = Errc::bad_config;
+  throw Error(code, fmt::format("{}: {}", doing, std::strerror(error)));
 }
 
 /// Whether peers can reach this process's descriptors through /proc; the reason if not.
@@ -107,7 +109,7 @@ ShmObject ShmStore::create(std::string_view part, std::size_t bytes) {
     const std::string path = name_ + std::string(part);
     object.fd =
         Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!object.fd) refuse(errno, fmt::format("cannot create {}", path));
+    if (!object.fd) refuse(errno, fmt::format("cannot create {} (fabric.shm_dir)", path));
     parts_.emplace_back(part);
   }
   struct stat status;
@@ -124,7 +126,8 @@ void ShmStore::reserve(const ShmObject& object, std::size_t offset, std::size_t 
 
 Descriptor ShmStore::create_pipe(std::string_view part, uint64_t& inode) {
   const std::string path = name_ + std::string(part);
-  if (::mkfifo(path.c_str(), 0600) != 0) refuse(errno, fmt::format("cannot create {}", path));
+  if (::mkfifo(path.c_str(), 0600) != 0)
+    refuse(errno, fmt::format("cannot create {} (fabric.shm_dir)", path));
   parts_.emplace_back(part);
   Descriptor pipe(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   struct stat status;

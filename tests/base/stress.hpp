@@ -23,19 +23,27 @@ inline uint64_t stress_seed() {
   return seed;
 }
 
+/// On a machine so busy that a thread starts late, a test must not have tested nothing.
+constexpr uint64_t kFewRounds = 10;
+
+/// How many races a test of sleeping and waking must have seen: a million with the length that
+/// `make stress` gives it, however long they take, and a few otherwise.
+inline uint64_t least_races() { return stress_seconds() >= 30 ? 1'000'000 : kFewRounds; }
+
 /// A share of the stress time, counted from now.
 class StressClock {
  public:
-  explicit StressClock(double share = 1.0)
-      : end_ns_(base::now_ns() + static_cast<uint64_t>(stress_seconds() * share * 1e9)) {}
-  /// True until the time is over and at least a few `rounds` were done: on a machine so busy that
-  /// a thread starts late, it must not have tested nothing.
+  explicit StressClock(double share = 1.0, uint64_t least_rounds = kFewRounds)
+      : end_ns_(base::now_ns() + static_cast<uint64_t>(stress_seconds() * share * 1e9)),
+        least_rounds_(least_rounds) {}
+  /// True until the time is over and at least that many `rounds` were done.
   [[nodiscard]] bool running(uint64_t rounds = ~uint64_t{0}) const noexcept {
-    return rounds < 10 || base::now_ns() < end_ns_;
+    return rounds < least_rounds_ || base::now_ns() < end_ns_;
   }
 
  private:
   uint64_t end_ns_;
+  uint64_t least_rounds_;
 };
 
 }  // namespace weft::test

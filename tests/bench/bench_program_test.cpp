@@ -161,6 +161,12 @@ TEST(WeftBench, RefusesWhatMakesNoSense) {
   EXPECT_EQ(run("latency --threads 0", true).code, 2);
   EXPECT_EQ(run("nothing", true).code, 2);
   EXPECT_EQ(run("", true).code, 2);
+  for (const char* size : {"-1", "-1K", "99999999999", "2G", "1025M", "many", "8Q", "1.5"}) {
+    EXPECT_EQ(run(std::string("latency --size ") + size, true).code, 2) << size;
+  }
+  for (const char* more : {"--mode put", "--threads 2", "--wait block"}) {
+    EXPECT_EQ(run(std::string("latency --explain ") + more, true).code, 2) << more;
+  }
   EXPECT_EQ(run("latency --size 0", true).code, 1);
   EXPECT_EQ(run("flood --mode put", true).code, 1);
   EXPECT_EQ(run("report /nonexistent", true).code, 1);
@@ -168,6 +174,17 @@ TEST(WeftBench, RefusesWhatMakesNoSense) {
       run_program({kFolder + "/weftrun", "-n", "3", kFolder + "/weft-bench", "latency"},
                   kWatchdogSeconds, true);
   EXPECT_EQ(three.code, 1);
+}
+
+TEST(WeftBench, QuickPrintsLinesAndTakesItsLengthFromTheUser) {
+  std::vector<std::string> benches;
+  for (const Result& r : measure("quick")) benches.push_back(r.bench);
+  for (const char* bench : {"latency", "rate", "bandwidth"}) {
+    EXPECT_NE(std::find(benches.begin(), benches.end(), bench), benches.end()) << bench;
+  }
+  const auto table = run("quick --seconds 0.05");
+  EXPECT_EQ(table.code, 0);
+  EXPECT_NE(table.output.find("limit is"), std::string::npos) << table.output;
 }
 
 TEST(WeftBench, AllIntoAFileThenReportAndCompare) {

@@ -108,13 +108,17 @@ TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
 }
 
 TEST_F(ShmFiles, AMissingOrForbiddenFolderIsSaid) {
-  base::set_config("fabric.shm_dir", (dir_ / "missing").string());
   const auto job = make_local_job(1);
-  try {
-    (void)make_shm_transport(*job[0], small_geometry());
-    FAIL() << "made in a folder that is not there";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("missing"), std::string::npos) << error.what();
+  std::ofstream(dir_ / "missing-file") << "no folder";
+  for (const char* name : {"missing", "missing-file"}) {
+    base::set_config("fabric.shm_dir", (dir_ / name).string());
+    try {
+      (void)make_shm_transport(*job[0], small_geometry());
+      FAIL() << "made in a folder that is not there";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::bad_config) << error.what();
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
   }
   fs::create_directory(dir_ / "mine");
   ::chmod((dir_ / "mine").c_str(), 0700);

@@ -56,7 +56,7 @@ if refused.returncode == 0 or "WEFT_LOG_LEVEL" not in refused.stderr:
 # What weft-info says of itself and the machine is one JSON object, and the same in text.
 facts = json.loads(ask("--json")[0])
 text = ask()[0]
-for section in "build", "machine", "kernel", "transports":
+for section in "build", "machine", "kernel", "transports", "configuration":
     if not facts.get(section):
         findings.append(f"weft-info --json has no '{section}'")
     for name in facts.get(section, {}):

@@ -58,7 +58,7 @@ with tempfile.TemporaryDirectory(prefix="weft-install-") as place:
                program, *flags.split()) is not None:
             run_consumer("pkg-config", prefix, program)
 
-    # The workplace's own paths must not have found their way in.
+    # No path of the source tree may have found its way in.
     stray = run("search", "sh", "-c", f"grep -rlF '{ROOT}' '{prefix}'/lib*/cmake '{prefix}'/lib*/pkgconfig"
                 f" '{prefix}'/lib*/*/cmake '{prefix}'/lib*/*/pkgconfig 2>/dev/null || true")
     if stray:

@@ -1,13 +1,10 @@
 // weft-graph as a user meets it: its answers, and a sentence and an exit code for bad input.
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
-#include <memory>
 #include <regex>
 
 #include "graph_support.hpp"
+#include "run_command.hpp"
 
 namespace weft::graph {
 namespace {
@@ -15,23 +12,8 @@ namespace {
 using test::TemporaryFolder;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Outcome {
-  int code;
-  std::string output;  // stdout and stderr
-};
-
-Outcome run(const std::string& command) {
-  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
-  Outcome outcome{-1, {}};
-  std::array<char, 4096> block;
-  while (const std::size_t got = std::fread(block.data(), 1, block.size(), pipe)) {
-    outcome.output.append(block.data(), got);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
+using tools::test::Outcome;
+using tools::test::run;
 
 Outcome alone(const std::string& arguments) { return run(WEFT_GRAPH " " + arguments); }
 Outcome job(int ranks, const std::string& arguments) {
@@ -129,6 +111,10 @@ TEST_F(GraphCommand, RefusesBadArgumentsWithOneSentence) {
       {"bfs " + small_ + " --threads many", "--threads"},
       {"bfs " + small_ + " --root 11", "--root 11"},
       {"bfs " + small_ + " --root -1", "--root"},
+      {"cc " + small_ + " --root 10", "--root is for bfs alone; cc has no use for it"},
+      {"pagerank " + small_ + " --root 10", "--root is for bfs alone"},
+      {"bfs " + small_ + " --iterations 3", "--iterations is for pagerank alone; bfs has"},
+      {"cc " + small_ + " --iterations 3", "--iterations is for pagerank alone"},
       {"sort " + small_, "sort"},
       {"bfs", "FILE"},
       {"", "algorithm"},

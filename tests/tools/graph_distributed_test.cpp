@@ -253,12 +253,14 @@ TEST(GraphKnownResults, RoadNetworksOfTheRepository) {
   }
 }
 
-TEST(GraphKnownResults, GraphsBesideTheRepository) {
+TEST(GraphKnownResults, GraphsOfTheSharedData) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "a minute under ThreadSanitizer, and nothing new";
 #endif
   const std::string table = test::shared_data("graphs-expected.json");
-  if (!std::filesystem::exists(table)) GTEST_SKIP() << table << " is not here";
+  if (!std::filesystem::exists(table)) {
+    GTEST_SKIP() << "no graphs-expected.json in WEFT_SHARED_DATA";
+  }
   const auto expected = expected_results(table);
   for (const auto& [name, results] : expected.items()) {
     if (!name.starts_with("road-")) {  // those are in the repository
@@ -267,10 +269,12 @@ TEST(GraphKnownResults, GraphsBesideTheRepository) {
   }
 }
 
-TEST(GraphKnownResults, MatricesBesideTheRepository) {
+TEST(GraphKnownResults, MatricesOfTheSharedData) {
   for (const auto* name : {"bcsstk13.mtx.xz", "bcsstk16.mtx.xz"}) {
     const std::string path = test::shared_data(name);
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not here";
+    if (!std::filesystem::exists(path)) {
+      GTEST_SKIP() << "no " << name << " in WEFT_SHARED_DATA";
+    }
     const EdgeList list = read_edge_list(path);
     const Csr graph = build_csr(static_cast<Vertex>(list.ids.size()), list.edges);
     expect_right(graph, vertex_of_max_degree(graph), {3, 2, 0});

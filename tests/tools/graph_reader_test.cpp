@@ -38,6 +38,26 @@ TEST_F(GraphReader, TakesCommentsBlanksTabsWeightsAndAnyEndOfLine) {
   EXPECT_THAT(list.edges, ElementsAre(Pair(0, 1), Pair(1, 2), Pair(2, 3), Pair(3, 0)));
 }
 
+TEST_F(GraphReader, SkipsAByteOrderMark) {
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_THAT(read_edge_list(folder_.write("g", mark + "0 1\n")).edges, ElementsAre(Pair(0, 1)));
+  EXPECT_THAT(read_edge_list(folder_.write_gzip("g.gz", mark + "# a\n0 1")).edges,
+              ElementsAre(Pair(0, 1)));
+  const std::string matrix = "%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n";
+  EXPECT_THAT(read_edge_list(folder_.write("m", mark + matrix)).ids, ElementsAre(1, 2, 3));
+  EXPECT_THAT(complaint_about("0 1\n" + mark + "1 2\n"), HasSubstr("is not a vertex id"));
+}
+
+TEST_F(GraphReader, TakesSeveralXzStreamsWithZerosBetweenThem) {
+  const std::string path = test::own_data("road-USA-NY.el.xz");
+  const std::string xz = test::file_content(path);
+  const auto once = read_edge_list(path);
+  const std::string zeros(8, '\0');
+  const auto twice = read_edge_list(folder_.write("twice.xz", xz + zeros + xz + zeros));
+  EXPECT_EQ(twice.ids, once.ids);
+  EXPECT_EQ(twice.edges.size(), 2 * once.edges.size());
+}
+
 TEST_F(GraphReader, MakesOneBasedIdsDense) {
   const auto list = read_edge_list(folder_.write("g", "1 2\n3 2\n"));
   EXPECT_THAT(list.ids, ElementsAre(1, 2, 3));
@@ -127,6 +147,10 @@ TEST_F(GraphReader, RefusesDamagedPacking) {
   gzip[gzip.size() - 6] = static_cast<char>(gzip[gzip.size() - 6] ^ 1);  // in the checksum
   EXPECT_THAT(complaint_about(gzip, "g.gz"), HasSubstr("is damaged"));
   std::string xz = test::file_content(test::own_data("road-USA-NY.el.xz"));
+  // Shorter and longer than a stream's header, and one that begins like it.
+  for (const std::string garbage : {"g", "garbage", "much more garbage", "\xfd and so on and on"}) {
+    EXPECT_THAT(complaint_about(xz + garbage, "g.xz"), HasSubstr("garbage after its xz data"));
+  }
   xz[xz.size() / 2] = static_cast<char>(xz[xz.size() / 2] ^ 1);
   EXPECT_THAT(complaint_about(xz, "g.xz"), HasSubstr("is damaged"));
 }

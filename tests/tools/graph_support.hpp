@@ -71,8 +71,11 @@ inline void run_ranks(int ranks, const std::function<void(Runtime&)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
-/// The repository's own data, and the data beside it, which a clone elsewhere lacks.
+/// The repository's own data, and what WEFT_SHARED_DATA names, where it was given.
 inline std::string own_data(const std::string& name) { return WEFT_OWN_DATA "/" + name; }
-inline std::string shared_data(const std::string& name) { return WEFT_SHARED_DATA "/" + name; }
+inline std::string shared_data(const std::string& name) {
+  const std::string folder = WEFT_SHARED_DATA;
+  return folder.empty() ? std::string() : folder + "/" + name;
+}
 
 }  // namespace weft::graph::test

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <charconv>
 #include <map>
 #include <string_view>
@@ -28,6 +29,15 @@ int parse_kronecker(std::string_view text) {
                             kMaxKroneckerScale));
   }
   return scale;
+}
+
+/// An option that only one algorithm has a use for must not be given to another.
+void check_use(const CLI::App& app, const char* option, Algorithm chosen, Algorithm user) {
+  static constexpr std::array kNames{"bfs", "cc", "pagerank"};
+  if (chosen == user || app.count(option) == 0) return;
+  throw Error(Errc::bad_argument, fmt::format("{} is for {} alone; {} has no use for it", option,
+                                              kNames[static_cast<std::size_t>(user)],
+                                              kNames[static_cast<std::size_t>(chosen)]));
 }
 
 }  // namespace
@@ -69,6 +79,8 @@ Options parse_options(int argc, char** argv, std::string& help) {
   } catch (const CLI::ParseError& error) {
     throw Error(Errc::bad_argument, fmt::format("{} (--help tells more)", error.what()));
   }
+  check_use(app, "--root", options.algorithm, Algorithm::bfs);
+  check_use(app, "--iterations", options.algorithm, Algorithm::pagerank);
   if (options.file.empty() == generate.empty()) {
     throw Error(Errc::bad_argument,
                 options.file.empty()

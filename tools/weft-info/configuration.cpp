@@ -91,6 +91,20 @@ void register_all_tables() {
   register_comm_config();
 }
 
+Section about_configuration() {
+  Section section{"Configuration", {}};
+  for (const auto& value : base::all_config()) {
+    if (value.origin == base::Origin::fallback) continue;
+    section.facts.push_back({std::string(value.key->key),
+                             fmt::format("{} ({}; default {})", or_dash(value.text),
+                                         origin_text(value.origin), or_dash(value.key->fallback))});
+  }
+  const char* others = section.facts.empty() ? "every key has its default" : "have their defaults";
+  section.facts.push_back({section.facts.empty() ? "all keys" : "all others",
+                           fmt::format("{}; weft-info --config shows them", others)});
+  return section;
+}
+
 std::string config_as_text() {
   const auto values = base::all_config();
   std::size_t width = 0;

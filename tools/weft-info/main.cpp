@@ -22,7 +22,11 @@ int main(int argc, char** argv) {
   auto* as_object = app.add_flag("--json", json, "for programs");
   as_page->needs("--config");
   as_page->excludes(as_object);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
 
   try {
     weft::info::register_all_tables();
@@ -34,7 +38,7 @@ int main(int argc, char** argv) {
     } else {
       using namespace weft::info;
       const std::vector<Section> sections = {about_build(), about_machine(), about_kernel(),
-                                             about_transports()};
+                                             about_transports(), about_configuration()};
       text = json ? as_json(sections) : as_text(sections);
     }
     weft::base::warn_unknown_config();

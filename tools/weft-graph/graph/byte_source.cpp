@@ -156,38 +156,63 @@ class GzipSource final : public ByteSource {
 
 class XzSource final : public ByteSource {
  public:
-  explicit XzSource(std::unique_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {
-    if (lzma_stream_decoder(&stream_, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) {
-      fail(blocks_->path(), "liblzma has no memory");
-    }
-  }
+  explicit XzSource(std::unique_ptr<Blocks> blocks) : blocks_(std::move(blocks)) { begin(); }
   ~XzSource() override { lzma_end(&stream_); }
 
   std::size_t read(std::span<char> into) override {
     stream_.next_out = reinterpret_cast<uint8_t*>(into.data());
     stream_.avail_out = into.size();
-    while (!ended_ && stream_.avail_out == into.size()) {
+    while (stream_.avail_out == into.size()) {
       const bool more = !blocks_->rest().empty() || blocks_->refill();
-      const auto rest = blocks_->rest();
-      stream_.next_in = reinterpret_cast<const uint8_t*>(rest.data());
-      stream_.avail_in = rest.size();
-      const lzma_ret answer = lzma_code(&stream_, more ? LZMA_RUN : LZMA_FINISH);
-      blocks_->skip(rest.size() - stream_.avail_in);
-      if (answer == LZMA_STREAM_END) {
-        ended_ = true;
-      } else if (answer == LZMA_BUF_ERROR && !more) {
-        fail(blocks_->path(), "ends in the middle of its xz data: truncated");
-      } else if (answer != LZMA_OK && answer != LZMA_BUF_ERROR) {
-        fail(blocks_->path(), "is damaged: its xz data cannot be unpacked");
+      if (ended_) {
+        if (!more) break;
+        if (!begin_next()) continue;
       }
+      decode(more);
     }
     return into.size() - stream_.avail_out;
   }
 
  private:
+  void begin() {
+    if (lzma_stream_decoder(&stream_, UINT64_MAX, 0) != LZMA_OK) {
+      fail(blocks_->path(), "liblzma has no memory");
+    }
+  }
+  /// A file may hold several streams, with zeros between and after them. False: no other yet.
+  bool begin_next() {
+    const auto rest = blocks_->rest();
+    std::size_t zeros = 0;
+    while (zeros < rest.size() && rest[zeros] == 0) ++zeros;
+    blocks_->skip(zeros);
+    if (zeros == rest.size()) return false;
+    if (rest[zeros] != kXzMagic[0]) fail(blocks_->path(), "has garbage after its xz data");
+    ended_ = false;
+    is_first_ = false;
+    begin();
+    return true;
+  }
+  void decode(bool more) {
+    const auto rest = blocks_->rest();
+    stream_.next_in = reinterpret_cast<const uint8_t*>(rest.data());
+    stream_.avail_in = rest.size();
+    const lzma_ret answer = lzma_code(&stream_, more ? LZMA_RUN : LZMA_FINISH);
+    blocks_->skip(rest.size() - stream_.avail_in);
+    if (answer == LZMA_STREAM_END) {
+      ended_ = true;
+    } else if (answer == LZMA_BUF_ERROR && !more) {
+      fail(blocks_->path(), "ends in the middle of its xz data: truncated");
+    } else if (answer == LZMA_FORMAT_ERROR && !is_first_) {
+      fail(blocks_->path(), "has garbage after its xz data");
+    } else if (answer != LZMA_OK && answer != LZMA_BUF_ERROR) {
+      fail(blocks_->path(), "is damaged: its xz data cannot be unpacked");
+    }
+  }
+
   std::unique_ptr<Blocks> blocks_;
   lzma_stream stream_ = LZMA_STREAM_INIT;
   bool ended_ = false;
+  bool is_first_ = true;
 };
 
 }  // namespace

@@ -19,6 +19,9 @@ namespace {
 /// Longer than any edge: a file without ends of lines is not an edge list.
 constexpr std::size_t kLongestLine = std::size_t{1} << 16;
 
+/// What some editors put before a text's first character.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 /// Lines of a byte source, numbered from 1.
 class Lines {
  public:
@@ -174,6 +177,7 @@ EdgeList read_edge_list(const std::string& path) {
 
   std::string_view line;
   for (bool first = true; lines.next(line); first = false) {
+    if (first && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     if (first && line.starts_with("%%MatrixMarket")) {
       matrix_expected = true;
       if (line.find("coordinate") == std::string_view::npos) {

@@ -1,0 +1,55 @@
+// weft-info as a user meets it: what it shows unasked, and what it says to nonsense.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "run_command.hpp"
+
+namespace weft::tools::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+Outcome info(const std::string& arguments, const std::string& environment = {}) {
+  return run("env -i " + environment + " " WEFT_INFO " " + arguments);
+}
+
+TEST(InfoCommand, ShowsWhatWasSetAndWhereTheRestIsToBeSeen) {
+  const auto plain = info("");
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_THAT(plain.output, ContainsRegex("Configuration\n  all keys +every key has its default"));
+  EXPECT_THAT(plain.output, HasSubstr("--config"));
+  const auto set = info("", "WEFT_FABRIC_PACKETS=512 WEFT_LOG_LEVEL=info");
+  EXPECT_EQ(set.code, 0) << set.output;
+  EXPECT_THAT(set.output, ContainsRegex("  fabric.packets +512 [(]environment; default "));
+  EXPECT_THAT(set.output, ContainsRegex("  log.level +info [(]environment; default "));
+  EXPECT_THAT(set.output, ContainsRegex("  all others +have their defaults; .*--config"));
+  EXPECT_THAT(set.output, Not(HasSubstr("fabric.lane_cells")));
+}
+
+TEST(InfoCommand, ShowsTheSameToPrograms) {
+  const auto facts = nlohmann::json::parse(info("--json", "WEFT_LOG_LEVEL=info").output);
+  EXPECT_EQ(facts.at("configuration").size(), 2U);
+  EXPECT_THAT(facts.at("configuration").at("log.level").get<std::string>(), HasSubstr("info"));
+}
+
+TEST(InfoCommand, RefusesBadFlagsLikeTheOtherTools) {
+  for (const char* flags : {"--colour", "something", "--markdown", "--config --json --markdown"}) {
+    const auto outcome = info(flags);
+    EXPECT_EQ(outcome.code, 2) << flags;
+    EXPECT_THAT(outcome.output, HasSubstr("--help")) << flags;
+  }
+  EXPECT_EQ(info("--help").code, 0);
+  EXPECT_EQ(info("--version").code, 0);
+}
+
+TEST(InfoCommand, NamesAMissingFolderAsAMatterOfConfiguration) {
+  const auto outcome = info("", "WEFT_FABRIC_SHM_BACKING=file WEFT_FABRIC_SHM_DIR=/nonexistent");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.output, ContainsRegex("  shm +no: .*/nonexistent/.*[(]bad_config[)]"));
+}
+
+}  // namespace
+}  // namespace weft::tools::test
