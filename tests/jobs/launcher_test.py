@@ -61,6 +61,27 @@ def state_of(pid):
         return ""
 
 
+def unread_connections():
+    """The inodes of TCP sockets of this machine whose other end has not read all that they sent."""
+    inodes, unread = {}, set()
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for row in list(table)[1:]:
+            _, here, there, _, queues, _, _, _, _, inode = row.split()[:10]
+            inodes[here, there] = inode
+            if not queues.endswith(":00000000"):
+                unread.add((there, here))
+    return {inodes.get(ends) for ends in unread}
+
+
+def asks_in_vain(pid):
+    """True once it has sent something over TCP that nobody read."""
+    try:
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False
+    return any(f"socket:[{inode}]" in links for inode in unread_connections())
+
+
 def kill_if_there(pid, number=signal.SIGKILL):
     try:
         os.kill(pid, number)
@@ -83,11 +104,11 @@ def seeded():
     return random.Random(seed)
 
 
-def kill_rounds():
-    """25 rounds, or as many as fit into WEFT_STRESS_SECONDS."""
+def kill_rounds(few=25):
+    """A few rounds, or as many as fit into WEFT_STRESS_SECONDS."""
     seconds = os.environ.get("WEFT_STRESS_SECONDS")
     begin, rounds = time.monotonic(), 0
-    while (time.monotonic() - begin < float(seconds)) if seconds else (rounds < 25):
+    while (time.monotonic() - begin < float(seconds)) if seconds else (rounds < few):
         rounds += 1
         yield rounds
 
@@ -577,6 +598,43 @@ class Killed(JobTest):
             job.finish()
             self.assertIn(job.code, (0, 137), job.err)
             self.assertEqual(job.left_behind(), [])
+
+    def test_many_of_many_ranks_at_any_moment(self):
+        # They die while the others connect; freed memory is overwritten, so that its use shows.
+        rng = seeded()
+        for _ in kill_rounds(3):
+            job = self.start("-n", 64, PROBE, "exchange", env={"MALLOC_PERTURB_": "85"})
+            time.sleep(rng.uniform(0, 0.3))
+            ranks = job.ranks("exchange")
+            for pid in rng.sample(ranks, len(ranks) // 4):
+                kill_if_there(pid)
+            job.finish()
+            self.assertIn(job.code, (0, 137), job.err)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_ranks_that_wait_for_their_first_answer(self):
+        # The launcher stands still while they connect and die, and finds the dead and the living
+        # in its queue. libpmix must not be led to where it frees what it still uses.
+        with tempfile.TemporaryDirectory() as folder:
+            go = os.path.join(folder, "go")
+            job = self.start("-n", 16, "sh", "-c", "echo ready; "
+                             f"while ! test -e {go}; do sleep 0.05; done; exec {PROBE} start",
+                             env={"MALLOC_PERTURB_": "85"})
+            for _ in range(16):
+                self.assertEqual(job.process.stdout.readline(), b"ready\n")
+            job.process.send_signal(signal.SIGSTOP)
+            with open(go, "wb"):
+                pass
+            started = job.wait_for(16, "start")
+            self.assertTrue(eventually(lambda: all(map(asks_in_vain, started))))
+            for pid in started[::2]:
+                os.kill(pid, signal.SIGKILL)
+            job.process.send_signal(signal.SIGCONT)
+            job.finish()
+        self.assertEqual(job.code, 137)
+        self.assertRegex(job.err, rf"^weftrun: rank \d+ on {HOST} was killed by signal 9 "
+                                  r"\(SIGKILL\); ending the job\n$")
+        self.assertEqual(job.left_behind(), [])
 
     def test_children_of_ranks_that_ended_well(self):
         job = self.good("-n", 2, "sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0")
