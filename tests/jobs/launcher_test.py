@@ -5,8 +5,7 @@ launcher_test.py WEFTRUN PROBE [unittest arguments]
 
 Every job runs with a TMPDIR of its own and a marker in its environment, which its grandchildren
 inherit, too: when it is over, no process may carry the marker and the folder must be empty.
-Nothing here fails because something was slow; only the limit that weftrun promises for ending a
-job is checked, with room for a loaded machine.
+Nothing here fails because something was slow, but for watchdogs.
 """
 
 import os
@@ -421,18 +420,19 @@ class ExitCodes(JobTest):
             job = self.start("-n", 4, "sh", "-c",
                              f"{stubborn} test $PMIX_RANK = 2 && {{ sleep 1; exit 9; }}; "
                              "while :; do sleep 1000; done")
-            begin = time.monotonic()
             job.finish()
-            self.assertLess(time.monotonic() - begin, 1 + 5 + 10)
             self.assertEqual(job.code, 9)
             self.assertEqual(job.err,
                              f"weftrun: rank 2 on {HOST} exited with code 9; ending the job\n")
             self.assertEqual(job.left_behind(), [])
 
     def test_others_hear_of_it_by_sigterm(self):
-        job = self.run_job("-n", 2, "sh", "-c",
-                           "test $PMIX_RANK = 1 && exit 5; trap 'echo asked; exit 0' TERM; "
-                           "while :; do sleep 0.1; done")
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.run_job("-n", 2, "sh", "-c",
+                               f"cd {folder}; if test $PMIX_RANK = 1; then "
+                               "while ! test -e listens; do sleep 0.02; done; exit 5; fi; "
+                               "trap 'echo asked; exit 0' TERM; touch listens; "
+                               "while :; do sleep 0.1; done")
         self.assertEqual((job.code, job.out), (5, "asked\n"))
 
     def test_continue(self):
@@ -454,8 +454,14 @@ class ExitCodes(JobTest):
         self.assertEqual({host for _, _, host in said}, {HOST})
 
     def test_first_failure_counts(self):
-        job = self.run_job("-n", 3, "--on-failure", "continue", "sh", "-c",
-                           "sleep $PMIX_RANK; exit $((3 - PMIX_RANK))")
+        # Each waits until the one before it has ended and was reaped.
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.run_job("-n", 3, "--on-failure", "continue", "sh", "-c",
+                               f"cd {folder}; echo $$ > new$PMIX_RANK; mv new$PMIX_RANK $PMIX_RANK; "
+                               "if test $PMIX_RANK -gt 0; then last=$((PMIX_RANK - 1)); "
+                               "while ! test -e $last; do sleep 0.02; done; "
+                               "while kill -0 $(cat $last) 2> /dev/null; do sleep 0.02; done; fi; "
+                               "exit $((3 - PMIX_RANK))")
         self.assertEqual(job.code, 3)
 
     def test_timeout(self):
