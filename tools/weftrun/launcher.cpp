@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "fabric/job_secret.hpp"
+#include "fabric/shm_store.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 
@@ -66,6 +67,16 @@ Fd rank_input() {
   return Fd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
 }
 
+/// Where the ranks put named segments, unless their program says otherwise.
+std::string segments_folder(const std::vector<std::string>& env_of_ranks) {
+  constexpr std::string_view kName = "WEFT_FABRIC_SHM_DIR=";
+  const base::Environment ours = base::environment("WEFT_FABRIC_SHM_DIR");
+  std::string folder = ours.found ? ours.value : std::string(fabric::kDefaultShmDir);
+  for (const std::string& pair : env_of_ranks)
+    if (pair.starts_with(kName)) folder = pair.substr(kName.size());
+  return folder;
+}
+
 /// What an outer launcher told this process is not for our ranks.
 void forget_outer_job() {
   std::vector<std::string> names;
@@ -107,6 +118,7 @@ void Launcher::prepare() {
   temp_dir_ =
       fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",
                   fabric::random_hex(8));
+  shm_dir_ = segments_folder(options_.env);
 }
 
 void Launcher::take_signals() {
@@ -123,6 +135,7 @@ void Launcher::start_guardian(char** argv_area) {
   plan.options = &options_;
   plan.placement = &placement_;
   plan.temp_dir = temp_dir_;
+  plan.shm_dir = shm_dir_;
   plan.signal_mask = signals_before_;
   plan.argv_area = argv_area;
   plan.in = rank_input();
@@ -282,7 +295,7 @@ void Launcher::on_guardian_lost() {
   if (phase_ == Phase::over) return;
   say("the guardian process died; the job is over");
   table_.fail_with(1);
-  end_all_descendants();
+  end_job_wholly(shm_dir_);
   phase_ = Phase::over;
 }
 

@@ -71,6 +71,7 @@ class Launcher {
   const uint64_t start_ns_;
   Placement placement_;
   std::string temp_dir_;
+  std::string shm_dir_;
   sigset_t signals_before_{};
   Fd epoll_;
   Fd signals_;
