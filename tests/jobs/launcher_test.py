@@ -8,6 +8,7 @@ inherit, too: when it is over, no process may carry the marker and the folder mu
 Nothing here fails because something was slow, but for watchdogs.
 """
 
+import ctypes
 import os
 import random
 import re
@@ -25,6 +26,8 @@ WEFTRUN = PROBE = None
 WATCHDOG_S = 120
 HOST = os.uname().nodename
 MARKER = "LAUNCHER_TEST_MARKER"
+LIBC = ctypes.CDLL(None, use_errno=True)
+SYS_TGKILL = 131 if os.uname().machine == "aarch64" else 234
 SANITIZER = os.environ.get("LAUNCHER_TEST_SANITIZER", "")
 
 
@@ -645,6 +648,65 @@ class Killed(JobTest):
     def test_children_of_ranks_that_ended_well(self):
         job = self.good("-n", 2, "sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0")
         self.assertEqual(job.out, "")
+
+
+@unittest.skipIf(SANITIZER == "address", "it takes these signals for itself")
+class Breakdown(JobTest):
+    """weftrun itself crashes, as libpmix sometimes does in it."""
+
+    WORDS = r"weftrun: the PMIx server broke down \(SIGSEGV\); ending the job\n"
+
+    def strike(self, job, of_pmix):
+        """A SIGSEGV for one of PMIx's threads, or for the main one."""
+        pid = job.process.pid
+        for task in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+            if (task != pid) == of_pmix:
+                self.assertEqual(LIBC.syscall(SYS_TGKILL, pid, task, int(signal.SIGSEGV)), 0)
+                return
+
+    def family(self, *options):
+        job = self.start("-n", 3, *options, "sh", "-c", FAMILY, stdout=subprocess.DEVNULL)
+        job.wait_for(9, "sleep")
+        return job
+
+    def test_of_any_thread(self):
+        for of_pmix in (True, False):
+            job = self.family()
+            self.strike(job, of_pmix)
+            job.finish()
+            self.assertEqual(job.code, 1)
+            self.assertRegex(job.err, f"^{self.WORDS}$")
+            self.assertEqual(job.left_behind(), [])
+
+    def test_with_a_death(self):
+        # The rank that died counts, whichever of the two is noticed first.
+        for on_failure in ("end", "continue"):
+            job = self.start("-n", 3, "--on-failure", on_failure, "sleep", 1000)
+            ranks = job.wait_for(3, "sleep")
+            job.process.send_signal(signal.SIGSTOP)
+            self.strike(job, True)
+            os.kill(ranks[0], signal.SIGKILL)
+            self.assertTrue(eventually(lambda: not state_of(ranks[0])))
+            job.process.send_signal(signal.SIGCONT)
+            job.finish()
+            self.assertEqual(job.code, 137, job.err)
+            self.assertRegex(job.err, rf"weftrun: rank \d on {HOST} was killed by signal 9 ")
+            self.assertEqual(job.left_behind(), [])
+
+    def test_with_survivors(self):
+        job = self.family("--on-failure", "continue")
+        self.strike(job, True)
+        self.assertEqual(job.finish().code, 1)
+        self.assertRegex(job.err, self.WORDS)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_of_all_threads(self):
+        job = self.family("--quiet")
+        self.strike(job, True)
+        self.strike(job, False)
+        job.finish()
+        self.assertEqual((job.code, job.err), (1, ""))
+        self.assertEqual(job.left_behind(), [])
 
 
 class Contract(JobTest):
