@@ -693,6 +693,23 @@ class Breakdown(JobTest):
             self.assertRegex(job.err, rf"weftrun: rank \d on {HOST} was killed by signal 9 ")
             self.assertEqual(job.left_behind(), [])
 
+    def test_of_a_fence_that_many_leave_at_once(self):
+        # libpmix 4.2.2 may end such a fence twice.
+        job = self.start("-n", 16, PROBE, "late", 3, env={"MALLOC_PERTURB_": "85"})
+        ranks = job.wait_for(16, "late")
+        for _ in range(16):
+            self.assertEqual(job.process.stdout.readline(), b"waits\n")
+        time.sleep(0.3)
+        job.process.send_signal(signal.SIGSTOP)
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL)
+        self.assertTrue(eventually(lambda: not any(map(state_of, ranks))))
+        job.process.send_signal(signal.SIGCONT)
+        job.finish()
+        self.assertEqual(job.code, 137, job.err)
+        self.assertRegex(job.err, rf"weftrun: rank \d+ on {HOST} was killed by signal 9 ")
+        self.assertEqual(job.left_behind(), [])
+
     def test_with_survivors(self):
         job = self.family("--on-failure", "continue")
         self.strike(job, True)
