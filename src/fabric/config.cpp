@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "fabric/lane_setup.hpp"
+#include "fabric/shm_store.hpp"
 #include "weft/base/config.hpp"
 
 namespace weft::fabric {
@@ -58,7 +59,7 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      "Regions that one rank may have exposed at one time."},
     {"fabric.shm_backing", choice, "memfd", 0, 0, "memfd|file",
      "Where shared segments live: nameless memory found through /proc, or named files."},
-    {"fabric.shm_dir", text, "/dev/shm", 0, 0, {}, "Folder of named segments."},
+    {"fabric.shm_dir", text, kDefaultShmDir, 0, 0, {}, "Folder of named segments."},
     {"fabric.membarrier", choice, "auto", 0, 0, "auto|off",
      "Who pays for falling asleep: the sleeper, where the kernel can, or (off) every send, by a "
      "fence."},

@@ -91,7 +91,7 @@ ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
                 fmt::format("shared segments are files in {} instead of memfd: {}", dir_, why));
     }
   }
-  if (kind_ == ShmKind::file) sweep_leftovers(dir_);
+  sweep_leftovers(dir_);
 }
 
 ShmStore::~ShmStore() {

@@ -2,8 +2,8 @@
 //
 // Two kinds. memfd: memory without a name; peers open /proc/PID/fd/N. It ends with the last
 // process that holds it, so nothing can be left behind. file: a named file in `fabric.shm_dir`,
-// for where /proc cannot be used; unlinked in order at the end, and swept by the next job of the
-// same user after a crash.
+// for where /proc cannot be used; unlinked in order at the end. What a killed process leaves is
+// swept by weftrun's guardian when the job is over, or by the next job of the same user.
 //
 // A name is  weft-UID-PIDNS-PID-START-SERIAL-JOB[.part]  with the pid namespace and the start time
 // of the process, so that a sweep can tell the dead from the living, also from those it cannot see.
@@ -20,6 +20,9 @@
 namespace weft::fabric {
 
 enum class ShmKind : uint8_t { memfd, file };
+
+/// fabric.shm_dir, unless somebody sets it.
+inline constexpr std::string_view kDefaultShmDir = "/dev/shm";
 
 /// What a rank publishes so that peers find its segment.
 struct ShmAddress {
@@ -46,7 +49,7 @@ struct ShmObject {
 class ShmStore {
  public:
   /// `kind` is what was asked for; where /proc does not serve, it falls back to files and says so
-  /// in the log. Sweeps `dir` when it uses it.
+  /// in the log. Sweeps `dir`.
   ShmStore(ShmKind kind, std::string dir, std::string_view job_id);
   ~ShmStore();
   ShmStore(const ShmStore&) = delete;

@@ -10,6 +10,7 @@
 //   job_probe again           makes a Job again and again
 //   job_probe fail            each rank, at a time of its own, prints a line and fails
 //   job_probe desert RANK     that rank fails in order; the others wait in a fence
+//   job_probe late RANK       joins, fences; RANK never comes to the next fence, but stays
 //   job_probe idle            joins, fences, prints its resident memory
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -216,6 +217,14 @@ int desert(Job& job, const Arguments& arguments) {
   }
 }
 
+int late(Job& job, const Arguments& arguments) {
+  job.fence();
+  print("waits");
+  if (job.rank() == rank_argument(arguments, 0)) pause();
+  job.fence();
+  return 0;
+}
+
 int idle(Job& job, const Arguments&) {
   job.fence();
   std::ifstream status("/proc/self/status");
@@ -231,7 +240,7 @@ int main(int argc, char** argv) {
   const std::map<std::string, int (*)(Job&, const Arguments&)> modes{
       {"info", info},       {"exchange", exchange}, {"start", start},     {"abort", abort_job},
       {"survive", survive}, {"absent", absent},     {"fork", fork_child}, {"again", again},
-      {"fail", fail},       {"desert", desert},     {"idle", idle}};
+      {"fail", fail},       {"desert", desert},     {"idle", idle},       {"late", late}};
   try {
     require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
     static std::unique_ptr<Job> job = weft::fabric::join_job();

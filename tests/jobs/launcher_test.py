@@ -5,10 +5,10 @@ launcher_test.py WEFTRUN PROBE [unittest arguments]
 
 Every job runs with a TMPDIR of its own and a marker in its environment, which its grandchildren
 inherit, too: when it is over, no process may carry the marker and the folder must be empty.
-Nothing here fails because something was slow; only the limit that weftrun promises for ending a
-job is checked, with room for a loaded machine.
+Nothing here fails because something was slow, but for watchdogs.
 """
 
+import ctypes
 import os
 import random
 import re
@@ -26,6 +26,8 @@ WEFTRUN = PROBE = None
 WATCHDOG_S = 120
 HOST = os.uname().nodename
 MARKER = "LAUNCHER_TEST_MARKER"
+LIBC = ctypes.CDLL(None, use_errno=True)
+SYS_TGKILL = 131 if os.uname().machine == "aarch64" else 234
 SANITIZER = os.environ.get("LAUNCHER_TEST_SANITIZER", "")
 
 
@@ -61,6 +63,27 @@ def state_of(pid):
         return ""
 
 
+def unread_connections():
+    """The inodes of TCP sockets of this machine whose other end has not read all that they sent."""
+    inodes, unread = {}, set()
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for row in list(table)[1:]:
+            _, here, there, _, queues, _, _, _, _, inode = row.split()[:10]
+            inodes[here, there] = inode
+            if not queues.endswith(":00000000"):
+                unread.add((there, here))
+    return {inodes.get(ends) for ends in unread}
+
+
+def asks_in_vain(pid):
+    """True once it has sent something over TCP that nobody read."""
+    try:
+        links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False
+    return any(f"socket:[{inode}]" in links for inode in unread_connections())
+
+
 def kill_if_there(pid, number=signal.SIGKILL):
     try:
         os.kill(pid, number)
@@ -83,11 +106,11 @@ def seeded():
     return random.Random(seed)
 
 
-def kill_rounds():
-    """25 rounds, or as many as fit into WEFT_STRESS_SECONDS."""
+def kill_rounds(few=25):
+    """A few rounds, or as many as fit into WEFT_STRESS_SECONDS."""
     seconds = os.environ.get("WEFT_STRESS_SECONDS")
     begin, rounds = time.monotonic(), 0
-    while (time.monotonic() - begin < float(seconds)) if seconds else (rounds < 25):
+    while (time.monotonic() - begin < float(seconds)) if seconds else (rounds < few):
         rounds += 1
         yield rounds
 
@@ -400,18 +423,19 @@ class ExitCodes(JobTest):
             job = self.start("-n", 4, "sh", "-c",
                              f"{stubborn} test $PMIX_RANK = 2 && {{ sleep 1; exit 9; }}; "
                              "while :; do sleep 1000; done")
-            begin = time.monotonic()
             job.finish()
-            self.assertLess(time.monotonic() - begin, 1 + 5 + 10)
             self.assertEqual(job.code, 9)
             self.assertEqual(job.err,
                              f"weftrun: rank 2 on {HOST} exited with code 9; ending the job\n")
             self.assertEqual(job.left_behind(), [])
 
     def test_others_hear_of_it_by_sigterm(self):
-        job = self.run_job("-n", 2, "sh", "-c",
-                           "test $PMIX_RANK = 1 && exit 5; trap 'echo asked; exit 0' TERM; "
-                           "while :; do sleep 0.1; done")
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.run_job("-n", 2, "sh", "-c",
+                               f"cd {folder}; if test $PMIX_RANK = 1; then "
+                               "while ! test -e listens; do sleep 0.02; done; exit 5; fi; "
+                               "trap 'echo asked; exit 0' TERM; touch listens; "
+                               "while :; do sleep 0.1; done")
         self.assertEqual((job.code, job.out), (5, "asked\n"))
 
     def test_continue(self):
@@ -433,8 +457,14 @@ class ExitCodes(JobTest):
         self.assertEqual({host for _, _, host in said}, {HOST})
 
     def test_first_failure_counts(self):
-        job = self.run_job("-n", 3, "--on-failure", "continue", "sh", "-c",
-                           "sleep $PMIX_RANK; exit $((3 - PMIX_RANK))")
+        # Each waits until the one before it has ended and was reaped.
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.run_job("-n", 3, "--on-failure", "continue", "sh", "-c",
+                               f"cd {folder}; echo $$ > new$PMIX_RANK; mv new$PMIX_RANK $PMIX_RANK; "
+                               "if test $PMIX_RANK -gt 0; then last=$((PMIX_RANK - 1)); "
+                               "while ! test -e $last; do sleep 0.02; done; "
+                               "while kill -0 $(cat $last) 2> /dev/null; do sleep 0.02; done; fi; "
+                               "exit $((3 - PMIX_RANK))")
         self.assertEqual(job.code, 3)
 
     def test_timeout(self):
@@ -578,9 +608,123 @@ class Killed(JobTest):
             self.assertIn(job.code, (0, 137), job.err)
             self.assertEqual(job.left_behind(), [])
 
+    def test_many_of_many_ranks_at_any_moment(self):
+        # They die while the others connect; freed memory is overwritten, so that its use shows.
+        rng = seeded()
+        for _ in kill_rounds(3):
+            job = self.start("-n", 64, PROBE, "exchange", env={"MALLOC_PERTURB_": "85"})
+            time.sleep(rng.uniform(0, 0.3))
+            ranks = job.ranks("exchange")
+            for pid in rng.sample(ranks, len(ranks) // 4):
+                kill_if_there(pid)
+            job.finish()
+            self.assertIn(job.code, (0, 137), job.err)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_ranks_that_wait_for_their_first_answer(self):
+        # The launcher stands still while they connect and die, and finds the dead and the living
+        # in its queue. libpmix must not be led to where it frees what it still uses.
+        with tempfile.TemporaryDirectory() as folder:
+            go = os.path.join(folder, "go")
+            job = self.start("-n", 16, "sh", "-c", "echo ready; "
+                             f"while ! test -e {go}; do sleep 0.05; done; exec {PROBE} start",
+                             env={"MALLOC_PERTURB_": "85"})
+            for _ in range(16):
+                self.assertEqual(job.process.stdout.readline(), b"ready\n")
+            job.process.send_signal(signal.SIGSTOP)
+            with open(go, "wb"):
+                pass
+            started = job.wait_for(16, "start")
+            # On a loaded machine some may not be there yet; they die earlier then.
+            eventually(lambda: all(map(asks_in_vain, started)), 10)
+            for pid in started[::2]:
+                kill_if_there(pid)
+            job.process.send_signal(signal.SIGCONT)
+            job.finish()
+        self.assertEqual(job.code, 137)
+        self.assertRegex(job.err, rf"^weftrun: rank \d+ on {HOST} was killed by signal 9 "
+                                  r"\(SIGKILL\); ending the job\n$")
+        self.assertEqual(job.left_behind(), [])
+
     def test_children_of_ranks_that_ended_well(self):
         job = self.good("-n", 2, "sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0")
         self.assertEqual(job.out, "")
+
+
+@unittest.skipIf(SANITIZER, "it takes these signals for itself, or has a thread of its own")
+class Breakdown(JobTest):
+    """weftrun itself crashes, as libpmix sometimes does in it."""
+
+    WORDS = r"weftrun: the PMIx server broke down \(SIGSEGV\); ending the job\n"
+
+    def strike(self, job, of_pmix):
+        """A SIGSEGV for one of PMIx's threads, or for the main one."""
+        pid = job.process.pid
+        for task in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
+            if (task != pid) == of_pmix:
+                self.assertEqual(LIBC.syscall(SYS_TGKILL, pid, task, int(signal.SIGSEGV)), 0)
+                return
+
+    def family(self, *options):
+        job = self.start("-n", 3, *options, "sh", "-c", FAMILY, stdout=subprocess.DEVNULL)
+        job.wait_for(9, "sleep")
+        return job
+
+    def test_of_any_thread(self):
+        for of_pmix in (True, False):
+            job = self.family()
+            self.strike(job, of_pmix)
+            job.finish()
+            self.assertEqual(job.code, 1)
+            self.assertRegex(job.err, f"^{self.WORDS}$")
+            self.assertEqual(job.left_behind(), [])
+
+    def test_with_a_death(self):
+        # The rank that died counts, whichever of the two is noticed first.
+        for on_failure in ("end", "continue"):
+            job = self.start("-n", 3, "--on-failure", on_failure, "sleep", 1000)
+            ranks = job.wait_for(3, "sleep")
+            job.process.send_signal(signal.SIGSTOP)
+            self.strike(job, True)
+            os.kill(ranks[0], signal.SIGKILL)
+            self.assertTrue(eventually(lambda: not state_of(ranks[0])))
+            job.process.send_signal(signal.SIGCONT)
+            job.finish()
+            self.assertEqual(job.code, 137, job.err)
+            self.assertRegex(job.err, rf"weftrun: rank \d on {HOST} was killed by signal 9 ")
+            self.assertEqual(job.left_behind(), [])
+
+    def test_of_a_fence_that_many_leave_at_once(self):
+        # libpmix 4.2.2 may end such a fence twice.
+        job = self.start("-n", 16, PROBE, "late", 3, env={"MALLOC_PERTURB_": "85"})
+        ranks = job.wait_for(16, "late")
+        for _ in range(16):
+            self.assertEqual(job.process.stdout.readline(), b"waits\n")
+        time.sleep(0.3)
+        job.process.send_signal(signal.SIGSTOP)
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL)
+        self.assertTrue(eventually(lambda: not any(map(state_of, ranks))))
+        job.process.send_signal(signal.SIGCONT)
+        job.finish()
+        self.assertEqual(job.code, 137, job.err)
+        self.assertRegex(job.err, rf"weftrun: rank \d+ on {HOST} was killed by signal 9 ")
+        self.assertEqual(job.left_behind(), [])
+
+    def test_with_survivors(self):
+        job = self.family("--on-failure", "continue")
+        self.strike(job, True)
+        self.assertEqual(job.finish().code, 1)
+        self.assertRegex(job.err, self.WORDS)
+        self.assertEqual(job.left_behind(), [])
+
+    def test_of_all_threads(self):
+        job = self.family("--quiet")
+        self.strike(job, True)
+        self.strike(job, False)
+        job.finish()
+        self.assertEqual((job.code, job.err), (1, ""))
+        self.assertEqual(job.left_behind(), [])
 
 
 class Contract(JobTest):

@@ -12,9 +12,16 @@ import time
 import unittest
 
 import launcher_test
-from launcher_test import JobTest, eventually, seeded, state_of
+from launcher_test import JobTest, eventually, kill_if_there, seeded, state_of
 
 TROUBLE = EXCHANGE = None
+FILES = {"WEFT_FABRIC_SHM_BACKING": "file"}
+BACKINGS = ({}, FILES)
+
+
+def segments_of(job):
+    """The named segments of its ranks."""
+    return [name for name in os.listdir("/dev/shm") if f"weft-{job.process.pid}-" in name]
 
 
 def rounds(usual):
@@ -77,36 +84,57 @@ class Death(JobTest):
     def test_a_rank_killed_at_any_moment(self):
         """Init, transfer or finalize: the job ends, says who died, leaves nothing."""
         random = seeded()
-        for _ in range(rounds(6)):
-            job = self.start("-n", 4, TROUBLE, "busy", 0.4)
+        for number in range(rounds(6)):
+            job = self.start("-n", 4, TROUBLE, "busy", 0.4, env=BACKINGS[number % 2])
             ranks = job.wait_for(4, "busy")
             time.sleep(random.uniform(0, 0.6))
-            victim = random.choice(ranks)
-            try:
-                os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            kill_if_there(random.choice(ranks))
             job.finish()
             if job.code != 0:  # it may have been over already
                 self.assertIn("SIGKILL", job.err)
             self.assertEqual(job.left_behind(), [])
 
-    def test_leftovers_of_a_crashed_job_are_swept(self):
-        files = {"WEFT_FABRIC_SHM_BACKING": "file"}
-        job = self.start("-n", 2, TROUBLE, "busy", 30, env=files)
-        ranks = job.wait_for(2, "busy")
+    def under_load(self, backing):
+        """A job whose ranks have children and exchange messages."""
+        job = self.start("-n", 3, "sh", "-c", "sleep 1000 & setsid sh -c 'sleep 1000; true' & "
+                         f"exec {TROUBLE} busy 60", env=backing)
+        job.wait_for(6, "sleep")
+        job.wait_for(3, "busy")
+        if backing is FILES:
+            self.assertTrue(eventually(lambda: len(segments_of(job)) >= 3))
         time.sleep(0.5)
-        for pid in ranks + [job.process.pid] + job.guardian():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        job.process.wait()
-        eventually(lambda: not job.pids(), 10)
-        mine = lambda: [n for n in os.listdir("/dev/shm") if f"weft-{job.process.pid}-" in n]
-        after = self.start("-n", 2, TROUBLE, "busy", 0.2, env=files).finish()
-        self.assertEqual(after.code, 0, after.err)
-        self.assertEqual(mine(), [], "the next job removes what the crashed one left")
+        return job
+
+    def test_the_launcher_killed_under_load(self):
+        for backing in BACKINGS:
+            job = self.under_load(backing)
+            job.process.kill()
+            job.process.wait()
+            self.assertEqual(job.left_behind(), [])
+
+    def test_the_guardian_killed_under_load(self):
+        for backing in BACKINGS:
+            job = self.under_load(backing)
+            os.kill(job.guardian()[0], signal.SIGKILL)
+            self.assertEqual(job.finish().code, 1)
+            self.assertEqual(job.left_behind(), [])
+
+    def test_leftovers_of_a_crashed_job_are_swept(self):
+        for backing in BACKINGS:
+            job = self.under_load(FILES)
+            # Nobody is left who could clean up.
+            keepers = [job.process.pid] + job.guardian()
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in keepers:
+                    os.kill(pid, number)
+            job.process.wait()
+            for pid in job.pids():
+                kill_if_there(pid)
+            self.assertTrue(eventually(lambda: not job.pids()))
+            self.assertNotEqual(segments_of(job), [])
+            after = self.start("-n", 2, TROUBLE, "busy", 0.2, env=backing).finish()
+            self.assertEqual(after.code, 0, after.err)
+            self.assertEqual(segments_of(job), [], "the next job removes what the other left")
 
 
 if __name__ == "__main__":

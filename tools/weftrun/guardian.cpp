@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "fabric/shm_store.hpp"
 #include "weftrun/guardian_process.hpp"
 
 namespace weft::run {
@@ -89,6 +90,11 @@ void end_all_descendants() {
     for (const pid_t pid : children()) kill(pid, SIGKILL);
     usleep(kSweepPauseUs);
   }
+}
+
+void end_job_wholly(const std::string& shm_dir) {
+  end_all_descendants();
+  fabric::sweep_leftovers(shm_dir);
 }
 
 void remove_tree(const std::string& path) {

@@ -38,6 +38,7 @@ struct GuardPlan {
   const Options* options = nullptr;
   const Placement* placement = nullptr;
   std::string temp_dir;        ///< removed when weftrun is gone
+  std::string shm_dir;         ///< the ranks' folder of named segments: swept after them
   Fd in;                       ///< rank 0's standard input; the others get /dev/null
   std::vector<Fd> out, err;    ///< writing ends, a pair for each rank
   std::vector<int> not_yours;  ///< descriptors that the guardian closes: weftrun's own
@@ -49,6 +50,9 @@ struct GuardPlan {
 /// Kills and reaps every descendant of this process, which must be a child subreaper so that
 /// orphans come to it. Returns when there is none left.
 void end_all_descendants();
+
+/// Ends them so, and removes the named segments in `shm_dir` whose processes are dead.
+void end_job_wholly(const std::string& shm_dir);
 
 /// Removes a folder and what is in it; quietly.
 void remove_tree(const std::string& path);

@@ -112,7 +112,7 @@ void GuardianProcess::on_packet() {
       break;
     case GuardWord::sweep:
       reap();
-      end_all_descendants();
+      end_job_wholly(plan_.shm_dir);
       say(GuardWord::swept, 0, 0);
       break;
     default:
@@ -225,7 +225,7 @@ void GuardianProcess::flush() {
 }
 
 void GuardianProcess::leave() {
-  end_all_descendants();
+  end_job_wholly(plan_.shm_dir);
   remove_tree(plan_.temp_dir);
   _exit(0);
 }

@@ -19,8 +19,10 @@
 #include <system_error>
 
 #include "fabric/job_secret.hpp"
+#include "fabric/shm_store.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
+#include "weftrun/breakdown.hpp"
 
 namespace weft::run {
 namespace {
@@ -66,6 +68,16 @@ Fd rank_input() {
   return Fd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
 }
 
+/// Where the ranks put named segments, unless their program says otherwise.
+std::string segments_folder(const std::vector<std::string>& env_of_ranks) {
+  constexpr std::string_view kName = "WEFT_FABRIC_SHM_DIR=";
+  const base::Environment ours = base::environment("WEFT_FABRIC_SHM_DIR");
+  std::string folder = ours.found ? ours.value : std::string(fabric::kDefaultShmDir);
+  for (const std::string& pair : env_of_ranks)
+    if (pair.starts_with(kName)) folder = pair.substr(kName.size());
+  return folder;
+}
+
 /// What an outer launcher told this process is not for our ranks.
 void forget_outer_job() {
   std::vector<std::string> names;
@@ -107,6 +119,7 @@ void Launcher::prepare() {
   temp_dir_ =
       fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",
                   fabric::random_hex(8));
+  shm_dir_ = segments_folder(options_.env);
 }
 
 void Launcher::take_signals() {
@@ -123,6 +136,7 @@ void Launcher::start_guardian(char** argv_area) {
   plan.options = &options_;
   plan.placement = &placement_;
   plan.temp_dir = temp_dir_;
+  plan.shm_dir = shm_dir_;
   plan.signal_mask = signals_before_;
   plan.argv_area = argv_area;
   plan.in = rank_input();
@@ -155,6 +169,7 @@ int Launcher::run() {
           fmt::format("cannot make a folder {}: {}", temp_dir_, error_text(errno)));
     server_ = std::make_unique<PmixServer>(
         PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
+    survive_breakdowns({server_->fd(), guardian_->fd(), guardian_->pid(), options_.quiet});
     guardian_->start(server_->environment());
     if (options_.timeout_s > 0)
       timeout_at_ = start_ns_ + static_cast<uint64_t>(options_.timeout_s * double{kSecond});
@@ -202,8 +217,10 @@ void Launcher::loop() {
           on_stream(static_cast<std::size_t>(tag - kStreams));
       }
     }
+    if (breakdown() != 0) on_breakdown();
     on_deadlines();
     serve_sinks();
+    note_exit_code(table_.exit_code());
   }
 }
 
@@ -230,7 +247,10 @@ void Launcher::on_deadlines() {
     table_.fail_with(kTimeoutCode);
     end_job();
   }
-  if (passed(end_at_)) end_job();
+  if (passed(end_at_)) {
+    if (breakdown() != 0) table_.fail_with(1);
+    end_job();
+  }
   if (passed(kill_at_) && phase_ == Phase::ending) guardian_->signal_all(SIGKILL);
   while (!left_.empty() && left_.front().tell_at <= now) {
     if (phase_ == Phase::running) server_->tell_left(left_.front().rank);
@@ -282,12 +302,13 @@ void Launcher::on_guardian_lost() {
   if (phase_ == Phase::over) return;
   say("the guardian process died; the job is over");
   table_.fail_with(1);
-  end_all_descendants();
+  end_job_wholly(shm_dir_);
   phase_ = Phase::over;
 }
 
 void Launcher::on_rank_end(int rank, int status) {
   const bool failed = table_.ended(rank, status);
+  note_exit_code(table_.exit_code());
   const std::string how = describe_end(status);
   if (failed && phase_ == Phase::running) {
     const bool as_asked = passed_on_ != 0 && exit_code_of(status) == 128 + passed_on_;
@@ -295,6 +316,7 @@ void Launcher::on_rank_end(int rank, int status) {
     if (!as_asked || options_.verbose)
       say(fmt::format("{} {}{}", name_of(rank), how, ends_others ? "; ending the job" : ""));
     if (options_.on_failure == OnFailure::go_on) {
+      serve_sinks();  // should PMIx break down in the next call, this was said
       server_->tell_death(rank, status, fmt::format("on {} {}", host_, how));
     } else if (table_.has_finalized(rank)) {
       if (!end_at_) end_at_ = base::now_ns() + kGrace;
@@ -321,6 +343,16 @@ void Launcher::on_server() {
     event->release();
     end_job();
   }
+}
+
+/// PMIx is no more: no rank can join or leave. The death that led to this, if one did, is heard of
+/// in a moment and counts.
+void Launcher::on_breakdown() {
+  if (broken_) return;
+  broken_ = true;
+  if (phase_ != Phase::running) return;
+  say(describe_breakdown());
+  if (!end_at_) end_at_ = base::now_ns() + kGrace;
 }
 
 void Launcher::on_signal() {
@@ -410,6 +442,7 @@ void Launcher::finish() {
   }
   remove_tree(temp_dir_);
   guardian_->dismiss();
+  note_job_is_over();
   // Whoever reads our output may take as long as he likes; signals end us as they end any program.
   pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   out_.drain();

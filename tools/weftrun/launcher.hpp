@@ -55,6 +55,7 @@ class Launcher {
   void on_guardian_lost();
   void on_rank_end(int rank, int status);
   void on_server();
+  void on_breakdown();
   void on_signal();
   void on_stream(std::size_t index);
   void serve_sinks();
@@ -71,6 +72,7 @@ class Launcher {
   const uint64_t start_ns_;
   Placement placement_;
   std::string temp_dir_;
+  std::string shm_dir_;
   sigset_t signals_before_{};
   Fd epoll_;
   Fd signals_;
@@ -85,7 +87,8 @@ class Launcher {
 
   Phase phase_ = Phase::running;
   bool all_started_ = false;
-  int passed_on_ = 0;  ///< the last signal of those that end a program by default
+  bool broken_ = false;  ///< a breakdown was seen
+  int passed_on_ = 0;    ///< the last signal of those that end a program by default
   Deadline timeout_at_;
   Deadline end_at_;  ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;

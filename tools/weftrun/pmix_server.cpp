@@ -19,6 +19,7 @@
 
 #include "fabric/job_secret.hpp"
 #include "fabric/job_wire.hpp"
+#include "weftrun/breakdown.hpp"
 
 namespace weft::run {
 namespace {
@@ -204,6 +205,7 @@ void PmixServer::tell_left(int rank) {
 }
 
 void PmixServer::notify(int code, int rank, const std::string& text) {
+  if (breakdown() != 0) return;
   pmix_proc_t who;
   PMIX_LOAD_PROCID(&who, nspace_.c_str(), static_cast<pmix_rank_t>(rank));
   Infos infos;
