@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/ring.hpp"
 #include "hand_over.hpp"
 #include "turns.hpp"
 #include "weft/base/cache_line.hpp"
