@@ -40,7 +40,7 @@ Event deliver(Endpoint::Impl& endpoint, Operation& op, Rank source, Tag tag,
 
 /// Tells a receive that it is over; keeps it pending if its completion has no room.
 void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& event) {
-  if (op.completion == nullptr || op.completion->try_complete(event)) [[likely]] {
+  if (op.completion == nullptr || device.tell(*op.completion, event)) [[likely]] {
     runtime.operations->release(op);
     return;
   }

@@ -31,16 +31,20 @@ bool Synchronizer::try_complete(const Event& event) noexcept {
     // acq_rel: only one completer may write event_ after a failure.
     if (!failed_.exchange(true, std::memory_order_acq_rel)) assign(event_, event);
   }
+  complete_many(event, 1);
+  return true;
+}
+
+void Synchronizer::complete_many(const Event& last, uint32_t n) noexcept {
   // The last completer alone may write the event of a success: until then `left_` says that others
   // are still to come. acquire: pairs with the release of the others' fetch_sub; what they wrote
   // is visible before we announce that all is ready.
-  if (left_.load(std::memory_order_acquire) == 1 ||
-      left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+  if (left_.load(std::memory_order_acquire) == n ||
+      left_.fetch_sub(n, std::memory_order_acq_rel) == n) {
     // relaxed: a failure's exchange came before its owner's fetch_sub, which we have acquired.
-    if (!failed_.load(std::memory_order_relaxed)) assign(event_, event);
+    if (!failed_.load(std::memory_order_relaxed)) assign(event_, last);
     finish();
   }
-  return true;
 }
 
 void Synchronizer::arrive(uint32_t n) noexcept {
@@ -85,6 +89,10 @@ bool Counter::try_complete(const Event& event) noexcept {
   if (event.error != Errc::ok) errors_.fetch_add(1, std::memory_order_release);
   value_.fetch_add(1, std::memory_order_release);
   return true;
+}
+
+void Counter::complete_many(const Event& /*last*/, uint32_t n) noexcept {
+  value_.fetch_add(n, std::memory_order_release);  // as above
 }
 
 bool Flag::try_complete(const Event& event) noexcept {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
@@ -288,6 +289,21 @@ uint32_t Device::attend() {
   served += early_delivered_ - early_before;
   if (busy()) wake_sleeper();
   return served;
+}
+
+bool Device::tell_another(Completion& completion, const Event& event) noexcept {
+  if (told_.completion != nullptr) tell_counted();
+  if (!completion.counts() || event.error != Errc::ok) return completion.try_complete(event);
+  told_.completion = &completion;
+  told_.count = 1;
+  assign(told_.last, event);
+  return true;
+}
+
+void Device::tell_counted() noexcept {
+  // It may end its owner's wait, and with it its own life.
+  Completion& completion = *std::exchange(told_.completion, nullptr);
+  completion.complete_many(told_.last, told_.count);
 }
 
 void Device::wake_queued() noexcept {

@@ -88,6 +88,15 @@ class Device final : public fabric::Sink {
     wish_.endpoint = nullptr;
     return wish_.message;
   }
+  /// (lock) Tells a completion; those that only count are told at the end of this progress, once
+  /// for as many successes as came in a row. False: no room now.
+  [[nodiscard]] bool tell(Completion& completion, const Event& event) noexcept {
+    if (told_.completion != &completion || event.error != Errc::ok) [[unlikely]]
+      return tell_another(completion, event);
+    assign(told_.last, event);
+    ++told_.count;
+    return true;
+  }
   /// (lock) Nobody waits for this endpoint's messages any more: it ends.
   void forget(const comm::WaitSet& waiters) noexcept {
     if (queued_ == &waiters) queued_ = nullptr;
@@ -197,12 +206,15 @@ class Device final : public fabric::Sink {
   uint32_t attend();
   fabric::Taken noted(fabric::Taken taken) noexcept;
   void after_progress() noexcept {
+    if (told_.completion != nullptr) tell_counted();
     if (queued_ != nullptr) wake_queued();
     base::light_fence();  // between what was served and the look for watchers
     if (!watchers_.empty()) [[unlikely]]
       watchers_.wake_all();
   }
   void wake_queued() noexcept;
+  bool tell_another(Completion& completion, const Event& event) noexcept;
+  void tell_counted() noexcept;
   /// What is left over here is announced by no doorbell: whoever sleeps must come back to it.
   void wake_sleeper() noexcept;
   uint32_t work();
@@ -234,6 +246,11 @@ class Device final : public fabric::Sink {
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
   comm::Operation death_note_{};            // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
+  struct {
+    Completion* completion = nullptr;
+    uint32_t count = 0;
+    Event last;
+  } told_;  // (lock) see tell
   struct {
     Endpoint::Impl* endpoint = nullptr;
     Message* message = nullptr;

@@ -43,8 +43,18 @@ class Completion {
   /// Tells; false: no room now, the caller keeps the event and tells again later.
   [[nodiscard]] virtual bool try_complete(const Event& event) noexcept = 0;
 
+  /// True for those that count successes and keep at most the last one's event: progress tells the
+  /// successes of one poll together.
+  [[nodiscard]] bool counts() const noexcept { return counts_; }
+  /// `n` successes, the last of them with event `last`. Called only where `counts()`.
+  virtual void complete_many(const Event& /*last*/, uint32_t /*n*/) noexcept {}
+
  protected:
+  explicit Completion(bool counts = false) noexcept : counts_(counts) {}
   ~Completion() = default;
+
+ private:
+  const bool counts_;
 };
 
 /// Completed events in a bounded queue, first in, first out per completer. Any number of threads
@@ -68,8 +78,9 @@ class CompletionQueue final : public Completion {
 /// touches it no more.
 class Synchronizer final : public Completion {
  public:
-  explicit Synchronizer(uint32_t expected = 1) noexcept { reset(expected); }
+  explicit Synchronizer(uint32_t expected = 1) noexcept : Completion(true) { reset(expected); }
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
+  void complete_many(const Event& last, uint32_t n) noexcept override;
   /// Counts `n` operations that were answered `done` and will not complete.
   void arrive(uint32_t n = 1) noexcept;
   /// True once all have completed; what they wrote is visible. Does not progress.
@@ -100,7 +111,9 @@ class Synchronizer final : public Completion {
 /// Counts completions up; reads are free. Errors are counted apart.
 class Counter final : public Completion {
  public:
+  Counter() noexcept : Completion(true) {}
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
+  void complete_many(const Event& last, uint32_t n) noexcept override;
   /// Completions so far, errors included; what they wrote is visible.
   [[nodiscard]] uint64_t value() const noexcept { return value_.load(std::memory_order_acquire); }
   [[nodiscard]] uint64_t errors() const noexcept { return errors_.load(std::memory_order_acquire); }
