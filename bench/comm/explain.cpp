@@ -52,6 +52,12 @@ class RawPort final : public fabric::Sink {
     return laps.median_ns() / 2;
   }
 
+  fabric::Taken on_short(Rank /*source*/, fabric::ShortHeader /*header*/,
+                         std::span<const std::byte> payload) override {
+    std::memcpy(payload_.data(), payload.data(), payload_.size());
+    ++seen_;
+    return fabric::Taken::yes;
+  }
   fabric::Taken on_frame(const fabric::Frame& frame) override {
     std::memcpy(payload_.data(), frame.head.data() + sizeof(comm::Header), payload_.size());
     ++seen_;
@@ -64,8 +70,7 @@ class RawPort final : public fabric::Sink {
  private:
   void send() {
     const comm::Header header{.type = comm::PacketType::eager};
-    while (port_->try_send(pair_.peer(), 0, std::as_bytes(std::span(&header, 1)), payload_) ==
-           Post::retry) {
+    while (port_->try_send_short({pair_.peer(), 0}, comm::pack(header), payload_) == Post::retry) {
     }
   }
   Pair& pair_;
@@ -99,14 +104,13 @@ double pool_ns(comm::OperationTable& table) {
 }
 
 double completion_ns() {
-  Flag flag;
-  Completion* completion = &flag;
+  Synchronizer done;  // as the whole waits for
+  Completion* completion = &done;
   asm volatile("" : "+r"(completion));  // told through the interface, as progress does
   return median_call_ns(kCalls, [&](unsigned i) {
-    if (!completion->try_complete({.bytes = i}) || !flag.is_set()) {
-      throw std::runtime_error("explain: the flag was not told");
-    }
-    flag.clear();
+    completion->complete_many({.bytes = i}, 1);
+    if (!done.ready()) throw std::runtime_error("explain: the synchronizer was not told");
+    done.reset(1);
   });
 }
 

@@ -294,16 +294,18 @@ uint32_t Device::attend() {
 bool Device::tell_another(Completion& completion, const Event& event) noexcept {
   if (told_.completion != nullptr) tell_counted();
   if (!completion.counts() || event.error != Errc::ok) return completion.try_complete(event);
+  // The first of a row at once: mostly it is alone, and somebody waits for it.
+  completion.complete_many(event, 1);
   told_.completion = &completion;
-  told_.count = 1;
-  assign(told_.last, event);
+  told_.count = 0;
   return true;
 }
 
 void Device::tell_counted() noexcept {
-  // It may end its owner's wait, and with it its own life.
-  Completion& completion = *std::exchange(told_.completion, nullptr);
-  completion.complete_many(told_.last, told_.count);
+  // With a count of 0 it may be gone already, and is not touched; else it is waited for, and may be
+  // gone afterwards.
+  Completion* const completion = std::exchange(told_.completion, nullptr);
+  if (told_.count != 0) completion->complete_many(told_.last, told_.count);
 }
 
 void Device::wake_queued() noexcept {

@@ -88,8 +88,8 @@ class Device final : public fabric::Sink {
     wish_.endpoint = nullptr;
     return wish_.message;
   }
-  /// (lock) Tells a completion; those that only count are told at the end of this progress, once
-  /// for as many successes as came in a row. False: no room now.
+  /// (lock) Tells a completion. Those that only count are told of the first success in a row at
+  /// once, and of the others together, at the end of this progress. False: no room now.
   [[nodiscard]] bool tell(Completion& completion, const Event& event) noexcept {
     if (told_.completion != &completion || event.error != Errc::ok) [[unlikely]]
       return tell_another(completion, event);
