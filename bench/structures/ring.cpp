@@ -13,6 +13,8 @@
 // under its writer); with both threads on one core (then it measures the scheduler); by the state
 // of the cores' caches (hence the probe beside each round). It says nothing of a single frame to a
 // waiting reader, for which the ring is made: that is `latency`.
+#include "fabric/ring.hpp"
+
 #include <concurrentqueue/concurrentqueue.h>
 
 #include <boost/lockfree/spsc_queue.hpp>
@@ -21,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "fabric/ring.hpp"
 #include "hand_over.hpp"
 #include "turns.hpp"
 #include "weft/base/cache_line.hpp"
