@@ -24,9 +24,8 @@
 //     with nobody favoured and nothing draining, never both.
 //  4. A grant's number is never given twice. A thread that is preempted between its two looks, and
 //     raises and lowers the flag of a grant that was lost meanwhile, touches nobody else's flag.
-//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, so that what
-//  threads
-//     really share stops paying for heavy fences; after kGrants, nobody is any more.
+//  5. A thread is favoured after kStreak × 4^(grants so far) sections in a row, kGrants times at
+//     most: what threads really share stops paying for heavy fences.
 //
 // Source: biased locks as known from Java runtimes; here revoked by membarrier(2) instead of by
 // stopping the thread.
