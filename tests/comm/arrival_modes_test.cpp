@@ -492,9 +492,8 @@ TEST(RuntimeTest, EndedThreadsLeaveTheirReceivesToOthers) {
           std::vector<Counter> done(kThreads);
           for (int first = 0; first < kThreads; first += 10) {
             on_threads(10, [&](int t) {
-              const auto i = static_cast<std::size_t>(first + t);
-              const Post posted =
-                  ep.recv(other, Tag{static_cast<uint32_t>(i)}, writable(in[i]), &done[i]);
+              const auto i = static_cast<uint32_t>(first + t);
+              const Post posted = ep.recv(other, Tag{i}, writable(in[i]), &done[i]);
               EXPECT_NE(posted, Post::retry);
               if (posted == Post::done) (void)done[i].try_complete({});
             });

@@ -24,6 +24,11 @@ namespace {
 /// What the main thread gets for ending the job: the time from SIGTERM to SIGKILL, and some.
 constexpr unsigned kMainThreadSeconds = 4;
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kLeftToSanitizer = true;  // it has its own way to tell of them
+#else
+constexpr bool kLeftToSanitizer = false;
+#endif
 constexpr std::array kDeadly{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 constexpr std::string_view kBegin = "the PMIx server broke down (";
 constexpr std::string_view kEnd = "); ending the job";
@@ -68,13 +73,12 @@ void on_breakdown(int signal) {
 }  // namespace
 
 void survive_breakdowns(const BreakdownPlan& plan) {
-#if !defined(__SANITIZE_ADDRESS__)  // which has its own way to tell of them
+  if (kLeftToSanitizer) return;
   g_plan = plan;
   struct sigaction action {};
   action.sa_handler = on_breakdown;
   sigfillset(&action.sa_mask);
   for (const int signal : kDeadly) sigaction(signal, &action, nullptr);
-#endif
 }
 
 int breakdown() noexcept { return g_signal.load(std::memory_order_relaxed); }
