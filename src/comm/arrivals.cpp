@@ -209,8 +209,7 @@ bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& rec
   return true;
 }
 
-// --- Queue: the first packet goes to whoever asks
-// --------------------------------------------------
+// --- Queue: the first packet goes to whoever asks ----------------------------------------------
 
 namespace {
 
@@ -279,8 +278,7 @@ Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& ar
 
 const Arrivals kQueued{arrive_queue, arrive_queue_eager, announce_queue};
 
-// --- Handler (active message)
-// ----------------------------------------------------------------------
+// --- Handler (active message) ------------------------------------------------------------------
 
 namespace {
 
@@ -328,8 +326,7 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
 
 const Arrivals kHandled{arrive_handler, arrive_handler_eager, announce_handler};
 
-// --- Memory endpoints take no messages
-// ---------------------------------------------------------------
+// --- Memory endpoints take no messages ---------------------------------------------------------
 
 namespace {
 

@@ -62,8 +62,7 @@ struct Team::Impl {
     }
   }
 
-  // --- Trees over a list of ranks, rooted at its first member
-  // --------------------------------------
+  // --- Trees over a list of ranks, rooted at its first member ----------------------------------
 
   [[nodiscard]] static std::size_t place_in(const std::vector<int>& list, int rank) {
     return static_cast<std::size_t>(std::find(list.begin(), list.end(), rank) - list.begin());

@@ -91,7 +91,9 @@ class Device final : public fabric::Sink {
   /// (lock) Tells a completion. Those that only count are told of the first success in a row at
   /// once, and of the others together, at the end of this progress. False: no room now.
   [[nodiscard]] bool tell(Completion& completion, const Event& event) noexcept {
-    if (told_.completion != &completion || event.error != Errc::ok) [[unlikely]]
+    // The one told before may be gone, and another kind of completion be where it was.
+    if (told_.completion != &completion || !completion.counts() || event.error != Errc::ok)
+        [[unlikely]]
       return tell_another(completion, event);
     assign(told_.last, event);
     ++told_.count;

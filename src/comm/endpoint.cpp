@@ -17,8 +17,7 @@ using comm::PacketType;
 using comm::RendezvousBody;
 using comm::Work;
 
-// --- Sending
-// ---------------------------------------------------------------------------------------
+// --- Sending -----------------------------------------------------------------------------------
 
 Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,
                     void* context) {
@@ -119,8 +118,7 @@ void Endpoint::Impl::refuse_null() const {
   throw Error(Errc::bad_argument, "a null buffer with a length");
 }
 
-// --- Receiving
-// -------------------------------------------------------------------------------------
+// --- Receiving ---------------------------------------------------------------------------------
 
 Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion* completion,
                     void* context, Event* now) {
@@ -261,8 +259,7 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
   return took;
 }
 
-// --- Blocking conveniences
-// ---------------------------------------------------------------------------
+// --- Blocking conveniences ---------------------------------------------------------------------
 
 Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
   Event event =
@@ -310,8 +307,7 @@ void Endpoint::wait_for_message(Impl& my, Message& message) {
       &wanted);
 }
 
-// --- Making and ending
-// --------------------------------------------------------------------------------
+// --- Making and ending -------------------------------------------------------------------------
 
 namespace {
 

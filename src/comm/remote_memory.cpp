@@ -74,8 +74,7 @@ bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<st
 
 }  // namespace
 
-// --- The owner's side (device's lock held)
-// ---------------------------------------------------------
+// --- The owner's side (device's lock held) -----------------------------------------------------
 
 Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
                  const Arrived& arrived, const PutBody& body) {
@@ -159,8 +158,7 @@ Taken arrive_signal(Endpoint::Impl& endpoint, Device& /*device*/, const Arrived&
 
 }  // namespace comm
 
-// --- The caller's side
-// -----------------------------------------------------------------------------
+// --- The caller's side -------------------------------------------------------------------------
 
 namespace {
 
@@ -232,12 +230,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   if (key.segment != 0) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
-        if (!data.empty()) fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
+        fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
       Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context);
       if (op == nullptr) return Post::retry;
-      if (!data.empty()) fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
+      fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
                               .endpoint = number,
                               .tag = tag.value,
@@ -296,8 +294,7 @@ Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byt
   check_access(my, from, offset, buffer.data(), buffer.size());
   if (from.segment != 0) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
-      if (!buffer.empty())
-        fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
+      fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }

@@ -45,8 +45,7 @@ std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geom
 
 }  // namespace
 
-// --- Making
-// ------------------------------------------------------------------------------------------
+// --- Making ------------------------------------------------------------------------------------
 
 Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
     : self(the_runtime),
@@ -145,8 +144,7 @@ void Runtime::Impl::report_leftovers() const {
   }
 }
 
-// --- Progress
-// ------------------------------------------------------------------------------------------
+// --- Progress ----------------------------------------------------------------------------------
 
 Device& Runtime::this_device() const noexcept { return impl_->this_device(); }
 
@@ -195,8 +193,7 @@ void Runtime::relax() {
   ::nanosleep(&kNap, nullptr);
 }
 
-// --- Posting helpers
-// -----------------------------------------------------------------------------------
+// --- Posting helpers ---------------------------------------------------------------------------
 
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
                                 std::span<const std::span<const std::byte>> pieces) {
@@ -251,8 +248,7 @@ void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into)
 
 }  // namespace comm
 
-// --- Deaths
-// --------------------------------------------------------------------------------------------
+// --- Deaths ------------------------------------------------------------------------------------
 
 /// From a thread of the launcher's: every device looks at it under its own lock.
 void Runtime::Impl::report_death(Rank rank, const std::string& cause) {
@@ -302,8 +298,7 @@ std::string Runtime::cause_of_death(Rank rank) const {
   return found == impl_->causes.end() ? std::string() : found->second;
 }
 
-// --- Facts
-// ---------------------------------------------------------------------------------------------
+// --- Facts -------------------------------------------------------------------------------------
 
 Rank Runtime::rank() const noexcept { return impl_->job.rank(); }
 int Runtime::size() const noexcept { return impl_->job.size(); }

@@ -157,8 +157,7 @@ TEST(HandlerArrival, MayAnswerFromTheHandler) {
   });
 }
 
-// --- Completions
-// -----------------------------------------------------------------------------------
+// --- Completions -------------------------------------------------------------------------------
 
 TEST(Completions, QueueTellsEachReceiveWithItsContext) {
   on_ranks(2, [](Runtime& rt) {
@@ -277,8 +276,7 @@ TEST(Completions, OneSynchronizerForManyReceives) {
   });
 }
 
-// --- Memory
-// ----------------------------------------------------------------------------------------
+// --- Memory ------------------------------------------------------------------------------------
 
 class Memory : public ::testing::TestWithParam<bool> {};
 
@@ -364,8 +362,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Memory, ::testing::Bool(), [](const auto& kind) 
   return std::string(kind.param ? "shared" : "ordinary");
 });
 
-// --- Endpoints and order
-// ------------------------------------------------------------------------------
+// --- Endpoints and order -----------------------------------------------------------------------
 
 TEST(Endpoints, MessagesForALaterEndpointWaitAndBlockNobody) {
   on_ranks(2, [](Runtime& rt) {

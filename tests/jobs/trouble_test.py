@@ -11,8 +11,8 @@ import sys
 import time
 import unittest
 
-import launcher_test
-from launcher_test import JobTest, eventually, kill_if_there, seeded, state_of
+import weftrun_job
+from weftrun_job import JobTest, eventually, kill_if_there, seeded, state_of
 
 TROUBLE = EXCHANGE = None
 FILES = {"WEFT_FABRIC_SHM_BACKING": "file"}
@@ -138,5 +138,5 @@ class Death(JobTest):
 
 
 if __name__ == "__main__":
-    launcher_test.WEFTRUN, TROUBLE, EXCHANGE = map(os.path.abspath, sys.argv[1:4])
+    weftrun_job.WEFTRUN, TROUBLE, EXCHANGE = map(os.path.abspath, sys.argv[1:4])
     unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

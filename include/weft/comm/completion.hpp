@@ -43,11 +43,13 @@ class Completion {
   /// Tells; false: no room now, the caller keeps the event and tells again later.
   [[nodiscard]] virtual bool try_complete(const Event& event) noexcept = 0;
 
-  /// True for those that count successes and keep at most the last one's event: progress tells the
-  /// successes of one poll together.
+  /// True for those that count successes, keep at most the last one's event, and always have room:
+  /// progress tells the successes of one poll together.
   [[nodiscard]] bool counts() const noexcept { return counts_; }
   /// `n` successes, the last of them with event `last`. Called only where `counts()`.
-  virtual void complete_many(const Event& /*last*/, uint32_t /*n*/) noexcept {}
+  virtual void complete_many(const Event& last, uint32_t n) noexcept {
+    while (n-- > 0) (void)try_complete(last);
+  }
 
  protected:
   explicit Completion(bool counts = false) noexcept : counts_(counts) {}

@@ -36,6 +36,7 @@ enum class Buffer : uint8_t {
               ///< buffer; the size is told with the completion
 };
 
+/// Runs in the progressing thread. It may post; it must not block, wait or throw.
 using Handler = void (*)(void* argument, const Incoming& message);
 
 /// How an endpoint is made. The same on every rank; combinations that make no sense are refused
