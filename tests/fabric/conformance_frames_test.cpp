@@ -183,7 +183,9 @@ TEST_P(Frames, TakenOneByOneAHeldFrameLetsControlPass) {
   sink.hold = true;
   int sent = 0;
   while (sent < 8 && other.try_control(Rank{0}, 0, header) != Post::retry) ++sent;
-  for (int i = 0; i < 200 && sink.control < sent; ++i) mine.poll_one(sink);
+  // At once: not after what the lane's burst might still have been. (Delayed frames come later.)
+  const int calls = GetParam().wrap ? 200 : 4;
+  for (int i = 0; i < calls && sink.control < sent; ++i) mine.poll_one(sink);
   EXPECT_EQ(sink.control, sent);
 }
 
