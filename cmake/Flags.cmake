@@ -2,7 +2,11 @@
 add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
-  -Woverloaded-virtual -fno-omit-frame-pointer
+  -Woverloaded-virtual -fno-omit-frame-pointer -momit-leaf-frame-pointer
+  # Neighbouring words must stay words. Put together as a vector, two that came in registers go
+  # through the stack, stored narrow and loaded wide, and the load waits until every earlier store
+  # has left the store buffer: half of a sender's time was there.
+  -fno-tree-slp-vectorize
   # Options are meant to be named in part: {.progress = …}.
   -Wno-missing-field-initializers
   # GCC 12 sees overlapping copies in std::string where there are none (its bug 105651).

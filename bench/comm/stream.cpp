@@ -19,7 +19,7 @@ MatchedStream::MatchedStream(Shared& shared, unsigned number)
     : shared_(shared),
       setup_(shared.setup),
       number_(number),
-      slots_(setup_.bytes, setup_.window),
+      windows_{Window(setup_), Window(setup_)},
       ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
 
 bool MatchedStream::send_window() {
@@ -30,7 +30,7 @@ bool MatchedStream::send_window() {
   });
   for (unsigned i = 0; i < setup_.window; ++i) {
     ends_.sent(until_posted(setup_.runtime, [&] {
-      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_}, slots_.slot(i),
+      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_}, windows_[0].slots.slot(i),
                                    ends_.completion());
     }));
   }
@@ -42,26 +42,42 @@ bool MatchedStream::send_window() {
   return over_ == std::byte{0};
 }
 
-void MatchedStream::post_window() {
-  received_.reset(setup_.window);
+void MatchedStream::post(Window& window) {
+  window.received.reset(setup_.window);
+  window.posted = true;
   for (unsigned i = 0; i < setup_.window; ++i) {
+    const auto slot = window.slots.slot(i);
     const Post answer = until_posted(setup_.runtime, [&] {
-      return shared_.endpoint.recv(setup_.pair.peer(), Tag{number_}, slots_.slot(i), &received_);
+      return shared_.endpoint.recv(setup_.pair.peer(), Tag{number_}, slot, &window.received,
+                                   &window);
     });
-    if (answer == Post::done) received_.arrive();
+    if (answer == Post::done) window.received.arrive();
   }
 }
 
 void MatchedStream::receive() {
-  post_window();
-  for (std::byte over{0}; over == std::byte{0};) {
-    wait_for(setup_.runtime, received_, setup_.poll);
-    expect_ok(received_.event().error, "receive");
+  for (Window& window : windows_) {
+    if (!window.posted) post(window);
+  }
+  for (std::byte over{0}; over == std::byte{0}; next_ = 1 - next_) {
+    Window& window = windows_[next_];
+    wait_for(setup_.runtime, window.received, setup_.poll);
+    expect_ok(window.received.event().error, "receive");
+    window.posted = false;
     over = std::byte{turn_is_over(setup_.pair)};
-    if (over == std::byte{0}) post_window();
     (void)until_posted(setup_.runtime, [&] {
       return shared_.endpoint.send(setup_.pair.peer(), Tag{number_ | kAcknowledgement}, {&over, 1});
     });
+    if (over == std::byte{0}) post(window);
+  }
+}
+
+MatchedStream::~MatchedStream() {
+  for (Window& window : windows_) {
+    if (!window.posted) continue;
+    while (shared_.endpoint.cancel(setup_.pair.peer(), Tag{number_}, &window)) {
+    }
+    setup_.runtime.wait(window.received);
   }
 }
 
@@ -96,14 +112,14 @@ void QueueStream::finish() {
                      [&] { return shared_.endpoint.send(setup_.pair.peer(), kEnd, {}); });
 }
 
-uint64_t QueueStream::count_one(unsigned sender) noexcept {
-  auto& count = shared_.taken[sender].count;
-  if (setup_.threads == 1) {
-    const uint64_t now = count.load(std::memory_order_relaxed) + 1;
-    count.store(now, std::memory_order_relaxed);  // one taker
-    return now;
-  }
-  return count.fetch_add(1, std::memory_order_relaxed) + 1;  // counts, orders nothing
+bool QueueStream::ends_window(unsigned sender) noexcept {
+  auto& count = shared_.taken[sender].count;  // relaxed: counts, orders nothing
+  if (setup_.threads != 1)
+    return (count.fetch_add(1, std::memory_order_relaxed) + 1) % setup_.window == 0;
+  // One taker. No division: it would be a tenth of what a message costs.
+  const uint64_t now = count.load(std::memory_order_relaxed) + 1;
+  count.store(now == setup_.window ? 0 : now, std::memory_order_relaxed);
+  return now == setup_.window;
 }
 
 void QueueStream::receive() {
@@ -121,7 +137,7 @@ void QueueStream::receive() {
     if (!message.ready()) setup_.runtime.wait(message);
     expect_ok(message.error(), "dequeue");
     const unsigned sender = message.tag().value;
-    if (count_one(sender) % setup_.window == 0) {
+    if (ends_window(sender)) {
       shared_.acknowledgements.give(sender, turn_is_over(setup_.pair));
     }
   }
@@ -154,7 +170,10 @@ void HandlerStream::Shared::on_message(void* shared, const Incoming& message) {
   if (message.error != Errc::ok || message.data.size() != self.setup.bytes) {
     base::broken("a message of the stream failed", __FILE__, __LINE__);
   }
-  if (++slot.count % self.setup.window == 0) slot.whole.arrive();
+  if (++slot.count == self.setup.window) {
+    slot.count = 0;
+    slot.whole.arrive();
+  }
 }
 
 HandlerStream::HandlerStream(Shared& shared, unsigned number)

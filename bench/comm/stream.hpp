@@ -105,7 +105,7 @@ class Acknowledgements {
   Endpoint endpoint_;
 };
 
-// Matched: a tag per pair; receives of the next window are posted before its acknowledgement ------
+// Matched: a tag per pair. Two windows of receives: while one is sent, the other is posted --------
 class MatchedStream {
  public:
   struct Shared {
@@ -114,19 +114,29 @@ class MatchedStream {
     Endpoint endpoint;
   };
   MatchedStream(Shared& shared, unsigned number);
+  /// Takes back what was posted for a window that was never sent.
+  ~MatchedStream();
+  MatchedStream(const MatchedStream&) = delete;
+  MatchedStream& operator=(const MatchedStream&) = delete;
   bool send_window();
   void finish() {}
   void receive();
 
  private:
   static constexpr uint32_t kAcknowledgement = 1U << 30;
-  void post_window();
+  struct Window {
+    explicit Window(const StreamSetup& setup) : slots(setup.bytes, setup.window) {}
+    Slots slots;
+    Synchronizer received{1};
+    bool posted = false;
+  };
+  void post(Window& window);
   Shared& shared_;
   StreamSetup& setup_;
   unsigned number_;
-  Slots slots_;
+  Window windows_[2];
+  unsigned next_ = 0;  // which of them is received next
   SendEnds ends_;
-  Synchronizer received_{1};
   Synchronizer acknowledged_{1};
   std::byte over_{};
 };
@@ -153,7 +163,8 @@ class QueueStream {
 
  private:
   static constexpr Tag kEnd{~uint32_t{0}};
-  uint64_t count_one(unsigned sender) noexcept;
+  /// Counts a message: whether it is the last of its sender's window.
+  bool ends_window(unsigned sender) noexcept;
   Shared& shared_;
   StreamSetup& setup_;
   unsigned number_;

@@ -38,18 +38,22 @@ Event deliver(Endpoint::Impl& endpoint, Operation& op, Rank source, Tag tag,
   return event;
 }
 
-/// Tells a receive that it is over; keeps it pending if its completion has no room.
-void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& event) {
-  if (op.completion == nullptr || device.tell(*op.completion, event)) [[likely]] {
-    runtime.operations->release(op);
-    return;
-  }
+/// Tells a receive that it is over: true, and its record may be released. False: its completion has
+/// no room, it is kept pending.
+inline bool told(Device& device, Operation& op, const Event& event) {
+  if (op.completion == nullptr || device.tell(*op.completion, event)) [[likely]]
+    return true;
   op.peer = event.peer;
   op.tag = event.tag;
   op.error = event.error;
   op.bytes = event.bytes;
   op.work = Work::finish;
   device.enqueue_locked(op);
+  return false;
+}
+
+void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& event) {
+  if (told(device, op, event)) runtime.operations->release(op);
 }
 
 /// The bytes of an unexpected eager message.
@@ -98,6 +102,18 @@ void release_unexpected(Runtime::Impl& runtime, Unexpected& record) {
     runtime.devices[0]->port().give_back(record.lent.loan);
   }
   runtime.unexpected->release(record);
+}
+
+/// A run, where nothing is gained by looking at it as a whole.
+template <Taken (*Inlined)(Endpoint::Impl&, Device&, Origin, std::span<const std::byte>)>
+static uint32_t arrive_each(Endpoint::Impl& endpoint, Device& device, Origin from,
+                            const fabric::ShortRun& run) {
+  uint32_t taken = 0;
+  while (taken < run.count &&
+         Inlined(endpoint, device, from, run.pieces[taken].payload) == Taken::yes) {
+    ++taken;
+  }
+  return taken;
 }
 
 // --- Matched -------------------------------------------------------------------------------------
@@ -158,6 +174,29 @@ Taken arrive_matched(Endpoint::Impl& endpoint, Device& device, Origin from,
   return meet_receive<Allocates>(endpoint, device, from, payload, kNoLoan);
 }
 
+/// All the receives that wait for a run are taken together.
+template <bool Allocates>
+uint32_t arrive_matched_run(Endpoint::Impl& endpoint, Device& device, Origin from,
+                            const fabric::ShortRun& run) {
+  uint64_t met[fabric::ShortRun::kMost];
+  const uint64_t key = endpoint.key(from.source, from.tag);
+  OperationTable::Releases over(*endpoint.runtime.operations);
+  const uint32_t receives = endpoint.table->take_run(key, Side::arrival, {met, run.count});
+  for (uint32_t i = 0; i < receives; ++i) {
+    auto& op = *reinterpret_cast<Operation*>(met[i]);
+    const Event event =
+        deliver<Allocates>(endpoint, op, from.source, from.tag, run.pieces[i].payload);
+    if (told(device, op, event)) over.add(op);
+  }
+  uint32_t taken = receives;
+  while (taken < run.count &&
+         keep_unexpected<Allocates>(endpoint, device, from, run.pieces[taken].payload, kNoLoan) ==
+             Taken::yes) {
+    ++taken;
+  }
+  return taken;
+}
+
 template <bool Allocates>
 Taken arrive_matched_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
   return meet_receive<Allocates>(endpoint, device, {arrived.source, arrived.tag}, arrived.payload,
@@ -189,9 +228,11 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
 
 }  // namespace
 
-const Arrivals kMatched{arrive_matched<false>, arrive_matched_eager<false>, announce_matched};
-const Arrivals kMatchedAllocated{arrive_matched<true>, arrive_matched_eager<true>,
-                                 announce_matched};
+const Arrivals kMatched{arrive_matched<false>, arrive_matched_run<false>,
+                        arrive_matched_eager<false>, announce_matched};
+const Arrivals kMatchedAllocated{arrive_matched<true>, arrive_matched_run<true>,
+                                 arrive_matched_eager<true>, announce_matched};
+
 bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& record, Event& event) {
   Runtime::Impl& runtime = endpoint.runtime;
   if (record.holds == Unexpected::Holds::rendezvous) {
@@ -276,7 +317,7 @@ Taken announce_queue(Endpoint::Impl& endpoint, Device& device, const Arrived& ar
 
 }  // namespace
 
-const Arrivals kQueued{arrive_queue, arrive_queue_eager, announce_queue};
+const Arrivals kQueued{arrive_queue, arrive_each<arrive_queue>, arrive_queue_eager, announce_queue};
 
 // --- Handler (active message) ------------------------------------------------------------------
 
@@ -324,7 +365,8 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
 
 }  // namespace
 
-const Arrivals kHandled{arrive_handler, arrive_handler_eager, announce_handler};
+const Arrivals kHandled{arrive_handler, arrive_each<arrive_handler>, arrive_handler_eager,
+                        announce_handler};
 
 // --- Memory endpoints take no messages ---------------------------------------------------------
 
@@ -350,6 +392,7 @@ Taken announce_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arriv
 
 }  // namespace
 
-const Arrivals kRefused{arrive_refused, arrive_refused_eager, announce_refused};
+const Arrivals kRefused{arrive_refused, arrive_each<arrive_refused>, arrive_refused_eager,
+                        announce_refused};
 
 }  // namespace weft::comm

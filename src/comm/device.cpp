@@ -43,6 +43,26 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
   return Sink::on_short(source, packed, payload);
 }
 
+// Several of the kind to one endpoint with one tag.
+uint32_t Device::on_run(const fabric::ShortRun& run) {
+  const Header header = comm::unpack(run.header(0));
+  bool usual = header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager;
+  for (uint32_t i = 0; i < run.count; ++i) {
+    usual &= comm::unpack(run.header(i)).bytes == run.pieces[i].payload.size();
+  }
+  // acquire: as in on_short.
+  Endpoint::Impl* const endpoint =
+      usual ? runtime_.endpoints[header.endpoint].load(std::memory_order_acquire) : nullptr;
+  if (endpoint == nullptr) [[unlikely]]
+    return Sink::on_run(run);
+  const uint32_t taken =
+      endpoint->arrivals.run(*endpoint, *this, {run.source, Tag{header.tag}}, run);
+  count(frames_in, taken);
+  if (taken < run.count) [[unlikely]]
+    (void)noted(Taken::hold);
+  return taken;
+}
+
 inline Taken Device::noted(Taken taken) noexcept {
   if (taken == Taken::yes) [[likely]] {
     count(frames_in);

@@ -77,7 +77,18 @@ class Device final : public fabric::Sink {
     const Turn turn(*this);
     if (!turn) return 0;
     wish_ = {&endpoint, &wanted};
-    return progress_locked<true>();
+    const uint32_t served = progress_locked(1);
+    wish_.endpoint = nullptr;
+    return served;
+  }
+  /// What should be short: calls `take()` under the lock, if that is free; true: it took a frame.
+  template <class Take>
+  bool try_short(Take take) {
+    const Turn turn(*this);
+    // relaxed: as in progress_locked; what came early goes first.
+    if (!turn || openings_.load(std::memory_order_relaxed) != 0 || !take()) return false;
+    count(frames_in);
+    return true;
   }
   /// (lock) Somebody polls for a message of this endpoint's right now.
   [[nodiscard]] bool wishes_from(const Endpoint::Impl& endpoint) const noexcept {
@@ -103,6 +114,8 @@ class Device final : public fabric::Sink {
   void forget(const comm::WaitSet& waiters) noexcept {
     if (queued_ == &waiters) queued_ = nullptr;
   }
+  /// (lock) Drops a frame that makes no sense; the first is told.
+  void malformed_frame(const fabric::Frame& frame, const char* why);
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }
   /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
@@ -146,12 +159,13 @@ class Device final : public fabric::Sink {
   // Sink (lock)
   fabric::Taken on_short(Rank source, fabric::ShortHeader header,
                          std::span<const std::byte> payload) override;
+  uint32_t on_run(const fabric::ShortRun& run) override;
   fabric::Taken on_frame(const fabric::Frame& frame) override;
   void on_control(const fabric::Frame& frame) override;
   void on_returned(std::span<const uint32_t> packets) override;
   void on_peer_down(Rank peer, std::string_view cause) override;
 
-  void count(Count what) noexcept { counters_.add(what); }  // (lock)
+  void count(Count what, uint32_t n = 1) noexcept { counters_.add(what, n); }  // (lock)
   /// The sleeper, of which there is one: its own counter cell has one writer at a time.
   void note_sleep() noexcept { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
@@ -173,9 +187,7 @@ class Device final : public fabric::Sink {
     explicit Turn(Device& device) noexcept
         : device_(device), mine_(device.lock_.try_enter(flag_)) {}
     ~Turn() {
-      if (!mine_) return;
-      device_.wish_.endpoint = nullptr;
-      device_.lock_.leave(flag_);
+      if (mine_) device_.lock_.leave(flag_);
     }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -187,12 +199,10 @@ class Device final : public fabric::Sink {
     bool mine_;
   };
 
-  /// One: a single frame, if any.
-  template <bool One = false>
-  uint32_t progress_locked() {
+  uint32_t progress_locked(uint32_t budget = kBudget) {
     counters_.add(polls);
     holding_.store(false, std::memory_order_relaxed);
-    uint32_t served = One ? port_->poll_one(*this) : port_->poll(*this, kBudget);
+    uint32_t served = port_->poll(*this, budget);
     // relaxed: `openings_` is only a hint that there may be early frames to deliver.
     if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       served += attend();
@@ -231,7 +241,6 @@ class Device final : public fabric::Sink {
   bool look_at_deaths();
   static uint8_t wire_error(Errc error) noexcept;
   bool finish(comm::Operation& op);
-  void malformed_frame(const fabric::Frame& frame, const char* why);
 
   // Read by everybody, written at set-up.
   Runtime::Impl& runtime_;

@@ -37,6 +37,16 @@ struct QueueEntry {
 };
 static_assert(sizeof(QueueEntry) == 56);
 
+/// How an endpoint with one device sends what fits a ring's cell: all that does not change from
+/// message to message, side by side.
+struct ShortWay {
+  fabric::Port* port = nullptr;
+  fabric::ShortHeader header{};  ///< of a message without tag and bytes
+  std::size_t bytes = 0;         ///< most that it takes
+  uint32_t ranks = 0;            ///< to ranks below this; 0: there is no short way
+  uint16_t number = 0;           ///< of the port, here and there
+};
+
 /// Whose message it is: in one register.
 struct Origin {
   Rank source;
@@ -57,6 +67,8 @@ struct Arrived {
 struct Arrivals {
   /// An eager message whose bytes lie in the ring: the usual case.
   fabric::Taken (*inlined)(Endpoint::Impl&, Device&, Origin, std::span<const std::byte>);
+  /// Several of them of one origin: how many, from the first, were taken.
+  uint32_t (*run)(Endpoint::Impl&, Device&, Origin, const fabric::ShortRun&);
   /// An eager message whose bytes lie in the sender's packet, or waited.
   fabric::Taken (*eager)(Endpoint::Impl&, Device&, const Arrived&);
   /// The announcement of a large one.
@@ -73,8 +85,10 @@ struct Endpoint::Impl {
   EndpointSpec spec;
   uint16_t number = 0;
   comm::Arrivals arrivals{};
-  std::size_t inline_bytes = 0;             ///< messages up to this travel in the ring
-  std::unique_ptr<comm::MatchTable> table;  // Arrival::matched
+  std::size_t inline_bytes = 0;  ///< messages up to this travel in the ring
+  comm::ShortWay short_way;
+  uint64_t eager_word = 0;  ///< first word of an eager message's header, without its tag
+  std::unique_ptr<comm::MatchTable> table;                      // Arrival::matched
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
   bool one_producer = false;  ///< one device, whose lock is held for each push
   comm::WaitSet queue_waiters;
@@ -93,6 +107,9 @@ struct Endpoint::Impl {
         return high | tag.value;
     }
   }
+  void find_short_way() noexcept;
+  Post send_otherwise(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,
+                      void* context);
   Post send_large(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
                   std::size_t bytes, Completion* completion, void* context);
   Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
@@ -100,6 +117,8 @@ struct Endpoint::Impl {
   [[noreturn]] void refuse_null() const;
   void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);
   bool take_from_queue(Message& message);
+  bool dequeue_otherwise(Device& device, Message& message);
+  bool take_short(Device& device, Message& message);
   /// (lock of `device`) Hands an eager message to whoever polls for one in `dequeue`, past the
   /// queue, if that is empty and the message needs no packet of ours.
   bool hand_over(Device& device, comm::Origin from, std::span<const std::byte> payload,

@@ -17,19 +17,6 @@ using namespace match_control;
 // Spare lines beyond the promised number: what other threads may have in hand at an instant.
 static constexpr std::size_t kSlack = 1024;
 
-inline MatchTable::Line& MatchTable::lock_bucket(uint64_t key, uint64_t& word) noexcept {
-  const uint64_t h = hash(key);
-  for (;;) {
-    const std::size_t at = bucket_of(h, span());
-    Line& line = buckets_[at];
-    base::prefetch_for_write(&line);
-    word = lock(line);
-    if (bucket_of(h, span()) == at) [[likely]]
-      return line;  // invariant 5
-    unlock(line, word);
-  }
-}
-
 /// Access, or take (value 0).
 inline uint64_t MatchTable::meet(uint64_t key, Side side, uint64_t value) noexcept {
   uint64_t word;
@@ -39,13 +26,13 @@ inline uint64_t MatchTable::meet(uint64_t key, Side side, uint64_t value) noexce
     const auto slot = static_cast<unsigned>(std::countr_zero(found));
     const bool opposite = has(word, kSide, slot) != (side == Side::receive);
     // Of the other side, alone, and nothing to tidy in a chain:
-    if (opposite && !has(word, kQueued, slot)) [[likely]] {
+    if (opposite && !has(word, kMany, slot)) [[likely]] {
       const uint64_t met = line.slots[slot].value;
       unlock(line, without_slot(word, slot));
       return met;
     }
     // One of a queue, which stays one: the slot and its line do not change.
-    if (has(word, kQueued, slot)) {
+    if (has(word, kMany, slot)) {
       QueueLine& head = queue_at(line.slots[slot].value);
       if (opposite) {
         if (head.end - head.begin > (head.next == 0 ? 2U : 1U)) {
@@ -53,8 +40,7 @@ inline uint64_t MatchTable::meet(uint64_t key, Side side, uint64_t value) noexce
           unlock(line, word);
           return met;
         }
-      } else if (QueueLine& tail = queue_at(head.tail); value != 0 && tail.end < kQueueValues) {
-        tail.values[tail.end++] = value;
+      } else if (value != 0 && queue_more(head, value)) {
         unlock(line, word);
         return 0;
       }
@@ -72,14 +58,7 @@ inline uint64_t MatchTable::meet(uint64_t key, Side side, uint64_t value) noexce
       return 0;
     }
   }
-  bool lengthened = false;
-  uint64_t met;
-  {
-    Held held(line, word);
-    met = meet_slow(held, key, side, value, lengthened);
-  }
-  if (lengthened) grow_if_chained();
-  return met;
+  return meet_otherwise(line, word, key, side, value);
 }
 
 uint64_t MatchTable::access(uint64_t key, Side side, uint64_t value) noexcept {
@@ -87,6 +66,30 @@ uint64_t MatchTable::access(uint64_t key, Side side, uint64_t value) noexcept {
 }
 
 uint64_t MatchTable::take(uint64_t key, Side side) noexcept { return meet(key, side, 0); }
+
+uint32_t MatchTable::take_run(uint64_t key, Side side, std::span<uint64_t> into) noexcept {
+  uint64_t word;
+  Line& first = lock_bucket(key, word);
+  Held held(first, word);
+  const Place place = find(held, key);
+  if (place.line == nullptr) return 0;
+  Slot& slot = place.line->slots[place.slot];
+  word = held.word(*place.line);
+  const bool entry_side = has(word, kSide, place.slot);
+  if (entry_side == (side == Side::receive)) return 0;
+  bool queued = has(word, kMany, place.slot);
+  uint32_t taken = 0;
+  while (queued && taken < into.size()) {
+    taken += queue_pop_run(slot, queued, into.subspan(taken));
+  }
+  if (taken < into.size()) {
+    into[taken++] = slot.value;
+    erase_slot(held, place);
+  } else {
+    held.set_word(*place.line, with_slot(word, place.slot, entry_side, queued));
+  }
+  return taken;
+}
 
 void MatchTable::prefetch(uint64_t key) const noexcept {
   base::prefetch_for_write(&buckets_[bucket_of(hash(key), span())]);
@@ -125,32 +128,42 @@ MatchTable::Place MatchTable::find(Held& held, uint64_t key) const noexcept {
   }
 }
 
-uint64_t MatchTable::meet_slow(Held& held, uint64_t key, Side side, uint64_t value,
-                               bool& lengthened) noexcept {
-  const Place place = find(held, key);
-  if (place.line == nullptr) {
-    if (value == 0) return 0;
-    return insert(held, key, side, value, lengthened) ? 0 : kNoRoom;
+/// What `meet` does not do in line; the bucket is locked. Opens its lock.
+uint64_t MatchTable::meet_otherwise(Line& first, uint64_t first_word, uint64_t key, Side side,
+                                    uint64_t value) noexcept {
+  bool lengthened = false;
+  uint64_t met = 0;
+  {
+    Held held(first, first_word);
+    const Place place = find(held, key);
+    if (place.line == nullptr) {
+      met = value == 0 || insert(held, key, side, value, lengthened) ? 0 : kNoRoom;
+    } else {
+      met = meet_at(held, place, side, value);
+    }
   }
+  if (lengthened) grow_if_chained();
+  return met;
+}
+
+uint64_t MatchTable::meet_at(Held& held, const Place& place, Side side, uint64_t value) noexcept {
   const uint64_t word = held.word(*place.line);
   const bool entry_side = has(word, kSide, place.slot);
   Slot& slot = place.line->slots[place.slot];
-  bool queued = has(word, kQueued, place.slot);
+  bool queued = has(word, kMany, place.slot);
+  uint64_t met = 0;
   if (entry_side == (side == Side::receive)) {
     if (value == 0) return 0;
     if (!queue_append(slot, queued, value)) return kNoRoom;
+  } else if (queued) {
+    met = queue_pop(slot, queued);
   } else {
-    if (!queued) {
-      const uint64_t met = slot.value;
-      erase_slot(held, place);
-      return met;
-    }
-    value = queue_pop(slot, queued);
-    held.set_word(*place.line, with_slot(word, place.slot, entry_side, queued));
-    return value;
+    met = slot.value;
+    erase_slot(held, place);
+    return met;
   }
   held.set_word(*place.line, with_slot(word, place.slot, entry_side, queued));
-  return 0;
+  return met;
 }
 
 bool MatchTable::insert(Held& held, uint64_t key, Side side, uint64_t value,
@@ -210,7 +223,7 @@ uint64_t MatchTable::remove_if(uint64_t key, Side side, Wanted wanted,
   const bool entry_side = has(word, kSide, place.slot);
   if (entry_side != (side == Side::receive)) return 0;
   Slot& slot = place.line->slots[place.slot];
-  bool queued = has(word, kQueued, place.slot);
+  bool queued = has(word, kMany, place.slot);
   if (!queued) {
     const uint64_t value = slot.value;
     if (!wanted(value, argument)) return 0;

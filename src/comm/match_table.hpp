@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "comm/slot_pool.hpp"
@@ -69,6 +70,10 @@ class MatchTable {
   /// this key, taken out, or 0.
   [[nodiscard]] uint64_t take(uint64_t key, Side side) noexcept;
 
+  /// `take` for several at once: fills `into` from its front with the oldest entries, in order, as
+  /// far as there are any, and returns how many.
+  [[nodiscard]] uint32_t take_run(uint64_t key, Side side, std::span<uint64_t> into) noexcept;
+
   /// Takes out that very entry; false if it is not there (it was matched). Linear in the number of
   /// entries with this key.
   [[nodiscard]] bool remove(uint64_t key, Side side, uint64_t value) noexcept;
@@ -129,6 +134,7 @@ class MatchTable {
   struct Span {
     uint32_t count;
     uint32_t mask;
+    friend bool operator==(const Span&, const Span&) = default;
   };
 
   class Held;
@@ -150,14 +156,18 @@ class MatchTable {
   static void unlock(Line& line, uint64_t word) noexcept;
 
   uint64_t meet(uint64_t key, Side side, uint64_t value) noexcept;
-  uint64_t meet_slow(Held& held, uint64_t key, Side side, uint64_t value,
-                     bool& lengthened) noexcept;
+  uint64_t meet_otherwise(Line& first, uint64_t first_word, uint64_t key, Side side,
+                          uint64_t value) noexcept;
+  uint64_t meet_at(Held& held, const Place& place, Side side, uint64_t value) noexcept;
   Place find(Held& held, uint64_t key) const noexcept;
   bool insert(Held& held, uint64_t key, Side side, uint64_t value, bool& lengthened) noexcept;
   void erase_slot(Held& held, const Place& place) noexcept;
 
   bool queue_append(Slot& slot, bool& queued, uint64_t value) noexcept;
+  bool queue_more(QueueLine& head, uint64_t value) noexcept;
+  bool queue_lengthen(QueueLine& head, QueueLine& tail, uint64_t value) noexcept;
   uint64_t queue_pop(Slot& slot, bool& queued) noexcept;
+  uint32_t queue_pop_run(Slot& slot, bool& queued, std::span<uint64_t> into) noexcept;
   uint64_t queue_remove(Slot& slot, bool& queued, Wanted wanted, const void* argument) noexcept;
   void queue_settle(Slot& slot, bool& queued) noexcept;
 

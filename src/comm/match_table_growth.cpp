@@ -74,7 +74,7 @@ void MatchTable::split_next() noexcept {
       }
       to.line->slots[to.used] = source.slots[slot];
       to.word = with_slot(to.word, to.used++, has(source_word, kSide, slot),
-                          has(source_word, kQueued, slot));
+                          has(source_word, kMany, slot));
     }
     const uint32_t next = next_of(source_word);
     if (next == 0) break;

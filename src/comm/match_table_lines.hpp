@@ -12,9 +12,9 @@ namespace match_control {
 // The control word: what each slot holds, a bit for each slot; bits 32.. the next line's number.
 // All ones: someone holds the bucket's lock, and has the word.
 inline constexpr uint64_t kBusy = ~uint64_t{0};
-inline constexpr unsigned kUsed = 0;    // the slot holds a key
-inline constexpr unsigned kSide = 3;    // its entries are receives
-inline constexpr unsigned kQueued = 6;  // its value is the number of a queue's first line
+inline constexpr unsigned kUsed = 0;  // the slot holds a key
+inline constexpr unsigned kSide = 3;  // its entries are receives
+inline constexpr unsigned kMany = 6;  // its value is the number of a queue's first line
 inline constexpr uint64_t kSlots = 7;
 inline constexpr unsigned kNext = 32;
 inline constexpr uint64_t kFlags = (uint64_t{1} << kNext) - 1;
@@ -27,11 +27,11 @@ constexpr bool has(uint64_t word, unsigned what, unsigned slot) {
   return (word >> (what + slot) & 1) != 0;
 }
 constexpr uint64_t without_slot(uint64_t word, unsigned slot) {
-  return word & ~((uint64_t{1} << kUsed | uint64_t{1} << kSide | uint64_t{1} << kQueued) << slot);
+  return word & ~((uint64_t{1} << kUsed | uint64_t{1} << kSide | uint64_t{1} << kMany) << slot);
 }
 constexpr uint64_t with_slot(uint64_t word, unsigned slot, bool side, bool queued) {
   return without_slot(word, slot) |
-         (uint64_t{1} << kUsed | uint64_t{side} << kSide | uint64_t{queued} << kQueued) << slot;
+         (uint64_t{1} << kUsed | uint64_t{side} << kSide | uint64_t{queued} << kMany) << slot;
 }
 
 /// Which of the used slots of a line hold `key`, one bit each. Without branches: which slot it is
@@ -78,6 +78,30 @@ inline void MatchTable::unlock(Line& line, uint64_t word) noexcept {
 
 inline void MatchTable::set_span(uint32_t count, std::memory_order order) noexcept {
   span_.store(std::bit_cast<uint64_t>(Span{count, std::bit_ceil(count) - 1}), order);
+}
+
+inline MatchTable::Line& MatchTable::lock_bucket(uint64_t key, uint64_t& word) noexcept {
+  const uint64_t h = hash(key);
+  for (;;) {
+    const Span before = span();
+    const std::size_t at = bucket_of(h, before);
+    Line& line = buckets_[at];
+    base::prefetch_for_write(&line);
+    word = lock(line);
+    const Span now = span();
+    if (now == before || bucket_of(h, now) == at) [[likely]]
+      return line;  // invariant 5
+    unlock(line, word);
+  }
+}
+
+/// One more behind a queue; false: no line for it.
+inline bool MatchTable::queue_more(QueueLine& head, uint64_t value) noexcept {
+  QueueLine& tail = queue_at(head.tail);
+  if (tail.end == kQueueValues) [[unlikely]]
+    return queue_lengthen(head, tail, value);
+  tail.values[tail.end++] = value;
+  return true;
 }
 
 /// A locked bucket: its first line and the control word that unlocking will publish.

@@ -16,15 +16,16 @@ bool MatchTable::queue_append(Slot& slot, bool& queued, uint64_t value) noexcept
     queued = true;
     return true;
   }
-  QueueLine& head = queue_at(slot.value);
-  QueueLine& tail = queue_at(head.tail);
-  if (tail.end < kQueueValues) {
-    tail.values[tail.end++] = value;
-    return true;
-  }
+  return queue_more(queue_at(slot.value), value);
+}
+
+bool MatchTable::queue_lengthen(QueueLine& head, QueueLine& tail, uint64_t value) noexcept {
   const uint32_t number = new_line();
   if (number == 0) return false;
-  queue_at(number) = {.next = 0, .tail = 0, .begin = 0, .end = 1, .values = {value}};
+  QueueLine& line = queue_at(number);
+  line.next = line.tail = line.begin = 0;
+  line.end = 1;
+  line.values[0] = value;
   tail.next = number;
   head.tail = number;
   return true;
@@ -35,6 +36,17 @@ uint64_t MatchTable::queue_pop(Slot& slot, bool& queued) noexcept {
   const uint64_t value = head.values[head.begin++];
   queue_settle(slot, queued);
   return value;
+}
+
+/// Takes the oldest values, all of one line at most, and leaves one or more.
+uint32_t MatchTable::queue_pop_run(Slot& slot, bool& queued, std::span<uint64_t> into) noexcept {
+  QueueLine& head = queue_at(slot.value);
+  const uint32_t spare = head.end - head.begin - (head.next == 0 ? 1 : 0);
+  const uint32_t n = std::min(spare, static_cast<uint32_t>(into.size()));
+  std::copy_n(head.values + head.begin, n, into.data());
+  head.begin += n;
+  queue_settle(slot, queued);
+  return n;
 }
 
 /// Restores invariant 3 after a value of the first line went, or the line behind it.

@@ -13,7 +13,7 @@ void MatchTable::for_each_in(const Line& first, uint64_t word, F&& each) const {
       if (!has(word, kUsed, at)) continue;
       const Slot& slot = line->slots[at];
       const Side side = has(word, kSide, at) ? Side::receive : Side::arrival;
-      if (!has(word, kQueued, at)) {
+      if (!has(word, kMany, at)) {
         each(slot.key, side, slot.value);
         continue;
       }
@@ -34,7 +34,7 @@ void MatchTable::free_lines_of(const Line& first, uint64_t word) noexcept {
   uint32_t number = 0;  // of `line`; the first has none
   for (const Line* line = &first;;) {
     for (unsigned at = 0; at < 3; ++at) {
-      if (!has(word, kUsed, at) || !has(word, kQueued, at)) continue;
+      if (!has(word, kUsed, at) || !has(word, kMany, at)) continue;
       for (auto queue = static_cast<uint32_t>(line->slots[at].value); queue != 0;) {
         const uint32_t next = queue_at(queue).next;
         free_line(queue);

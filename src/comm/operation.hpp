@@ -64,7 +64,7 @@ struct alignas(base::kCacheLine) Operation {
   uint64_t remote_address;
   Handle remote;     ///< the peer's operation
   Operation* next;   ///< in a device's inbox or pending list
-  OperationEnd end;  ///< instead of `completion`
+  OperationEnd end;  ///< instead of `completion`; null again once it has run
   /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
   std::atomic<uint64_t> awaiting;
 
@@ -80,7 +80,8 @@ class OperationTable {
  public:
   explicit OperationTable(uint32_t count) : records_(count) {}
 
-  /// A record with its flags reset, or nullptr: none is free now.
+  /// A record with its flags reset and no `end`, or nullptr: none is free now. Touches its first
+  /// line only.
   [[nodiscard]] Operation* allocate() noexcept {
     Operation* op = records_.allocate();
     if (op == nullptr) [[unlikely]]
@@ -89,17 +90,34 @@ class OperationTable {
     op->error = Errc::ok;
     op->answers = false;
     op->owns_buffer = false;
-    op->end = nullptr;
     return op;
   }
   void release(Operation& op) noexcept {
-    if (op.owns_buffer) [[unlikely]]
-      std::free(op.buffer);
-    // relaxed: a record has one owner at a time; `find` reads it only to refuse late answers.
-    op.generation.store(op.generation.load(std::memory_order_relaxed) + 1,
-                        std::memory_order_relaxed);
+    retire(op);
     records_.release(op);
   }
+  /// Releases several together, at its end at the latest.
+  class Releases {
+   public:
+    explicit Releases(OperationTable& table) noexcept : table_(table) {}
+    ~Releases() { table_.records_.release({indices_, count_}); }
+    Releases(const Releases&) = delete;
+    Releases& operator=(const Releases&) = delete;
+    void add(Operation& op) noexcept {
+      table_.retire(op);
+      indices_[count_++] = table_.records_.index_of(op);
+      if (count_ == kMost) {
+        table_.records_.release({indices_, count_});
+        count_ = 0;
+      }
+    }
+
+   private:
+    static constexpr uint32_t kMost = 16;
+    OperationTable& table_;
+    uint32_t count_ = 0;
+    uint32_t indices_[kMost];
+  };
   [[nodiscard]] Handle handle_of(const Operation& op) const noexcept {
     return {records_.index_of(op), op.generation.load(std::memory_order_relaxed)};
   }
@@ -139,6 +157,13 @@ class OperationTable {
   [[nodiscard]] uint32_t live() const noexcept { return records_.live(); }
 
  private:
+  static void retire(Operation& op) noexcept {
+    if (op.owns_buffer) [[unlikely]]
+      std::free(op.buffer);
+    // relaxed: a record has one owner at a time; `find` reads it only to refuse late answers.
+    op.generation.store(op.generation.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
+  }
   [[nodiscard]] static uint64_t awaited(Rank peer, uint16_t device) noexcept {
     return uint64_t{1} << 63 | uint64_t{device} << 32 | static_cast<uint32_t>(peer.value);
   }

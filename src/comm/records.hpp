@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "comm/slot_pool.hpp"
 
@@ -32,6 +33,8 @@ class Records {
     return index == SlotPool::kNone ? nullptr : records_ + index;
   }
   void release(T& record) noexcept { free_.free(index_of(record)); }
+  /// Several, by their numbers.
+  void release(std::span<const uint32_t> indices) noexcept { free_.free(indices); }
 
   [[nodiscard]] uint32_t index_of(const T& record) const noexcept {
     return static_cast<uint32_t>(&record - records_);

@@ -221,6 +221,7 @@ Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Post answer) {
 
 void Runtime::Impl::end_later(comm::Operation& op, Errc error) {
   op.error = error;
+  op.bytes = 0;
   op.work = comm::Work::finish;
   devices[op.device]->enqueue(op);
 }

@@ -194,6 +194,7 @@ bool Device::finish(Operation& op) {
                         : op.completion != nullptr && !op.completion->try_complete(op.event())) {
     return false;
   }
+  op.end = nullptr;
   runtime_.operations->release(op);
   return true;
 }

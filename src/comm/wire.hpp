@@ -56,6 +56,12 @@ static_assert(sizeof(Header) == 16);
 }
 static_assert(sizeof(fabric::ShortHeader) == sizeof(Header));
 
+/// The same, of a packed header without them and a tag and a length.
+[[nodiscard]] inline fabric::ShortHeader pack_short(const fabric::ShortHeader& rest, uint32_t tag,
+                                                    std::size_t bytes) noexcept {
+  return {{rest.words[0] | uint64_t{tag} << 32, rest.words[1] | static_cast<uint32_t>(bytes)}};
+}
+
 /// Takes it apart again.
 [[nodiscard]] inline Header unpack(fabric::ShortHeader packed) noexcept {
   const auto& words = packed.words;

@@ -23,8 +23,9 @@ struct PacketRef {
 };
 static_assert(sizeof(PacketRef) == 8);
 
-constexpr uint32_t kQuantum = 64;  ///< messages, and control frames, that one lane may deliver
-                                   ///< before the next's turn
+constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
+                                     ///< before the next's turn
+constexpr uint32_t kBeforeRuns = 2;  ///< frames of one poll that come one by one
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -49,35 +50,40 @@ inline void LanePort::ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port
     transport_.ring_port(peer, to_port % peer.ports(), seen);
 }
 
+// As Endpoint::send: the usual case calls nobody. A small frame to a known peer, sent by the thread
+// that mostly does.
 Post LanePort::try_send_short(Address to, ShortHeader header,
                               std::span<const std::byte> payload) noexcept {
-  // The usual case: a small frame to a known peer, sent by the thread that mostly does.
-  constexpr std::size_t kRoom = kOneCellBytes - sizeof header;
   Peer* const peer = transport_.find(to.rank);
-  if (payload.size() <= kRoom && peer != nullptr && to.port < peer->ports()) [[likely]] {
-    OutLane& lane = peer->lane(to.port);
-    base::BiasedLock::Flag flag = nullptr;
-    // acquire: as in lane_to.
-    if (lane.open.load(std::memory_order_acquire) &&
-        (flag = lane.lock.enter_as_favoured()) != nullptr) [[likely]] {
-      // relaxed: under the lane's lock, as LaneTransport's invariant 2 needs.
-      Cell* const cell =
-          peer->down.load(std::memory_order_relaxed) ? nullptr : lane.messages.claim_one();
-      if (cell != nullptr) [[likely]] {
-        std::byte* const bytes = cell->bytes + kWordBytes;
-        std::memcpy(bytes, &header.words[0], sizeof header.words[0]);
-        std::memcpy(bytes + sizeof header.words[0], &header.words[1], sizeof header.words[1]);
-        small_copy(bytes + sizeof header, payload.data(), payload.size());
-        lane.messages.publish(cell, 1, sizeof header + payload.size(), FrameKind::inlined, number_);
-        base::BiasedLock::leave_as_favoured(flag);
-        if (const uint32_t seen = sleeper_of(*lane.port, lane.fence); seen != 0) [[unlikely]]
-          transport_.ring_port(*peer, to.port, seen);
-        return Post::done;
-      }
-      base::BiasedLock::leave_as_favoured(flag);
-    }
+  if (payload.size() > kOneCellBytes - sizeof header || peer == nullptr || to.port >= peer->ports())
+      [[unlikely]]
+    return send_short_otherwise(to, header, payload);
+  OutLane& lane = peer->lane_below(to.port);
+  const base::BiasedLock::Flag flag = lane.lock.enter_as_favoured();
+  if (flag == nullptr) [[unlikely]]
+    return send_short_otherwise(to, header, payload);
+  // acquire: as in lane_to. A lane to the dead is not open (LaneTransport's invariant 2).
+  Cell* const cell =
+      lane.open.load(std::memory_order_acquire) ? lane.messages.claim_one() : nullptr;
+  if (cell == nullptr) [[unlikely]] {
+    base::BiasedLock::leave_as_favoured(flag);
+    return send_short_otherwise(to, header, payload);
   }
-  return send_short_otherwise(to, header, payload);
+  std::byte* const bytes = cell->bytes + kWordBytes;
+  std::memcpy(bytes, &header.words[0], sizeof header.words[0]);
+  std::memcpy(bytes + sizeof header.words[0], &header.words[1], sizeof header.words[1]);
+  copy_in_line(bytes + sizeof header, payload.data(), payload.size());
+  lane.messages.publish(cell, 1, sizeof header + payload.size(), FrameKind::inlined, number_);
+  base::BiasedLock::leave_as_favoured(flag);
+  const uint32_t seen = sleeper_of(*lane.port, lane.fence);
+  if (seen == 0) [[likely]]
+    return Post::done;
+  return done_and_ring(to, seen);
+}
+
+Post LanePort::done_and_ring(Address to, uint32_t seen) noexcept {
+  transport_.ring_port(*transport_.find(to.rank), to.port, seen);
+  return Post::done;
 }
 
 Post LanePort::send_short_otherwise(Address to, ShortHeader header,
@@ -203,8 +209,8 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   for (std::size_t i = 0; i < count && messages < budget; ++i) {
     if (turn_ >= count) turn_ = 0;
     const uint32_t before = messages;
-    burst_lane_ = turn_++;
-    taken += serve(lanes_[burst_lane_], sink, std::min(budget - messages, kQuantum), messages);
+    burst_lane_ = &lanes_[turn_++];
+    taken += serve(*burst_lane_, sink, std::min(budget - messages, kQuantum), messages);
     burst_ = messages != before ? kQuantum : 0;
   }
   if (++polls_ % kPollsPerLook == 0 || look_now_ || !downs_.empty() ||
@@ -213,48 +219,107 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   return taken;
 }
 
-/// A frame of one cell without a packet.
-static inline Taken offer_one(Rank source, const std::byte* bytes, std::size_t length, Sink& sink) {
-  ShortHeader header;
-  if (length < sizeof header) [[unlikely]]
-    return sink.on_frame({source, {bytes, length}, {}, {}});
-  std::memcpy(&header.words[0], bytes, sizeof header.words[0]);
-  std::memcpy(&header.words[1], bytes + sizeof header.words[0], sizeof header.words[1]);
-  return sink.on_short(source, header, {bytes + sizeof header, length - sizeof header});
-}
-
-uint32_t LanePort::poll_one(Sink& sink) {
+ShortFrame LanePort::take_short(ShortFilter wanted, std::span<std::byte> into) noexcept {
   // Where the last message came from, the next may be: a look at one cell. Everything else (other
   // lanes, control frames, returns, deaths) has its turn as soon as there is none, or it is not
-  // taken, and after a quantum in any case.
+  // wanted, and after a quantum in any case.
   if (burst_ != 0) [[likely]] {
-    --burst_;
-    InLane& lane = lanes_[burst_lane_];
+    RingConsumer& messages = burst_lane_->messages;
     std::size_t length = 0;
     const std::byte* bytes = nullptr;
-    if (lane.messages.peek_one(bytes, length) == RingConsumer::Next::one &&
-        offer_one(lane.peer->rank(), bytes, length, sink) == Taken::yes) [[likely]] {
-      lane.messages.consume_one();
-      return 1;
+    if (messages.peek_one(bytes, length) == RingConsumer::Next::one) [[likely]] {
+      uint64_t first_word;
+      std::memcpy(&first_word, bytes, sizeof first_word);
+      // A huge number if there is no whole header.
+      const std::size_t payload = length - sizeof(ShortHeader);
+      if (payload <= into.size() && (first_word & wanted.mask) == wanted.first) [[likely]] {
+        copy_in_line(into.data(), bytes + sizeof(ShortHeader), payload);
+        messages.consume_one();
+        --burst_;
+        return {burst_lane_->peer->rank(), static_cast<uint32_t>(payload), first_word};
+      }
     }
-    lane.messages.publish_head();
+    messages.publish_head();
+    burst_ = 0;  // and `poll` begins one with the lane that yields a message
   }
-  burst_ = 0;  // and `poll` begins one with the lane that yields a message
-  return poll(sink, 1);
+  return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
 }
+
+namespace {
+
+/// A frame of one cell without a packet, taken apart.
+struct Short {
+  uint64_t words[2];
+  std::span<const std::byte> payload;
+};
+
+/// The frame `ahead` of the next, where all in between are such.
+inline RingConsumer::Next peek_short(RingConsumer& messages, uint32_t ahead,
+                                     Short& frame) noexcept {
+  const std::byte* bytes = nullptr;
+  std::size_t length = 0;
+  const RingConsumer::Next next = messages.peek_ahead(ahead, bytes, length);
+  if (next != RingConsumer::Next::one) return next;
+  if (length < sizeof(ShortHeader)) [[unlikely]]
+    return RingConsumer::Next::other;
+  std::memcpy(&frame.words[0], bytes, sizeof frame.words[0]);
+  std::memcpy(&frame.words[1], bytes + sizeof frame.words[0], sizeof frame.words[1]);
+  frame.payload = {bytes + sizeof(ShortHeader), length - sizeof(ShortHeader)};
+  return next;
+}
+
+/// The same, and it has this first header word.
+inline bool peek_alike(RingConsumer& messages, uint32_t ahead, uint64_t first_word,
+                       Short& frame) noexcept {
+  return peek_short(messages, ahead, frame) == RingConsumer::Next::one &&
+         frame.words[0] == first_word;
+}
+
+/// Offers `first` and those that follow and are like it, at most `most`; false: one of them was
+/// held. Those that were taken are given back and added to `taken`.
+inline bool offer_run(RingConsumer& messages, Rank source, const Short& first, uint32_t most,
+                      Sink& sink, uint32_t& taken) {
+  ShortRun run;
+  run.source = source;
+  run.first_word = first.words[0];
+  run.count = 0;
+  Short next = first;
+  do {
+    run.pieces[run.count++] = {next.words[1], next.payload};
+  } while (run.count < most && peek_alike(messages, run.count, run.first_word, next));
+  const uint32_t now = sink.on_run(run);
+  messages.consume_ones(now);
+  taken += now;
+  return now == run.count;
+}
+
+}  // namespace
 
 uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages) {
   if (lane.broken) [[unlikely]]
     return 0;
   const uint32_t control = lane.control.is_empty() ? 0 : serve_control(lane, sink, kQuantum);
   uint32_t taken = 0;
+  uint32_t run_at = kBeforeRuns;
   const Rank source = lane.peer->rank();
   while (taken < budget) {
-    std::size_t length = 0;
-    const std::byte* bytes = nullptr;
-    const RingConsumer::Next next = lane.messages.peek_one(bytes, length);
+    Short frame, second;
+    const RingConsumer::Next next = peek_short(lane.messages, 0, frame);
     if (next == RingConsumer::Next::one) [[likely]] {
-      if (offer_one(source, bytes, length, sink) == Taken::hold) [[unlikely]]
+      const uint32_t most = std::min(budget - taken, ShortRun::kMost);
+      // Runs only out of a backlog: a look at a cell that is not written yet would wait for its
+      // sender's core, with frames in hand that are due.
+      if (taken >= run_at) {
+        run_at += most;
+        if (lane.messages.is_ready(most - 1) &&
+            peek_alike(lane.messages, 1, frame.words[0], second)) {
+          if (!offer_run(lane.messages, source, frame, most, sink, taken)) break;
+          run_at = taken;
+          continue;
+        }
+      }
+      if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
+          [[unlikely]]
         break;
       lane.messages.consume_one();
     } else if (next == RingConsumer::Next::nothing || !serve_other(lane, sink)) {

@@ -34,7 +34,7 @@ class LanePort final : public Port {
                        uint32_t bytes) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
-  uint32_t poll_one(Sink& sink) override;
+  ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
   void give_back(Loan loan) noexcept override;
   void arm() noexcept override { bell_.arm(); }
   void disarm() noexcept override;
@@ -57,6 +57,7 @@ class LanePort final : public Port {
   /// Out of line, so that the usual case keeps its registers.
   [[gnu::noinline]] Post send_short_otherwise(Address to, ShortHeader header,
                                               std::span<const std::byte> payload) noexcept;
+  [[gnu::noinline]] Post done_and_ring(Address to, uint32_t seen) noexcept;
   /// The lane to a port of a peer, ready to use, or nullptr with `answer` set.
   OutLane* lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept;
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
@@ -80,9 +81,9 @@ class LanePort final : public Port {
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) PortControl& control_;
   std::vector<InLane> lanes_;
-  std::size_t turn_ = 0;        // whose is next
-  uint32_t burst_ = 0;          // messages that poll_one may still take from `burst_lane_`
-  std::size_t burst_lane_ = 0;  // whose was the last one
+  std::size_t turn_ = 0;          // whose is next
+  uint32_t burst_ = 0;            // messages that take_short may still take from `burst_lane_`
+  InLane* burst_lane_ = nullptr;  // whose was the last one
   uint32_t activations_seen_ = 0;
   uint32_t polls_ = 0;
   std::size_t deaths_seen_ = 0;

@@ -237,7 +237,9 @@ void LaneTransport::enter_death(Peer& peer, std::string cause) noexcept {
   for (uint32_t p = 0; p < peer.ports(); ++p) {      // invariant 2
     OutLane& lane = peer.lane(p);
     // relaxed: opened under the lock that this thread holds.
-    if (lane.open.load(std::memory_order_relaxed)) const base::BiasedLock::Hold passed(lane.lock);
+    if (!lane.open.load(std::memory_order_relaxed)) continue;  // relaxed: set under `setup_`
+    const base::BiasedLock::Hold passed(lane.lock);
+    lane.open.store(false, std::memory_order_relaxed);  // relaxed: senders look under its lock, too
   }
   deaths_.push_back({&peer, std::move(cause)});
   // release: pairs with death_count's acquire.

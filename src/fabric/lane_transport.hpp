@@ -9,8 +9,9 @@
 //
 // Invariants
 //  1. A Peer, once published in peers_, stays until the transport ends, dead or not.
-//  2. A death is entered in deaths_ only after `down` was set and every lane lock of the peer was
-//     taken once: no sender of this process is then between its look at `down` and its publish.
+//  2. A death is entered in deaths_ only after `down` was set and every open lane to the peer was
+//     closed under its lock: no sender of this process is then between its look at `open` or `down`
+//     and its publish. Closed lanes of a peer that is down stay closed.
 //  3. deaths_ only grows; each port reports each entry once.
 #pragma once
 

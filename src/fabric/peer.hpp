@@ -24,9 +24,11 @@ namespace weft::fabric {
 /// The lock is process-private: a sender that is stopped or killed while it holds it stalls only
 /// its own process.
 struct alignas(base::kCacheLine) OutLane {
-  base::BiasedLock lock;          ///< guards both producers
-  bool fence = false;             ///< no membarrier on one side: fence before looking for a sleeper
-  std::atomic<bool> open{false};  ///< release when the rest is set; acquire before use
+  base::BiasedLock lock;  ///< guards both producers
+  bool fence = false;     ///< no membarrier on one side: fence before looking for a sleeper
+  /// Release when the rest is set; acquire before use. Not of a peer that is down: then it is
+  /// closed again, under `lock`.
+  std::atomic<bool> open{false};
   std::atomic<int> bell{kNoBell};
   PortControl* port = nullptr;
   alignas(base::kCacheLine) RingProducer messages;
@@ -64,13 +66,15 @@ class Peer {
   [[nodiscard]] OutLane& lane(uint32_t port) noexcept {
     return lanes_[port < ports_ ? port : port % ports_];
   }
+  /// The same for `port` < ports().
+  [[nodiscard]] OutLane& lane_below(uint32_t port) noexcept { return lanes_[port]; }
   /// True when the peer ended its transport in order.
   [[nodiscard]] bool left() const noexcept {
     // acquire: pairs with the release in LaneTransport's destructor; what it sent before is seen.
     return view_.header().left.load(std::memory_order_acquire) != 0;
   }
 
-  /// Set under no lock, then each lane's lock is taken once: after that no sender is in between.
+  /// Set under no lock, then each lane is closed under its own: after that no sender is in between.
   std::atomic<bool> down{false};
 
   /// Cross-memory reads: 0 not probed, 1 they work, 2 they do not (`why_not_read` is set). release

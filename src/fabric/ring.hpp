@@ -86,14 +86,14 @@ class RingProducer {
     return cells_ + offset;
   }
 
-  /// `claim(1)`. Also asks for the line of a later cell, so that it is there when its turn comes:
-  /// not of the next, on which an idle consumer is looking.
-  [[nodiscard]] Cell* claim_one() noexcept {
+  /// `claim(1)` where there is room for some frames more as far as is known; nullptr: ask `claim`.
+  /// Also asks for the line of a later cell, so that it is there when its turn comes: not of the
+  /// next, on which an idle consumer is looking.
+  [[nodiscard]] Cell* claim_one() const noexcept {
     constexpr uint32_t kAhead = 4;
-    if (!has_room(1)) [[unlikely]]
+    if (tail_ + kAhead >= limit_) [[unlikely]]
       return nullptr;
-    if (tail_ + kAhead < limit_) [[likely]]
-      base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
+    base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
     return cells_ + (static_cast<uint32_t>(tail_) & mask_);
   }
 
@@ -167,23 +167,43 @@ class RingConsumer {
     }
   }
 
+  /// True if the cell `ahead` of the next is the first of a frame that is there, or was one, with
+  /// this position: frames lie behind each other without gaps, so everything before it is there
+  /// too.
+  [[nodiscard]] bool is_ready(uint32_t ahead) const noexcept {
+    const uint64_t position = head_ + ahead;
+    // relaxed: whoever goes on to it peeks.
+    const uint64_t word =
+        word_of(cells_[static_cast<uint32_t>(position) & mask_]).load(std::memory_order_relaxed);
+    return static_cast<uint32_t>(word) == ControlWord::stamp_of(position);
+  }
+
   /// The usual case of `peek` in a few instructions. one: the next frame is inline and of one cell,
   /// and here are its bytes; other: `peek` tells.
   [[nodiscard]] Next peek_one(const std::byte*& bytes, std::size_t& length) noexcept {
-    Cell& cell = cells_[static_cast<uint32_t>(head_) & mask_];
+    return peek_ahead(0, bytes, length);
+  }
+  /// The same for the cell `ahead` of those that were not given back yet, if all in between were
+  /// shown as `one`.
+  [[nodiscard]] Next peek_ahead(uint32_t ahead, const std::byte*& bytes,
+                                std::size_t& length) noexcept {
+    const uint64_t position = head_ + ahead;
+    Cell& cell = cells_[static_cast<uint32_t>(position) & mask_];
     // acquire: pairs with RingProducer::publish's release.
     const uint64_t word = word_of(cell).load(std::memory_order_acquire);
-    if (static_cast<uint32_t>(word) != ControlWord::stamp_of(head_)) return Next::nothing;
+    if (static_cast<uint32_t>(word) != ControlWord::stamp_of(position)) return Next::nothing;
     // Kind and length side by side: small together only if the kind is inlined, which is 0.
     static_assert(static_cast<int>(FrameKind::inlined) == 0);
     length = (word >> 32) & 0xfffff;
     bytes = cell.bytes + kWordBytes;
     return length <= kOneCellBytes ? Next::one : Next::other;
   }
-  /// Gives the frame that `peek_one` showed back.
-  void consume_one() noexcept {
-    if (++head_ - published_ > mask_ / 4) publish_head();
+  /// Gives the frame that `peek_one` showed back, or the first `n` that `peek_ahead` did.
+  void consume_ones(uint32_t n) noexcept {
+    head_ += n;
+    if (head_ - published_ > mask_ / 4) publish_head();
   }
+  void consume_one() noexcept { consume_ones(1); }
 
   /// Gives the frame that `peek` showed back to the producer.
   void consume(const ControlWord& word) noexcept { release(cells_of(word.length)); }

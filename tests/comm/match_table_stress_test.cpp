@@ -69,7 +69,7 @@ TEST(MatchTableStress, EachSendersMessagesOfOneKeyStayInOrder) {
   constexpr unsigned kSenders = 3;
   constexpr unsigned kReceivers = 2;
   constexpr uint64_t kKeys = 8;
-  testing::told_seed();
+  const uint64_t seed = testing::told_seed();
   MatchTable table(2, 1 << 12);
   const Deadline deadline(testing::stress_seconds());
   std::atomic<unsigned> sending{kSenders};
@@ -86,19 +86,30 @@ TEST(MatchTableStress, EachSendersMessagesOfOneKeyStayInOrder) {
       --sending;
       return;
     }
+    Random random(seed * 13 + me);
     // One receiver for each key, so that it sees the order.
     uint64_t last[kKeys][kSenders] = {};
     bool last_look = false;
     for (;;) {
       bool any = false;
       for (uint64_t key = me - kSenders; key < kKeys; key += kReceivers) {
-        const uint64_t value = table.take(key, Side::receive);
-        if (value == 0) continue;
+        uint64_t values[8];
+        const std::size_t most = 1 + random.below(std::size(values));
+        uint32_t taken = 0;
+        if (most == 1) {
+          values[0] = table.take(key, Side::receive);
+          taken = values[0] != 0 ? 1 : 0;
+        } else {
+          taken = table.take_run(key, Side::receive, {values, most});
+        }
+        if (taken == 0) continue;
         any = true;
-        auto& before = last[key][(value & 0xff) - 1];
-        ASSERT_EQ(value >> 8, before + 1);
-        before = value >> 8;
-        received[key].fetch_add(1, std::memory_order_relaxed);
+        for (uint32_t i = 0; i < taken; ++i) {
+          auto& before = last[key][(values[i] & 0xff) - 1];
+          ASSERT_EQ(values[i] >> 8, before + 1);
+          before = values[i] >> 8;
+        }
+        received[key].fetch_add(taken, std::memory_order_relaxed);
       }
       if (any) continue;
       if (last_look) return;
@@ -184,8 +195,12 @@ TEST(MatchTableStress, ACancelledReceiveIsNotMatchedAndAMatchedOneNotCancelled) 
     Random random(seed * 17 + me);
     if (me >= 2) {  // arrivals that do not wait
       while (posting) {
-        for (uint64_t key = 0; key < 64; ++key)
-          if (table.take(key, Side::arrival) != 0) matched.fetch_add(1, std::memory_order_relaxed);
+        for (uint64_t key = 0; key < 64; ++key) {
+          uint64_t run[4];
+          matched.fetch_add(me == 2 ? table.take(key, Side::arrival) != 0
+                                    : table.take_run(key, Side::arrival, run),
+                            std::memory_order_relaxed);
+        }
       }
       return;
     }

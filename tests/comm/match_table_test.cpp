@@ -71,6 +71,39 @@ TEST(MatchTable, TakeNeverWaits) {
   EXPECT_EQ(table.take(5, Side::arrival), 9u);
 }
 
+TEST(MatchTable, TakeRunTakesTheOldestInOrderAsFarAsThereAreAny) {
+  for (const uint64_t others : {0, 7}) {  // keys that make chains of the few buckets
+    for (uint64_t n = 0; n < 40; ++n) {
+      for (const std::size_t most : {0, 1, 2, 5, 6, 7, 16}) {
+        MatchTable table(2, 64);
+        for (uint64_t key = 100; key < 100 + others; ++key)
+          ASSERT_EQ(table.access(key, Side::arrival, key), 0u);
+        const std::size_t lines = table.lines_in_use();
+        for (uint64_t i = 1; i <= n; ++i) ASSERT_EQ(table.access(5, Side::receive, i), 0u);
+        uint64_t run[16];
+        EXPECT_EQ(table.take_run(5, Side::receive, {run, most}), 0u) << "its own side";
+        EXPECT_EQ(table.take_run(6, Side::arrival, {run, most}), 0u) << "another key";
+        uint64_t oldest = 1;
+        for (;;) {
+          const uint64_t left = n + 1 - oldest;
+          const uint32_t taken = table.take_run(5, Side::arrival, {run, most});
+          ASSERT_EQ(taken, std::min<uint64_t>(most, left));
+          for (uint32_t i = 0; i < taken; ++i) ASSERT_EQ(run[i], oldest++);
+          ASSERT_EQ(table.size(), others + left - taken);
+          if (taken == 0) break;
+          if (left == taken + 3) {  // it stays usable in between
+            ASSERT_EQ(table.take(5, Side::arrival), oldest++);
+            ASSERT_EQ(table.access(5, Side::receive, ++n), 0u);
+          }
+        }
+        if (most != 0) {
+          EXPECT_EQ(table.lines_in_use(), lines);
+        }
+      }
+    }
+  }
+}
+
 TEST(MatchTable, RemoveTakesOutThatEntryAlone) {
   MatchTable table(16, 64);
   for (uint64_t i = 1; i <= 20; ++i) ASSERT_EQ(table.access(5, Side::receive, i), 0u);

@@ -84,6 +84,109 @@ TEST_P(Matched, KeepsUnexpectedMessagesInOrder) {
       options_);
 }
 
+// Many small messages of one tag behind each other meet their receives together: as many as there
+// are; the rest are unexpected, and order holds whatever comes between.
+TEST_P(Matched, RunsOfOneTagMeetTheirReceivesInOrder) {
+  constexpr uint32_t kMessages = 60;
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        std::vector<uint32_t> in(kMessages);
+        for (uint32_t posted = 0; posted <= kMessages; posted += 5) {
+          for (const uint32_t odd : {0U, 1U, 7U}) {  // 0: one tag; else now and then another
+            const auto tag_of = [odd](uint32_t i) {
+              return Tag{odd != 0 && i % (odd + 1) == odd ? 2U : 1U};
+            };
+            CompletionQueue done(16);  // with less room than a run may need
+            uint32_t told = 0;
+            const auto check = [&](const Event& event) {
+              EXPECT_EQ(event.error, Errc::ok);
+              EXPECT_EQ(event.bytes, sizeof(uint32_t));
+              const auto i = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.context));
+              EXPECT_EQ(event.tag, tag_of(i));
+              EXPECT_EQ(in[i], i * 3 + posted);
+              ++told;
+            };
+            const auto receive = [&](uint32_t i) {
+              Event now;
+              const Post answer = until_posted(rt, [&] {
+                return ep.recv(Rank{0}, tag_of(i), writable(in[i]), &done,
+                               reinterpret_cast<void*>(uintptr_t{i}), &now);
+              });
+              if (answer == Post::done) check(now);
+            };
+            if (rt.rank() == Rank{1}) {
+              for (uint32_t i = 0; i < posted; ++i) receive(i);
+            }
+            rt.barrier();
+            if (rt.rank() == Rank{0}) {
+              for (uint32_t i = 0; i < kMessages; ++i) {
+                const uint32_t value = i * 3 + posted;
+                (void)until_posted(rt,
+                                   [&] { return ep.send(Rank{1}, tag_of(i), bytes_of(value)); });
+              }
+            } else {
+              for (uint32_t i = posted; i < kMessages; ++i) receive(i);
+              rt.wait_until([&] {
+                for (Event event; done.pop(event);) check(event);
+                return told == kMessages;
+              });
+            }
+          }
+        }
+      },
+      options_);
+}
+
+// In a run, too, a receive that is too small fails alone, and each completion is told its own.
+TEST_P(Matched, ATruncatedOneInARunFailsAlone) {
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        constexpr std::size_t kMany = 24;
+        std::vector<uint64_t> in(kMany);
+        std::vector<Synchronizer> done(kMany);
+        Counter counted;
+        if (rt.rank() == Rank{1}) {
+          for (std::size_t i = 0; i < kMany; ++i) {
+            Completion* completion = i % 2 == 0 ? static_cast<Completion*>(&counted) : &done[i];
+            const std::size_t room = i % 5 == 4 ? 4 : 8;
+            ASSERT_EQ(until_posted(rt,
+                                   [&] {
+                                     return ep.recv(Rank{0}, Tag{1}, writable(in[i]).first(room),
+                                                    completion);
+                                   }),
+                      Post::posted);
+          }
+        }
+        rt.barrier();
+        if (rt.rank() == Rank{0}) {
+          for (uint64_t i = 0; i < kMany; ++i)
+            (void)until_posted(rt, [&] { return ep.send(Rank{1}, Tag{1}, bytes_of(i)); });
+          return;
+        }
+        rt.wait_until([&] { return counted.value() == kMany / 2; });
+        uint64_t truncated = 0;
+        for (std::size_t i = 0; i < kMany; ++i) {
+          const bool small = i % 5 == 4;
+          if (i % 2 == 0) {
+            truncated += small ? 1 : 0;
+          } else {
+            rt.wait(done[i]);
+            EXPECT_EQ(done[i].event().error, small ? Errc::truncated : Errc::ok) << i;
+            EXPECT_EQ(done[i].event().bytes, 8U);
+          }
+          if (!small) {
+            EXPECT_EQ(in[i], i);
+          }
+        }
+        EXPECT_EQ(counted.errors(), truncated);
+      },
+      options_);
+}
+
 TEST_P(Matched, ReceivesByRankOnlyAndByTagOnly) {
   on_ranks(
       3,

@@ -1,5 +1,6 @@
 // Frames: sizes, order, hold, control, packets by reference, retry and recovery.
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <set>
@@ -127,6 +128,7 @@ class Returner final : public Sink {
   void on_returned(std::span<const uint32_t> packets) override { returned += packets.size(); }
   void on_peer_down(Rank, std::string_view) override {}
   bool hold = false;
+  bool take_none = false;  ///< of the short frames
   std::map<int, int> frames;
   int control = 0;
   std::size_t returned = 0;
@@ -134,6 +136,17 @@ class Returner final : public Sink {
  private:
   Port& port_;
 };
+
+/// As those do who take message after message: by the short way, and where that ends by a poll.
+void take_one(Port& port, Returner& sink) {
+  std::byte into[40];
+  const ShortFilter all{0, sink.take_none ? uint64_t{1} : 0};
+  if (const ShortFrame frame = port.take_short(all, into)) {
+    ++sink.frames[frame.source.value];
+  } else {
+    port.poll(sink, 1);
+  }
+}
 
 // One message a call, from a lane that never runs dry, while packets come back: the other lane and
 // its control frames have their turn all the same.
@@ -162,7 +175,7 @@ TEST_P(Frames, TakenOneByOneNoLaneStarves) {
         ++lent;
       }
       busy.poll(at_busy, 64);
-      mine.poll_one(sink);
+      take_one(mine, sink);
     }
     EXPECT_EQ(sink.frames[2], frames_before + 1) << "round " << round;
     EXPECT_EQ(sink.control, control_before + 1) << "round " << round;
@@ -179,14 +192,122 @@ TEST_P(Frames, TakenOneByOneAHeldFrameLetsControlPass) {
   for (int i = 0; i < 5; ++i) {
     send_all(other, Rank{0}, 0, "sixteen bytes...", "8 bytes.", mine, sink);
   }
-  ASSERT_TRUE(poll_until(mine, sink, [&] { return mine.poll_one(sink) != 0; }));
+  ASSERT_TRUE(poll_until(mine, sink, [&] { return mine.poll(sink, 1) != 0; }));
   sink.hold = true;
+  sink.take_none = true;
   int sent = 0;
   while (sent < 8 && other.try_control(Rank{0}, 0, header) != Post::retry) ++sent;
   // At once: not after what the lane's burst might still have been. (Delayed frames come later.)
   const int calls = GetParam().wrap ? 200 : 4;
-  for (int i = 0; i < calls && sink.control < sent; ++i) mine.poll_one(sink);
+  for (int i = 0; i < calls && sink.control < sent; ++i) take_one(mine, sink);
   EXPECT_EQ(sink.control, sent);
+}
+
+// Whatever mixture of lengths and headers: by the short way come only those that the filter lets
+// pass and that have room, and the order of the lane is kept.
+TEST_P(Frames, TheShortWayTakesWhatTheFilterLetsPassInOrder) {
+  Ranks ranks = make(2);
+  Port& mine = ranks.port(0);
+  Port& other = ranks.port(ranks.at(1));
+  constexpr std::size_t kRoom = 24;
+  Recorder sink;
+  std::vector<std::string> sent;
+  std::size_t next = 0;
+  std::size_t short_ones = 0;
+  const auto check_seen = [&] {
+    for (; next < sent.size() && !sink.frames.empty();
+         ++next, sink.frames.erase(sink.frames.begin()))
+      ASSERT_EQ(sink.frames.front().head, sent[next]);
+  };
+  for (int round = 0; round < 2000; ++round) {
+    // The first word says whether the filter lets it pass; the second counts.
+    std::string frame = round % 7 == 3 ? "no way.." : "yes 0000";
+    frame[7] = static_cast<char>('0' + round % 10);  // not in the mask
+    frame += pattern(8, static_cast<uint64_t>(round));
+    frame += pattern(static_cast<std::size_t>(round * 5 % 40), static_cast<uint64_t>(round) + 1);
+    if (round % 11 == 5) frame.resize(4);  // shorter than a short header
+    sent.push_back(frame);
+    send_all(other, Rank{0}, 0, frame, "", mine, sink);
+    if (round % 3 != 0) continue;
+    ShortFilter filter{};
+    std::memcpy(&filter.first, "yes 000\0", sizeof filter.first);
+    filter.mask = 0x00ffffffffffffff;
+    for (int i = 0; i < 5; ++i) {
+      check_seen();
+      std::byte into[kRoom];
+      if (const ShortFrame taken = mine.take_short(filter, into)) {
+        ++short_ones;
+        ASSERT_LT(next, sent.size());
+        const std::string first = text_of(std::as_bytes(std::span(&taken.first_word, 1)));
+        const std::string& whole = sent[next++];
+        ASSERT_EQ(first, whole.substr(0, 8));
+        ASSERT_EQ(first.substr(0, 3), "yes");
+        ASSERT_LE(taken.bytes, kRoom);
+        ASSERT_EQ(text_of({into, taken.bytes}), whole.substr(sizeof(ShortHeader)));
+        EXPECT_EQ(taken.source.value, ranks.at(1));
+      } else {
+        mine.poll(sink, 1);
+      }
+    }
+  }
+  ASSERT_TRUE(poll_until(mine, sink, [&] { return next + sink.frames.size() >= sent.size(); }));
+  check_seen();
+  EXPECT_EQ(next, sent.size());
+  if (!GetParam().wrap) {
+    EXPECT_GT(short_ones, 100u);
+  }
+}
+
+/// Writes runs down and takes so many of each.
+class RunTaker final : public Sink {
+ public:
+  Taken on_frame(const Frame& frame) override {
+    texts.push_back(text_of(frame.head));
+    return Taken::yes;
+  }
+  uint32_t on_run(const ShortRun& run) override {
+    EXPECT_GT(run.count, 0u);
+    EXPECT_LE(run.count, ShortRun::kMost);
+    ++runs;
+    const uint32_t taken = std::min(run.count, most);
+    for (uint32_t i = 0; i < taken; ++i)
+      texts.push_back(text_of(run.header(i).bytes()) + text_of(run.pieces[i].payload));
+    most = most * 5 % 7;  // 0 now and then
+    if (most == 0) most = taken == 0 ? 3 : 0;
+    return taken;
+  }
+  void on_control(const Frame&) override {}
+  void on_returned(std::span<const uint32_t>) override {}
+  void on_peer_down(Rank, std::string_view) override {}
+  std::vector<std::string> texts;
+  uint32_t most = 1;
+  int runs = 0;
+};
+
+// Short frames of one first word may come together; a sink that takes some of them is offered the
+// rest again. Nothing is lost or comes twice, whatever comes between.
+TEST_P(Frames, RunsAreOfOneFirstWordAndWhatIsNotTakenComesAgain) {
+  Ranks ranks = make(2);
+  Port& mine = ranks.port(0);
+  Port& other = ranks.port(ranks.at(1));
+  RunTaker sink;
+  std::vector<std::string> sent;
+  const char* const words[] = {"aaaaaaaa", "aaaaaaaa", "aaaaaaaa", "bbbbbbbb", "cccccccc"};
+  for (int i = 0; i < 3000; ++i) {
+    std::string frame = words[i / 23 % 5];
+    if (i % 500 < 100) frame = words[i % 5];
+    frame += pattern(8 + static_cast<std::size_t>(i % 33), static_cast<uint64_t>(i));
+    if (i % 97 == 96) frame += pattern(100, static_cast<uint64_t>(i));  // several cells
+    if (i % 41 == 40) frame.resize(5);
+    sent.push_back(frame);
+    send_all(other, Rank{0}, 0, frame, "", mine, sink);
+    if (i % 64 == 63) mine.poll(sink, 1 + static_cast<uint32_t>(i) % 50);
+  }
+  ASSERT_TRUE(poll_until(mine, sink, [&] { return sink.texts.size() >= sent.size(); }));
+  EXPECT_TRUE(sink.texts == sent);
+  if (!GetParam().wrap) {
+    EXPECT_GT(sink.runs, 100);
+  }
 }
 
 TEST_P(Frames, PacketsAreLentAndComeBack) {

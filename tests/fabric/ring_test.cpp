@@ -57,6 +57,36 @@ TEST(Ring, ControlWordComesApartAsItWentTogether) {
   EXPECT_NE(ControlWord::stamp_of(uint64_t{1} << 32), 0u);
 }
 
+TEST(Ring, LooksAheadOverFramesOfOneCellAndGivesSeveralBack) {
+  Ring ring(8);
+  const std::byte* bytes = nullptr;
+  std::size_t length = 0;
+  const auto text_ahead = [&](uint32_t ahead) {
+    return ring.consumer.peek_ahead(ahead, bytes, length) == RingConsumer::Next::one
+               ? std::string(reinterpret_cast<const char*>(bytes), length)
+               : std::string("none");
+  };
+  int in = 0;
+  int out = 0;
+  for (int lap = 0; lap < 1000; ++lap) {
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(ring.push("short " + std::to_string(in++)));
+    ASSERT_TRUE(ring.push(std::string(60, 'x')));  // two cells
+    for (uint32_t i = 0; i < 5; ++i)
+      ASSERT_EQ(text_ahead(i), "short " + std::to_string(out + static_cast<int>(i)));
+    EXPECT_NE(ring.consumer.peek_ahead(5, bytes, length), RingConsumer::Next::one);
+    ring.consumer.consume_ones(3);
+    out += 3;
+    ASSERT_EQ(text_ahead(0), "short " + std::to_string(out));
+    ring.consumer.consume_ones(2);
+    out += 2;
+    std::string text;
+    ASSERT_TRUE(ring.pop(text));
+    EXPECT_EQ(text, std::string(60, 'x'));
+    EXPECT_EQ(ring.consumer.peek_one(bytes, length), RingConsumer::Next::nothing);
+    ring.consumer.publish_head();
+  }
+}
+
 TEST(Ring, RandomSizesAndFillsKeepTheirContents) {
   std::minstd_rand random(7);
   Ring ring(16);

@@ -47,6 +47,39 @@ struct ShortHeader {
   }
 };
 
+/// Short frames of one rank that follow each other on one lane and have the same first header word:
+/// what does not differ is looked at once.
+struct ShortRun {
+  static constexpr uint32_t kMost = 8;
+  struct Piece {
+    uint64_t second_word;  ///< of its header
+    std::span<const std::byte> payload;
+  };
+  Rank source;
+  uint64_t first_word;
+  uint32_t count;
+  Piece pieces[kMost];
+  [[nodiscard]] ShortHeader header(uint32_t number) const noexcept {
+    return {{first_word, pieces[number].second_word}};
+  }
+};
+
+/// The short frames that somebody takes without a sink: those whose header's first word is `first`
+/// under `mask`.
+struct ShortFilter {
+  uint64_t mask;
+  uint64_t first;
+};
+
+/// One of them, taken: two registers.
+struct ShortFrame {
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  Rank source;
+  uint32_t bytes;       ///< of its payload, which was copied; kNone: there was none to take
+  uint64_t first_word;  ///< of its header
+  explicit operator bool() const noexcept { return bytes != kNone; }
+};
+
 /// A port of a rank.
 struct Address {
   Rank rank;
@@ -67,12 +100,10 @@ class Sink {
   virtual Taken on_frame(const Frame& frame) = 0;
   /// The same for a frame without a packet, taken apart: `payload` lies behind its header. A port
   /// that can tell such frames cheaply offers them here.
-  virtual Taken on_short(Rank source, ShortHeader header, std::span<const std::byte> payload) {
-    return on_frame({.source = source,
-                     .head = {payload.data() - sizeof header, payload.size() + sizeof header},
-                     .packet = {},
-                     .loan = {}});
-  }
+  virtual Taken on_short(Rank source, ShortHeader header, std::span<const std::byte> payload);
+  /// The same for several at once: how many of them, from the first, were taken. Fewer than all:
+  /// the next is to be held.
+  virtual uint32_t on_run(const ShortRun& run);
   /// A control frame: always taken.
   virtual void on_control(const Frame& frame) = 0;
   /// Packets that this rank lent by `send_packet` and that came back, by number in its own area.
@@ -128,9 +159,7 @@ class Port {
                         std::span<const std::byte> payload) noexcept = 0;
   /// The same with a short header. Made for payloads that fit a ring's cell with it.
   virtual Post try_send_short(Address to, ShortHeader header,
-                              std::span<const std::byte> payload) noexcept {
-    return try_send(to.rank, to.port, header.bytes(), payload);
-  }
+                              std::span<const std::byte> payload) noexcept;
   /// Lends packet `index` of this rank's area, `bytes` of it in use, with a copied header: posted
   /// (the packet comes back through Sink::on_returned of this port) or retry. Not to a dead peer:
   /// then it comes back at the next poll.
@@ -143,9 +172,11 @@ class Port {
   /// Offers at most `budget` waiting messages to `sink`, serving active lanes in turn, and what
   /// control frames and returned packets there are; returns how many of all were taken.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
-  /// `poll(sink, 1)`, for callers that take message after message: may stay with one lane as long
-  /// as `poll` would.
-  virtual uint32_t poll_one(Sink& sink) { return poll(sink, 1); }
+  /// A short way for callers who take message after message: takes the next frame of the lane that
+  /// the last poll served from, if it is a short one that `wanted` lets pass, and copies its
+  /// payload into `into`, if that has room. None: nothing was done, and a `poll` is due. A port
+  /// answers so at least as often as `poll` would turn to something else.
+  virtual ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept;
 
   /// Returns a packet to its owner. Never fails.
   virtual void give_back(Loan loan) noexcept = 0;

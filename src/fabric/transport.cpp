@@ -1,0 +1,32 @@
+// The transport contract's defaults: what a port or a sink does that has no short ways. Out of
+// line, or compilers would put them where they guess that they are called.
+#include "weft/fabric/transport.hpp"
+
+namespace weft::fabric {
+
+Taken Sink::on_short(Rank source, ShortHeader header, std::span<const std::byte> payload) {
+  return on_frame({.source = source,
+                   .head = {payload.data() - sizeof header, payload.size() + sizeof header},
+                   .packet = {},
+                   .loan = {}});
+}
+
+uint32_t Sink::on_run(const ShortRun& run) {
+  uint32_t taken = 0;
+  while (taken < run.count &&
+         on_short(run.source, run.header(taken), run.pieces[taken].payload) == Taken::yes) {
+    ++taken;
+  }
+  return taken;
+}
+
+Post Port::try_send_short(Address to, ShortHeader header,
+                          std::span<const std::byte> payload) noexcept {
+  return try_send(to.rank, to.port, header.bytes(), payload);
+}
+
+ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*/) noexcept {
+  return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
+}
+
+}  // namespace weft::fabric
