@@ -95,6 +95,8 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--assignment", options.assignment, "how threads get devices")
       ->check(CLI::IsMember({"dedicated", "round_robin"}));
   command.add_flag("--ordinary", options.ordinary_memory, "put and get: memory from malloc");
+  command.add_flag("--own-tags", options.own_tags,
+                   "rate, matched: each message of a window has a tag of its own");
   command.add_flag("--explain", options.explain, "latency: the parts of a message, alone");
   command.add_option("--ranks", options.ranks, "start, memory: with this many ranks only");
   command.add_option("--mpich", options.mpich, "start: folder of MPICH's mpiexec and mpicc");
@@ -102,6 +104,9 @@ void add_flags(CLI::App& command, Options& options) {
 
 // Why the flags together make no sense; empty if they do.
 std::string contradiction(const Entry& entry, const Options& options) {
+  if (options.own_tags && (entry.run != run_rate || options.mode != Mode::matched)) {
+    return "--own-tags is for rate --mode matched";
+  }
   if (entry.run != run_latency || !options.explain) return {};
   if (options.mode != Mode::matched) {
     return fmt::format("--explain has the parts of a matched message, not of --mode {}",

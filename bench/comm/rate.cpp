@@ -6,6 +6,9 @@
 // start to the last acknowledgement. Fairness: windows of the least served sender over those of
 // the most served.
 //
+// Matched: all messages of a pair have one tag, as in most such benchmarks, so that they meet their
+// receives in runs; with --own-tags each of a window has its own (mode matched_own_tags).
+//
 // Limit, one thread: the single-producer ring of 64-byte cells with as many cells as a lane of
 // weft's, free running (`ring`), and for comparison the same ring acknowledged once a window, and
 // the ring without indices, which is faster still (`flag_ring`).
@@ -30,7 +33,8 @@ int run_rate(const Options& options) {
                     window,
                     options.threads,
                     options.polls(),
-                    options.ordinary_memory};
+                    options.ordinary_memory,
+                    options.own_tags};
   const auto stream = make_stream(options.mode, setup);
   const double turn = turn_seconds(options.threads);
   std::vector<Contestant> contestants{
@@ -51,7 +55,8 @@ int run_rate(const Options& options) {
   contestants.push_back({"flag_ring", [&] { return Reading{flag_ring_rate(pair, cells, 0.005)}; }});
   contestants.push_back(
       {"ring_windowed", [&] { return Reading{ring_rate(pair, cells, window, 0.005)}; }});
-  Result form = figure("rate", name_of(options.mode), "/s", Better::higher);
+  const std::string mode = name_of(options.mode) + (options.own_tags ? "_own_tags" : "");
+  Result form = figure("rate", mode, "/s", Better::higher);
   form.size_bytes = options.size;
   form.threads = options.threads;
   form.devices = runtime.device_count();

@@ -30,7 +30,7 @@ bool MatchedStream::send_window() {
   });
   for (unsigned i = 0; i < setup_.window; ++i) {
     ends_.sent(until_posted(setup_.runtime, [&] {
-      return shared_.endpoint.send(setup_.pair.peer(), Tag{number_}, windows_[0].slots.slot(i),
+      return shared_.endpoint.send(setup_.pair.peer(), tag_of(i), windows_[0].slots.slot(i),
                                    ends_.completion());
     }));
   }
@@ -48,8 +48,7 @@ void MatchedStream::post(Window& window) {
   for (unsigned i = 0; i < setup_.window; ++i) {
     const auto slot = window.slots.slot(i);
     const Post answer = until_posted(setup_.runtime, [&] {
-      return shared_.endpoint.recv(setup_.pair.peer(), Tag{number_}, slot, &window.received,
-                                   &window);
+      return shared_.endpoint.recv(setup_.pair.peer(), tag_of(i), slot, &window.received, &window);
     });
     if (answer == Post::done) window.received.arrive();
   }
@@ -75,8 +74,8 @@ void MatchedStream::receive() {
 MatchedStream::~MatchedStream() {
   for (Window& window : windows_) {
     if (!window.posted) continue;
-    while (shared_.endpoint.cancel(setup_.pair.peer(), Tag{number_}, &window)) {
-    }
+    for (unsigned i = 0; i < setup_.window; ++i)
+      (void)shared_.endpoint.cancel(setup_.pair.peer(), tag_of(i), &window);
     setup_.runtime.wait(window.received);
   }
 }

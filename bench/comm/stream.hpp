@@ -21,6 +21,7 @@ struct StreamSetup {
   unsigned threads;
   bool poll;
   bool ordinary_memory;
+  bool own_tags = false;  ///< matched: each message of a window has a tag of its own
 };
 
 /// Window after window of one size from a slot of its own per message.
@@ -123,7 +124,8 @@ class MatchedStream {
   void receive();
 
  private:
-  static constexpr uint32_t kAcknowledgement = 1U << 30;
+  static constexpr uint32_t kAcknowledgement = 1U << 31;
+  static constexpr uint32_t kThreadBits = 10;  ///< there are up to 1024 threads
   struct Window {
     explicit Window(const StreamSetup& setup) : slots(setup.bytes, setup.window) {}
     Slots slots;
@@ -131,6 +133,9 @@ class MatchedStream {
     bool posted = false;
   };
   void post(Window& window);
+  [[nodiscard]] Tag tag_of(unsigned message) const noexcept {
+    return Tag{number_ | (setup_.own_tags ? (message + 1) << kThreadBits : 0)};
+  }
   Shared& shared_;
   StreamSetup& setup_;
   unsigned number_;

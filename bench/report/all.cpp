@@ -46,6 +46,7 @@ std::vector<Run> plan(double seconds) {
     add(fmt::format("rate --mode {}", mode), 2);
     for (const char* size : {"0", "64"}) add(fmt::format("rate --mode {} --size {}", mode, size));
   }
+  add("rate --mode matched --own-tags", 2);
   for (const char* mode : {"matched", "handler", "queue"}) {
     add(fmt::format("rate --mode {} --threads 2", mode));
     add(fmt::format("rate --mode {} --threads 8", mode), 2);

@@ -25,7 +25,7 @@ static_assert(sizeof(PacketRef) == 8);
 
 constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
                                      ///< before the next's turn
-constexpr uint32_t kBeforeRuns = 2;  ///< frames of one poll that come one by one
+constexpr uint32_t kBeforeRuns = 4;  ///< frames of one poll that come one by one
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -307,12 +307,11 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
     const RingConsumer::Next next = peek_short(lane.messages, 0, frame);
     if (next == RingConsumer::Next::one) [[likely]] {
       const uint32_t most = std::min(budget - taken, ShortRun::kMost);
-      // Runs only out of a backlog: a look at a cell that is not written yet would wait for its
-      // sender's core, with frames in hand that are due.
+      // Runs only where frames come close behind each other: a look at a cell that is not written
+      // yet waits for its sender's core, with frames in hand that are due.
       if (taken >= run_at) {
         run_at += most;
-        if (lane.messages.is_ready(most - 1) &&
-            peek_alike(lane.messages, 1, frame.words[0], second)) {
+        if (most > 1 && peek_alike(lane.messages, 1, frame.words[0], second)) {
           if (!offer_run(lane.messages, source, frame, most, sink, taken)) break;
           run_at = taken;
           continue;

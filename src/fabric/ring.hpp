@@ -167,17 +167,6 @@ class RingConsumer {
     }
   }
 
-  /// True if the cell `ahead` of the next is the first of a frame that is there, or was one, with
-  /// this position: frames lie behind each other without gaps, so everything before it is there
-  /// too.
-  [[nodiscard]] bool is_ready(uint32_t ahead) const noexcept {
-    const uint64_t position = head_ + ahead;
-    // relaxed: whoever goes on to it peeks.
-    const uint64_t word =
-        word_of(cells_[static_cast<uint32_t>(position) & mask_]).load(std::memory_order_relaxed);
-    return static_cast<uint32_t>(word) == ControlWord::stamp_of(position);
-  }
-
   /// The usual case of `peek` in a few instructions. one: the next frame is inline and of one cell,
   /// and here are its bytes; other: `peek` tells.
   [[nodiscard]] Next peek_one(const std::byte*& bytes, std::size_t& length) noexcept {

@@ -80,6 +80,15 @@ TEST_P(EachMode, RateAndBandwidth) {
   }
 }
 
+TEST(WeftBench, EachMessageOfAWindowMayHaveATagOfItsOwn) {
+  for (const char* more : {"", " --size 64K", " --threads 3"}) {
+    const auto results = measure(std::string("rate --mode matched --own-tags") + more);
+    EXPECT_EQ(results[0].mode, "matched_own_tags");
+  }
+  for (const char* no : {"rate --mode queue --own-tags", "latency --own-tags"})
+    EXPECT_EQ(run(no, true).code, 2) << no;
+}
+
 TEST(WeftBench, PutsAndGetsInOrdinaryMemory) {
   for (const char* mode : {"put", "get"}) {
     const auto results = measure(std::string("bandwidth --size 256K --ordinary --mode ") + mode);
