@@ -1,7 +1,10 @@
 #include "comm/stream.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "comm/lane_cells.hpp"
 #include "harness/laps.hpp"
 #include "weft/base/clock.hpp"
 
@@ -15,11 +18,22 @@ std::size_t blocks_for(const StreamSetup& s) {
 
 }  // namespace
 
+MatchedStream::Shared::Shared(const StreamSetup& s) : setup(s), endpoint(s.runtime, {}) {
+  // Else early threads' second windows could take the records that the others' first ones need.
+  const int64_t records = configured("comm.operations", 65536);
+  if (int64_t{4} * s.window * s.threads > records) {
+    throw std::runtime_error(
+        fmt::format("two windows of {} receives for {} threads need too many of the {} operations "
+                    "(comm.operations)",
+                    s.window, s.threads, records));
+  }
+}
+
 MatchedStream::MatchedStream(Shared& shared, unsigned number)
     : shared_(shared),
       setup_(shared.setup),
       number_(number),
-      windows_{Window(setup_), Window(setup_)},
+      slots_(setup_.bytes, setup_.window),
       ends_(setup_.runtime, setup_.bytes, setup_.poll) {}
 
 bool MatchedStream::send_window() {
@@ -30,7 +44,7 @@ bool MatchedStream::send_window() {
   });
   for (unsigned i = 0; i < setup_.window; ++i) {
     ends_.sent(until_posted(setup_.runtime, [&] {
-      return shared_.endpoint.send(setup_.pair.peer(), tag_of(i), windows_[0].slots.slot(i),
+      return shared_.endpoint.send(setup_.pair.peer(), tag_of(i), slots_.slot(i),
                                    ends_.completion());
     }));
   }
@@ -46,7 +60,7 @@ void MatchedStream::post(Window& window) {
   window.received.reset(setup_.window);
   window.posted = true;
   for (unsigned i = 0; i < setup_.window; ++i) {
-    const auto slot = window.slots.slot(i);
+    const auto slot = slots_.slot(i);
     const Post answer = until_posted(setup_.runtime, [&] {
       return shared_.endpoint.recv(setup_.pair.peer(), tag_of(i), slot, &window.received, &window);
     });

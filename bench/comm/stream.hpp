@@ -110,7 +110,7 @@ class Acknowledgements {
 class MatchedStream {
  public:
   struct Shared {
-    explicit Shared(const StreamSetup& s) : setup(s), endpoint(s.runtime, {}) {}
+    explicit Shared(const StreamSetup& s);
     StreamSetup setup;
     Endpoint endpoint;
   };
@@ -127,8 +127,6 @@ class MatchedStream {
   static constexpr uint32_t kAcknowledgement = 1U << 31;
   static constexpr uint32_t kThreadBits = 10;  ///< there are up to 1024 threads
   struct Window {
-    explicit Window(const StreamSetup& setup) : slots(setup.bytes, setup.window) {}
-    Slots slots;
     Synchronizer received{1};
     bool posted = false;
   };
@@ -139,6 +137,7 @@ class MatchedStream {
   Shared& shared_;
   StreamSetup& setup_;
   unsigned number_;
+  Slots slots_;  // of both windows: one is filled only after the other was acknowledged
   Window windows_[2];
   unsigned next_ = 0;  // which of them is received next
   SendEnds ends_;

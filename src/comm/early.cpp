@@ -116,6 +116,7 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
     throw Error(Errc::no_memory, "too many endpoints were made: at most 1024 a runtime");
   }
   endpoint.number = static_cast<uint16_t>(number);
+  endpoint.find_short_way();  // before anybody else can meet the endpoint
   opening[number] = &endpoint;
   openings.fetch_add(1, std::memory_order_relaxed);
   endpoints_made.store(number + 1, std::memory_order_relaxed);

@@ -216,6 +216,7 @@ inline bool Endpoint::Impl::take_short(Device& device, Message& message) {
   // Older ones first. Whatever of this device's was taken from the queue is out of it for good.
   if (queue->size_hint() != 0) [[unlikely]]
     return false;
+  // The frame's length is the message's: what its header says of bytes is not looked at.
   static constexpr uint64_t kAllButTag = 0xffffffff;
   const fabric::ShortFrame frame =
       device.port().take_short({kAllButTag, eager_word}, message.inlined_);
@@ -412,7 +413,6 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
       break;
   }
   whole.publish(my);
-  my.find_short_way();
 }
 
 void Endpoint::Impl::find_short_way() noexcept {

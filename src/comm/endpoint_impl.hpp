@@ -107,6 +107,7 @@ struct Endpoint::Impl {
         return high | tag.value;
     }
   }
+  /// Once the number is known; before the endpoint is published.
   void find_short_way() noexcept;
   Post send_otherwise(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,
                       void* context);

@@ -23,7 +23,7 @@ enum class Side : uint8_t { arrival, receive };
 /// Values are the caller's, 0 < value < 2^62: a pointer, or a number with tags.
 /// Owner and lifetime: whoever made it; every caller has returned before it is destroyed. What
 /// still waits then is forgotten: `drain` it first where it owns something.
-/// Who may call: any thread, at any time: `access`, `take`, `remove`, `prefetch`, `size`. `drain`
+/// Who may call: any thread, at any time: all but `drain` and the destructor. `drain`
 /// and the destructor: when nobody else calls.
 /// Progress: one lock for each bucket, held for some thirty instructions, no user code, no heap;
 /// a waiter spins briefly, then yields its core. Linearizable: an operation takes effect while it

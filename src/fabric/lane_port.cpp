@@ -38,8 +38,10 @@ inline OutLane* LanePort::lane_to(Peer& peer, uint32_t to_port, Post& answer) no
   // acquire: pairs with open_lane's release; the lane is set up.
   if (lane.open.load(std::memory_order_acquire)) [[likely]]
     return &lane;
-  if (transport_.open_lane(peer, to_port % peer.ports())) return &lane;
   // relaxed: whoever misses a death now meets it at the next call.
+  if (!peer.down.load(std::memory_order_relaxed) &&
+      transport_.open_lane(peer, to_port % peer.ports()))
+    return &lane;
   answer = peer.down.load(std::memory_order_relaxed) ? Post::done : Post::retry;
   return nullptr;
 }
@@ -211,7 +213,7 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
     const uint32_t before = messages;
     burst_lane_ = &lanes_[turn_++];
     taken += serve(*burst_lane_, sink, std::min(budget - messages, kQuantum), messages);
-    burst_ = messages != before ? kQuantum : 0;
+    burst_ = messages != before && !burst_lane_->broken ? kQuantum : 0;
   }
   if (++polls_ % kPollsPerLook == 0 || look_now_ || !downs_.empty() ||
       transport_.death_count() != deaths_seen_) [[unlikely]]
@@ -299,6 +301,8 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
   if (lane.broken) [[unlikely]]
     return 0;
   const uint32_t control = lane.control.is_empty() ? 0 : serve_control(lane, sink, kQuantum);
+  if (lane.broken) [[unlikely]]
+    return control;
   uint32_t taken = 0;
   uint32_t run_at = kBeforeRuns;
   const Rank source = lane.peer->rank();
@@ -398,6 +402,7 @@ void LanePort::discover() {
       const uint32_t l = static_cast<uint32_t>(w * 64 + std::countr_zero(fresh));
       if (l >= transport_.lanes()) break;
       LaneHeads& heads = own.heads(number_, l);
+      burst_ = 0;  // lanes may move
       lanes_.push_back(
           {&transport_.known_or_met(transport_.rank_of_lane(l)),
            RingConsumer(own.message_cells(number_, l), g.lane_cells, &heads.messages),

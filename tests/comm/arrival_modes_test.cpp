@@ -8,6 +8,37 @@
 namespace weft {
 namespace {
 
+// A handler may answer through its endpoint as soon as a message can reach it: while the endpoint's
+// constructor has not returned yet.
+TEST(Handler, AnswersThroughAnEndpointThatIsBeingMade) {
+  struct Server {
+    std::atomic<int> got{0};
+    Endpoint endpoint;
+    explicit Server(Runtime& rt)
+        : endpoint(rt, {.arrival = Arrival::handler, .handler = &on, .handler_argument = this}) {}
+    static void on(void* server, const Incoming& message) {
+      auto& self = *static_cast<Server*>(server);
+      EXPECT_EQ(message.data.size(), sizeof(int));
+      if (message.tag == Tag{1}) (void)self.endpoint.send(message.source, Tag{2}, message.data);
+      ++self.got;
+    }
+  };
+  test::on_ranks(2,
+                 [](Runtime& rt) {
+                   for (int i = 0; i < 150; ++i) {
+                     Server server(rt);
+                     if (rt.rank() == Rank{1}) {
+                       (void)until_posted(rt, [&] {
+                         return server.endpoint.send(Rank{0}, Tag{1}, test::bytes_of(i));
+                       });
+                     }
+                     while (server.got == 0) std::this_thread::yield();
+                     rt.barrier();
+                   }
+                 },
+                 {.devices = 1, .progress = Progress::server});
+}
+
 using test::bytes_of;
 using test::on_ranks;
 using test::on_threads;

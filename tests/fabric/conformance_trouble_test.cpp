@@ -39,6 +39,48 @@ TEST_P(Trouble, WhatAPeerSentBeforeItLeftIsOfferedFirst) {
   ASSERT_TRUE(poll_until(ranks.port(0, 1), other, [&] { return other.downs.size() == 1; }));
 }
 
+// A poll that finds a death looks for new lanes at its end: what the short way remembers of the
+// lanes must not be from before.
+TEST_P(Trouble, LanesThatMoveDuringAPollAreNotTakenFromByTheShortWay) {
+  Ranks ranks = make(4);
+  Port& mine = ranks.port(0);
+  const auto send = [&](int from, int number) {
+    const std::string frame = "sixteen bytes..." + pattern(8, static_cast<uint64_t>(number));
+    while (ranks.port(from).try_send(Rank{0}, 0, bytes_of(frame), {}) == Post::retry) {
+    }
+  };
+  bool opened = false;
+  Recorder sink;
+  sink.hold = [&](const Frame& frame) {
+    if (frame.source == Rank{1} && frame.head.size() == 24 && sink.frames.size() > 1 && !opened) {
+      opened = true;
+      send(3, 0);  // its lane opens while rank 1's is served
+    }
+    return frame.source == Rank{2};
+  };
+  int sent = 0;
+  send(1, sent++);
+  send(2, 0);
+  ASSERT_TRUE(poll_until(mine, sink, [&] { return sink.held > 0 && !sink.frames.empty(); }));
+  ranks.end(2);  // held, its frame delays the news: each poll ends with a look
+  for (int i = 0; i < 2000; ++i) mine.poll(sink, 64);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  for (int i = 0; i < 2000; ++i) mine.poll(sink, 64);
+  for (int i = 0; i < 6; ++i) send(1, sent++);
+  std::size_t got = 0;
+  ASSERT_TRUE(poll_until(mine, sink, [&] {
+    std::byte into[40];
+    while (const ShortFrame frame = mine.take_short({0, 0}, into)) {
+      EXPECT_EQ(frame.bytes, 8u);
+      ++got;
+    }
+    mine.poll(sink, 1);
+    return got + sink.frames.size() >= static_cast<std::size_t>(sent) + 1;
+  }));
+  EXPECT_EQ(got + sink.frames.size(), static_cast<std::size_t>(sent) + 1) << "nothing twice";
+  EXPECT_TRUE(opened);
+}
+
 TEST_P(Trouble, LoansOfADeadPeerComeBackAndItsOwnStayReadable) {
   Ranks ranks = make(2);
   Recorder mine, theirs;

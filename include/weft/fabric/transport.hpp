@@ -138,10 +138,10 @@ struct Geometry {
 /// One device's share of a transport.
 ///
 /// Who may call: `try_send*` any thread (a process-private lock per lane, held for a few dozen
-/// instructions; contended: spins briefly, then yields); `poll`, `arm`, `disarm` one thread at a
-/// time (the device's progress lock, held by the caller, sees to it); `give_back` any thread.
-/// Ordering: frames from one port to one port of a peer arrive in the order in which they were
-/// accepted; control frames are ordered among themselves only.
+/// instructions; contended: spins briefly, then yields); `poll`, `take_short`, `arm`, `disarm` one
+/// thread at a time (the device's progress lock, held by the caller, sees to it); `give_back` any
+/// thread. Ordering: frames from one port to one port of a peer arrive in the order in which they
+/// were accepted; control frames are ordered among themselves only.
 class Port {
  public:
   virtual ~Port() = default;
