@@ -67,7 +67,7 @@ std::vector<Result> settle(const Result& form, const std::vector<Contestant>& co
   std::vector<Result> results;
   std::size_t changed = 0;
   for (const Round& round : rounds) changed += round.state == State::unknown ? 1 : 0;
-  for (const State state : {State::shared, State::unshared}) {
+  for (const State state : kKnownStates) {
     std::vector<const Round*> mine;
     for (const Round& round : rounds) {
       if (round.state == state) mine.push_back(&round);
@@ -75,6 +75,7 @@ std::vector<Result> settle(const Result& form, const std::vector<Contestant>& co
     if (mine.size() < kLeastRounds) continue;
     results.push_back(settle_state(form, contestants, mine));
     results.back().state = state;
+    if (state == State::one_core) results.back().verdict = kNoVerdictOnOneCore;
     results.back().extra["state_changed"] = changed;
   }
   if (results.empty() && !rounds.empty()) {

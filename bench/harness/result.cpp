@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array kModes{"matched", "queue", "handler", "put", "get"};
-constexpr std::array kStates{"shared", "unshared", "unknown", "none"};
+constexpr std::array kStates{"shared", "unshared", "one_core", "unknown", "none"};
 
 void put_summary(Json& line, const std::string& name, const std::optional<Summary>& summary) {
   if (!summary) {

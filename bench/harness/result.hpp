@@ -11,7 +11,11 @@
 namespace weft::bench {
 
 /// How the two cores stood to each other while a sample was taken (harness/state.hpp).
-enum class State { shared, unshared, unknown, none };
+enum class State { shared, unshared, one_core, unknown, none };
+/// Those that a figure can be of.
+inline constexpr State kKnownStates[] = {State::shared, State::unshared, State::one_core};
+inline constexpr const char* kNoVerdictOnOneCore =
+    "no verdict: both virtual cores were threads of one core";
 std::string name_of(State state);
 
 enum class Better { lower, higher };

@@ -14,11 +14,15 @@ namespace weft::bench {
 /// A hand-over faster than this counts as a shared cache. Between the two states that two virtual
 /// cores of one host were found in (about 50 and about 205 ns), on the geometric mean.
 inline constexpr double kSharedBelowNs = 100;
+/// Faster than this only two hardware threads of one core are (about 20 ns): then what each of the
+/// two ranks computes takes up to twice as long, and no target was made for that.
+inline constexpr double kOneCoreBelowNs = 35;
 
 /// Called by both ranks together; rank 0's answer is the measured one.
 double probe_one_way_ns(Pair& pair, unsigned round_trips = 2000);
 
 inline State state_of(double one_way_ns) noexcept {
+  if (one_way_ns < kOneCoreBelowNs) return State::one_core;
   return one_way_ns < kSharedBelowNs ? State::shared : State::unshared;
 }
 

@@ -50,9 +50,10 @@ std::vector<Result> settle_structure(const StructureContest& contest) {
   std::map<State, std::vector<const StructureRound*>> by_state;
   for (const auto& round : contest.rounds) by_state[state_of_round(round)].push_back(&round);
   std::vector<Result> results;
-  for (const State state : {State::none, State::shared, State::unshared}) {
+  for (const State state : {State::none, State::shared, State::unshared, State::one_core}) {
     if (by_state[state].size() < 3) continue;
     results.push_back(settle_structure(contest, by_state[state], state));
+    if (state == State::one_core) results.back().verdict = kNoVerdictOnOneCore;
   }
   if (results.empty() && !contest.rounds.empty()) {
     std::vector<const StructureRound*> all;

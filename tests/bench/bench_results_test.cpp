@@ -88,11 +88,15 @@ const std::vector<Contestant> kTwo{{"figure", {}}, {"limit", {}}};
 TEST(Settle, EachStateBecomesAResultAndChangedRoundsAreOnlyCounted) {
   auto rounds = rounds_of(State::shared, 4, 60, 50);
   for (const auto& more :
-       {rounds_of(State::unshared, 5, 220, 200), rounds_of(State::unknown, 9, 1000, 1)}) {
+       {rounds_of(State::unshared, 5, 220, 200), rounds_of(State::one_core, 3, 50, 20),
+        rounds_of(State::unknown, 9, 1000, 1)}) {
     rounds.insert(rounds.end(), more.begin(), more.end());
   }
   const auto results = settle(latency(0, 0), kTwo, rounds);
-  ASSERT_EQ(results.size(), 2U);
+  ASSERT_EQ(results.size(), 3U);
+  EXPECT_EQ(results[0].verdict, "ok");
+  EXPECT_EQ(results[2].state, State::one_core);
+  EXPECT_EQ(results[2].verdict.rfind("no verdict", 0), 0U);
   EXPECT_EQ(results[0].state, State::shared);
   EXPECT_DOUBLE_EQ(results[0].value.median, 60);
   EXPECT_DOUBLE_EQ(results[0].ratio->median, 1.2);
