@@ -54,7 +54,8 @@ class Weft {
         consumer_(std::in_place, cells_.data(), cells, &*head_) {}
 
   bool push(uint64_t n) {
-    fabric::Cell* const cell = producer_->claim_one();
+    fabric::Cell* cell = producer_->claim_one();
+    if (cell == nullptr) cell = producer_->claim(1);
     if (cell == nullptr) return false;
     const auto payload = Payload<kBytes>::of(n);
     std::memcpy(cell->bytes + fabric::kWordBytes, &payload, kBytes);
