@@ -59,13 +59,14 @@ class Device final : public fabric::Sink {
   [[nodiscard]] base::Parker& bell() noexcept { return bell_; }
   [[nodiscard]] const base::CounterCells<kCounts>& counters() const noexcept { return counters_; }
 
-  /// Serves what waits, if nobody else is serving. Returns how much was served.
-  uint32_t try_progress() {
+  /// Serves what waits, if nobody else is serving. Returns how much was served. `lingers`: the
+  /// caller waits for this device's messages, not for any.
+  uint32_t try_progress(bool lingers = true) {
     const Turn turn(*this);
-    return turn ? progress_locked() : 0;
+    return turn ? progress_locked(kBudget, lingers) : 0;
   }
   /// Polls up to `turns` times until something came; one lock for all of them.
-  uint32_t try_progress(uint32_t turns) {
+  uint32_t try_progress_often(uint32_t turns) {
     const Turn turn(*this);
     uint32_t served = 0;
     while (turn && served == 0 && turns-- > 0) served = progress_locked();
@@ -199,10 +200,11 @@ class Device final : public fabric::Sink {
     bool mine_;
   };
 
-  uint32_t progress_locked(uint32_t budget = kBudget) {
+  uint32_t progress_locked(uint32_t budget = kBudget, bool lingers = true) {
     counters_.add(polls);
     holding_.store(false, std::memory_order_relaxed);
     uint32_t served = port_->poll(*this, budget);
+    if (served == 0 && lingers) served = port_->linger(*this, budget);
     // relaxed: `openings_` is only a hint that there may be early frames to deliver.
     if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       served += attend();

@@ -173,7 +173,7 @@ uint32_t Runtime::Impl::progress_others(Device& own) {
   for (uint32_t i = 0; i < count; ++i) {
     Device& other = *devices[turn++ % count];
     if (&other == &own) continue;
-    if (const uint32_t served = other.try_progress(); served != 0) return served;
+    if (const uint32_t served = other.try_progress(false); served != 0) return served;
   }
   return 0;
 }

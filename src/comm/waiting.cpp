@@ -254,7 +254,7 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
 bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node) {
   uint64_t idle_since = 0;
   for (uint32_t turn = 1;; ++turn) {
-    uint32_t served = device.try_progress(kPollsPerTurn);
+    uint32_t served = device.try_progress_often(kPollsPerTurn);
     if (awaited.ready()) return true;
     if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
       served += progress_others(device);
@@ -366,7 +366,7 @@ void Runtime::Impl::leave(Device& device) noexcept {
 void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
   uint64_t idle_since = 0;
   while (!stop.stop_requested()) {
-    if (device.try_progress(kPollsPerTurn) != 0 || device.busy()) {
+    if (device.try_progress_often(kPollsPerTurn) != 0 || device.busy()) {
       idle_since = 0;
       continue;
     }

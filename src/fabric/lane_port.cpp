@@ -26,6 +26,7 @@ static_assert(sizeof(PacketRef) == 8);
 constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
                                      ///< before the next's turn
 constexpr uint32_t kBeforeRuns = 4;  ///< frames of one poll that come one by one
+constexpr int kLooks = 4;            ///< of linger
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -211,9 +212,9 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   for (std::size_t i = 0; i < count && messages < budget; ++i) {
     if (turn_ >= count) turn_ = 0;
     const uint32_t before = messages;
-    burst_lane_ = &lanes_[turn_++];
-    taken += serve(*burst_lane_, sink, std::min(budget - messages, kQuantum), messages);
-    burst_ = messages != before && !burst_lane_->broken ? kQuantum : 0;
+    InLane& lane = lanes_[turn_++];
+    taken += serve(lane, sink, std::min(budget - messages, kQuantum), messages);
+    note_yield(lane, messages != before);
   }
   if (++polls_ % kPollsPerLook == 0 || look_now_ || !downs_.empty() ||
       transport_.death_count() != deaths_seen_) [[unlikely]]
@@ -221,12 +222,31 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
   return taken;
 }
 
+uint32_t LanePort::linger(Sink& sink, uint32_t budget) {
+  uint32_t taken = 0;
+  uint32_t messages = 0;
+  for (int look = 0; look < kLooks && taken == 0 && last_lane_ != nullptr; ++look) {
+    base::settle();
+    if (last_lane_->messages.is_empty()) continue;
+    taken = serve(*last_lane_, sink, std::min(budget, kQuantum), messages);
+    note_yield(*last_lane_, messages != 0);
+  }
+  return taken;
+}
+
+inline void LanePort::note_yield(InLane& lane, bool yielded) noexcept {
+  burst_ = 0;
+  if (!yielded || lane.broken) return;
+  last_lane_ = &lane;
+  burst_ = kQuantum;
+}
+
 ShortFrame LanePort::take_short(ShortFilter wanted, std::span<std::byte> into) noexcept {
   // Where the last message came from, the next may be: a look at one cell. Everything else (other
   // lanes, control frames, returns, deaths) has its turn as soon as there is none, or it is not
   // wanted, and after a quantum in any case.
   if (burst_ != 0) [[likely]] {
-    RingConsumer& messages = burst_lane_->messages;
+    RingConsumer& messages = last_lane_->messages;
     std::size_t length = 0;
     const std::byte* bytes = nullptr;
     if (messages.peek_one(bytes, length) == RingConsumer::Next::one) [[likely]] {
@@ -238,7 +258,7 @@ ShortFrame LanePort::take_short(ShortFilter wanted, std::span<std::byte> into) n
         copy_in_line(into.data(), bytes + sizeof(ShortHeader), payload);
         messages.consume_one();
         --burst_;
-        return {burst_lane_->peer->rank(), static_cast<uint32_t>(payload), first_word};
+        return {last_lane_->peer->rank(), static_cast<uint32_t>(payload), first_word};
       }
     }
     messages.publish_head();
@@ -386,6 +406,7 @@ bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
 
 void LanePort::break_lane(InLane& lane, std::string_view why) {
   lane.broken = true;
+  last_lane_ = nullptr;
   burst_ = 0;
   transport_.mark_down(*lane.peer, fmt::format("rank {} {}", lane.peer->rank().value, why));
 }
@@ -402,7 +423,8 @@ void LanePort::discover() {
       const uint32_t l = static_cast<uint32_t>(w * 64 + std::countr_zero(fresh));
       if (l >= transport_.lanes()) break;
       LaneHeads& heads = own.heads(number_, l);
-      burst_ = 0;  // lanes may move
+      last_lane_ = nullptr;  // lanes may move
+      burst_ = 0;
       lanes_.push_back(
           {&transport_.known_or_met(transport_.rank_of_lane(l)),
            RingConsumer(own.message_cells(number_, l), g.lane_cells, &heads.messages),

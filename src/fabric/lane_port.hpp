@@ -34,6 +34,7 @@ class LanePort final : public Port {
                        uint32_t bytes) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
+  uint32_t linger(Sink& sink, uint32_t budget) override;
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
   void give_back(Loan loan) noexcept override;
   void arm() noexcept override { bell_.arm(); }
@@ -67,6 +68,8 @@ class LanePort final : public Port {
   uint32_t serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages);
   uint32_t serve_control(InLane& lane, Sink& sink, uint32_t budget);
   bool serve_other(InLane& lane, Sink& sink);
+  /// After a lane's turn: whether it yielded a message.
+  void note_yield(InLane& lane, bool yielded) noexcept;
   static bool packet_makes_sense(const InLane& lane, const ControlWord& word,
                                  const std::byte* bytes) noexcept;
   void break_lane(InLane& lane, std::string_view why);
@@ -81,9 +84,9 @@ class LanePort final : public Port {
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) PortControl& control_;
   std::vector<InLane> lanes_;
-  std::size_t turn_ = 0;          // whose is next
-  uint32_t burst_ = 0;            // messages that take_short may still take from `burst_lane_`
-  InLane* burst_lane_ = nullptr;  // whose was the last one
+  std::size_t turn_ = 0;         // whose is next
+  uint32_t burst_ = 0;           // messages that take_short may still take from `last_lane_`
+  InLane* last_lane_ = nullptr;  // whose the last message was
   uint32_t activations_seen_ = 0;
   uint32_t polls_ = 0;
   std::size_t deaths_seen_ = 0;

@@ -25,6 +25,8 @@ Post Port::try_send_short(Address to, ShortHeader header,
   return try_send(to.rank, to.port, header.bytes(), payload);
 }
 
+uint32_t Port::linger(Sink& /*sink*/, uint32_t /*budget*/) { return 0; }
+
 ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*/) noexcept {
   return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
 }

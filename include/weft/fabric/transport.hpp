@@ -138,10 +138,10 @@ struct Geometry {
 /// One device's share of a transport.
 ///
 /// Who may call: `try_send*` any thread (a process-private lock per lane, held for a few dozen
-/// instructions; contended: spins briefly, then yields); `poll`, `take_short`, `arm`, `disarm` one
-/// thread at a time (the device's progress lock, held by the caller, sees to it); `give_back` any
-/// thread. Ordering: frames from one port to one port of a peer arrive in the order in which they
-/// were accepted; control frames are ordered among themselves only.
+/// instructions; contended: spins briefly, then yields); `poll`, `linger`, `take_short`, `arm`,
+/// `disarm` one thread at a time (the device's progress lock, held by the caller, sees to it);
+/// `give_back` any thread. Ordering: frames from one port to one port of a peer arrive in the order
+/// in which they were accepted; control frames are ordered among themselves only.
 class Port {
  public:
   virtual ~Port() = default;
@@ -172,6 +172,9 @@ class Port {
   /// Offers at most `budget` waiting messages to `sink`, serving active lanes in turn, and what
   /// control frames and returned packets there are; returns how many of all were taken.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
+  /// A few more looks where the last message came from: for callers whose `poll` took nothing and
+  /// who would come again at once, from further away.
+  virtual uint32_t linger(Sink& sink, uint32_t budget);
   /// A short way for callers who take message after message: takes the next frame of the lane that
   /// the last poll served from, if it is a short one that `wanted` lets pass, and copies its
   /// payload into `into`, if that has room. None: nothing was done, and a `poll` is due. A port
