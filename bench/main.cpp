@@ -35,6 +35,7 @@ constexpr Entry kEntries[] = {
     {"start", Needs::nothing, run_start, "start of a job, to first message and whole"},
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
     {"structures", Needs::nothing, run_structures, "pool, matching, rings, queues against rivals"},
+    {"locks", Needs::nothing, run_locks, "threads through one critical section, lock by lock"},
     {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
     {"all", Needs::nothing, run_all, "everything, into a file"},
     {"report", Needs::nothing, run_report, "a file's figures beside their targets"},

@@ -53,6 +53,7 @@ std::vector<Run> plan(double seconds) {
     add(fmt::format("rate --mode {} --threads 64 --devices 1", mode), 4);
     add(fmt::format("rate --mode {} --threads 64 --devices 63", mode), 4);
   }
+  for (const unsigned threads : {2U, 64U}) add(fmt::format("locks --threads {}", threads), 3);
   for (const char* size : {"64K", "1M", "16M"}) {
     for (const char* mode : {"matched", "put", "get"}) {
       add(fmt::format("bandwidth --mode {} --size {}", mode, size), 1.5);

@@ -63,6 +63,8 @@ std::vector<Target> make_targets() {
       at_least(what + ": fairness", "rate", mode, 8, 0.5, 64, devices, "fairness");
     }
   }
+  at_least("64 threads in one section, clhub, beside 2", "locks", "clhub", 0, 0.5, 64);
+  at_least("the same: fairness", "locks", "clhub", 0, 0.5, 64, 0, "fairness");
   at_least("blocking ping-pong, 64 pairs, messages/s on each core", "pingpong", "matched", 8, 1,
            64);
   for (const std::size_t size : {64 * kKi, kMi}) {

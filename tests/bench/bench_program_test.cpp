@@ -80,6 +80,19 @@ TEST_P(EachMode, RateAndBandwidth) {
   }
 }
 
+TEST(WeftBench, LocksHaveARateAndTheSharesOfTheTime) {
+  const auto results = measure("locks --threads 3");
+  EXPECT_EQ(results.size(), 9U);
+  for (const Result& r : results) {
+    EXPECT_GT(r.value.median, 0) << r.mode;
+    EXPECT_EQ(r.limit_name, "two_threads");
+    const double all = r.extra.value("issue_percent", 0.0) + r.extra.value("poll_percent", 0.0) +
+                       r.extra.value("empty_percent", 0.0) +
+                       r.extra.value("synchronization_percent", 0.0);
+    EXPECT_NEAR(all, 100, 0.5) << r.mode;
+  }
+}
+
 TEST(WeftBench, EachMessageOfAWindowMayHaveATagOfItsOwn) {
   for (const char* more : {"", " --size 64K", " --threads 3"}) {
     const auto results = measure(std::string("rate --mode matched --own-tags") + more);

@@ -1,0 +1,276 @@
+// The queue locks' nodes and slow ways.
+#include "weft/base/arbitrated_locks.hpp"
+
+#include <algorithm>
+
+#include "base/at_thread_exit.hpp"
+#include "weft/base/topology.hpp"
+
+namespace weft::base {
+
+// ---- nodes of ClhLock
+// ----------------------------------------------------------------------------
+
+struct alignas(kCacheLine) ClhLock::Node {
+  Turn turn;
+  Node* next = nullptr;  ///< in a pool
+};
+
+namespace {
+
+using Node = ClhLock::Node;
+
+/// Nodes that no lock and no thread has. Never unmapped (ClhLock's invariant 3).
+struct Pool {
+  SpinLock lock;
+  Node* first = nullptr;
+};
+Pool& pool() noexcept {
+  static Pool* const the_pool = new Pool;  // outlives every thread and every static lock
+  return *the_pool;
+}
+
+/// A thread's own few: whoever acquires takes one and gets another, so two are mostly enough.
+struct Cache {
+  Node* first = nullptr;
+  unsigned count = 0;
+  bool told = false;  ///< that it is to be emptied when the thread ends
+};
+constinit thread_local Cache cache;
+constexpr unsigned kCached = 8;
+
+void give_to_pool(Node& node) noexcept {
+  pool().lock.lock();
+  node.next = pool().first;
+  pool().first = &node;
+  pool().lock.unlock();
+}
+
+void empty_cache(void* /*unused*/) noexcept {
+  while (cache.first != nullptr) {
+    Node& node = *cache.first;
+    cache.first = node.next;
+    give_to_pool(node);
+  }
+  cache.count = 0;
+  cache.told = false;
+}
+
+void tell_of_cache() noexcept {
+  if (cache.told) return;
+  cache.told = true;
+  AtThreadExit<empty_cache>::arm(&cache);
+}
+
+Node& take_from_pool() noexcept {
+  pool().lock.lock();
+  Node* const node = pool().first;
+  if (node != nullptr) pool().first = node->next;
+  pool().lock.unlock();
+  return node != nullptr ? *node : *new Node;
+}
+
+// Not in line: who waits in between may be a task and go on in another thread.
+[[gnu::noinline]] Node& take_node() noexcept {
+  Node* const node = cache.first;
+  if (node == nullptr) [[unlikely]]
+    return take_from_pool();
+  cache.first = node->next;
+  --cache.count;
+  return *node;
+}
+
+[[gnu::noinline]] void give_node(Node& node) noexcept {
+  tell_of_cache();
+  if (cache.count >= kCached) [[unlikely]] {
+    give_to_pool(node);
+    return;
+  }
+  node.next = cache.first;
+  cache.first = &node;
+  ++cache.count;
+}
+
+}  // namespace
+
+// ---- CLH
+// -----------------------------------------------------------------------------------------
+
+ClhLock::ClhLock() {
+  tail_.store(&take_node(), std::memory_order_relaxed);  // nobody else yet
+}
+
+ClhLock::~ClhLock() { give_node(*tail_.load(std::memory_order_relaxed)); }  // nobody else any more
+
+void ClhLock::acquire(Place& place) noexcept {
+  Node& mine = take_node();
+  mine.turn.close();
+  // release: our closed turn is seen by who finds the node last; acquire: so is that of the one
+  // before us.
+  Node& before = *tail_.exchange(&mine, std::memory_order_acq_rel);
+  before.turn.wait();
+  give_node(before);
+  place.mine = &mine;
+}
+
+bool ClhLock::try_acquire(Place& place) noexcept {
+  // acquire: as in acquire.
+  Node* last = tail_.load(std::memory_order_acquire);
+  if (!last->turn.is_given()) return false;
+  Node& mine = take_node();
+  mine.turn.close();
+  // acq_rel: as in acquire.
+  if (!tail_.compare_exchange_strong(last, &mine, std::memory_order_acq_rel,
+                                     std::memory_order_relaxed)) {
+    give_node(mine);
+    return false;
+  }
+  last->turn.wait();  // given, unless the node came round meanwhile
+  give_node(*last);
+  place.mine = &mine;
+  return true;
+}
+
+void ClhLock::release(Place& place) noexcept { place.mine->turn.give(); }
+
+// ---- priority
+// ------------------------------------------------------------------------------------
+
+void PriorityClhLock::acquire(Place& place) noexcept {
+  high_.acquire(place.queue);
+  place.low = false;
+  if (main_path_has_gate_) return;
+  gate_.acquire(main_path_);
+  main_path_has_gate_ = true;
+}
+
+void PriorityClhLock::acquire_low(Place& place) noexcept {
+  low_.acquire(place.queue);
+  gate_.acquire(place.gate);
+  place.low = true;
+}
+
+bool PriorityClhLock::try_acquire(Place& place) noexcept {
+  if (!high_.try_acquire(place.queue)) return false;
+  place.low = false;
+  if (!main_path_has_gate_) {
+    if (!gate_.try_acquire(main_path_)) {
+      high_.release(place.queue);
+      return false;
+    }
+    main_path_has_gate_ = true;
+  }
+  return true;
+}
+
+void PriorityClhLock::release(Place& place) noexcept {
+  if (place.low) {
+    gate_.release(place.gate);
+    low_.release(place.queue);
+    return;
+  }
+  // Whoever queues after this look takes the gate anew.
+  if (!high_.has_waiters(place.queue)) {
+    main_path_has_gate_ = false;
+    gate_.release(main_path_);
+  }
+  high_.release(place.queue);
+}
+
+// ---- cohorts
+// -------------------------------------------------------------------------------------
+
+CohortLock::CohortLock(uint32_t most_passes)
+    : nodes_(static_cast<unsigned>(std::max(1, Topology::machine().numa_nodes()))),
+      most_passes_(most_passes) {
+  cohorts_ = std::make_unique<Cohort[]>(nodes_);
+}
+
+CohortLock::Cohort& CohortLock::cohort_of_caller(Place& place) noexcept {
+  place.node = 0;
+  if (nodes_ > 1) {
+    const int node = Topology::machine().this_numa_node();
+    if (node > 0 && static_cast<unsigned>(node) < nodes_) place.node = static_cast<unsigned>(node);
+  }
+  return cohorts_[place.node];
+}
+
+void CohortLock::acquire(Place& place) noexcept {
+  Cohort& cohort = cohort_of_caller(place);
+  cohort.local.acquire(place.local);
+  if (cohort.has_global) return;
+  global_.acquire(cohort.global);
+  cohort.has_global = true;
+  cohort.passes = 0;
+}
+
+bool CohortLock::try_acquire(Place& place) noexcept {
+  Cohort& cohort = cohort_of_caller(place);
+  if (!cohort.local.try_acquire(place.local)) return false;
+  if (!cohort.has_global) {
+    if (!global_.try_acquire(cohort.global)) {
+      cohort.local.release(place.local);
+      return false;
+    }
+    cohort.has_global = true;
+    cohort.passes = 0;
+  }
+  return true;
+}
+
+void CohortLock::release(Place& place) noexcept {
+  Cohort& cohort = cohorts_[place.node];
+  if (!cohort.local.has_waiters(place.local) || ++cohort.passes > most_passes_) {
+    cohort.has_global = false;
+    global_.release(cohort.global);
+  }
+  cohort.local.release(place.local);
+}
+
+// ---- CLHub's parts
+// -------------------------------------------------------------------------------
+
+void detail::BargingLock::acquire_parked(unsigned slot) noexcept {
+  Parker& parker = this_parker();
+  for (;;) {
+    // relaxed: ordered by the heavy fence. Either release's look finds us, or our try its store.
+    sleepers_[slot].store(&parker, std::memory_order_relaxed);
+    heavy_fence();
+    if (try_acquire()) break;
+    parker.park();
+    // Woken: who woke us took our name out, so that the next releases cost nobody a system call
+    // while we come. If the lock was taken again meanwhile, try for a while before sleeping anew.
+    for (BriefSpin spin; spin.again();) {
+      if (try_acquire()) {
+        sleepers_[slot].store(nullptr, std::memory_order_relaxed);
+        return;
+      }
+    }
+  }
+  sleepers_[slot].store(nullptr, std::memory_order_relaxed);
+}
+
+void detail::BargingLock::wake_sleeper(unsigned slot) noexcept {
+  // relaxed: a name; what the lock orders, it orders itself. A late wake finds a parker that
+  // outlives its context, and a context that looks again.
+  Parker* const parker = sleepers_[slot].exchange(nullptr, std::memory_order_relaxed);
+  if (parker != nullptr) parker->unpark();
+}
+
+void detail::Filter::wait_parked() noexcept {
+  Parker& parker = this_parker();
+  for (;;) {
+    sleeper_.store(&parker, std::memory_order_relaxed);  // as BargingLock::acquire_parked
+    heavy_fence();
+    if (!up_.load(std::memory_order_relaxed)) break;
+    parker.park();
+  }
+  sleeper_.store(nullptr, std::memory_order_relaxed);
+}
+
+void detail::Filter::wake_sleeper() noexcept {
+  Parker* const parker = sleeper_.exchange(nullptr, std::memory_order_relaxed);  // as above
+  if (parker != nullptr) parker->unpark();
+}
+
+}  // namespace weft::base
