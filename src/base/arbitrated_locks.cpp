@@ -14,21 +14,17 @@ namespace weft::base {
 struct alignas(kCacheLine) ClhLock::Node {
   Turn turn;
   Node* next = nullptr;  ///< in a pool
+  uint64_t uses = 0;     ///< times queued; the owner's
 };
 
 namespace {
 
 using Node = ClhLock::Node;
 
-/// Nodes that no lock and no thread has. Never unmapped (ClhLock's invariant 3).
-struct Pool {
-  SpinLock lock;
-  Node* first = nullptr;
-};
-Pool& pool() noexcept {
-  static Pool* const the_pool = new Pool;  // outlives every thread and every static lock
-  return *the_pool;
-}
+/// Nodes that no lock and no thread has: a stack to which is pushed one by one, and which is taken
+/// as a whole, so that it needs no lock (which a fork could leave held). Never unmapped (ClhLock's
+/// invariant 3).
+constinit std::atomic<Node*> pool{nullptr};
 
 /// A thread's own few: whoever acquires takes one and gets another, so two are mostly enough.
 struct Cache {
@@ -40,10 +36,12 @@ constinit thread_local Cache cache;
 constexpr unsigned kCached = 8;
 
 void give_to_pool(Node& node) noexcept {
-  pool().lock.lock();
-  node.next = pool().first;
-  pool().first = &node;
-  pool().lock.unlock();
+  Node* first = pool.load(std::memory_order_relaxed);
+  do {
+    node.next = first;
+    // release: pairs with take_from_pool's acquire; the node is whole.
+  } while (!pool.compare_exchange_weak(first, &node, std::memory_order_release,
+                                       std::memory_order_relaxed));
 }
 
 void empty_cache(void* /*unused*/) noexcept {
@@ -62,12 +60,18 @@ void tell_of_cache() noexcept {
   AtThreadExit<empty_cache>::arm(&cache);
 }
 
+void give_node(Node& node) noexcept;
+
 Node& take_from_pool() noexcept {
-  pool().lock.lock();
-  Node* const node = pool().first;
-  if (node != nullptr) pool().first = node->next;
-  pool().lock.unlock();
-  return node != nullptr ? *node : *new Node;
+  // acquire: pairs with give_to_pool's release.
+  Node* const node = pool.exchange(nullptr, std::memory_order_acquire);
+  if (node == nullptr) return *new Node;
+  for (Node* rest = node->next; rest != nullptr;) {
+    Node& more = *rest;
+    rest = rest->next;
+    give_node(more);
+  }
+  return *node;
 }
 
 // Not in line: who waits in between may be a task and go on in another thread.
@@ -96,18 +100,27 @@ Node& take_from_pool() noexcept {
 // ---- CLH
 // -----------------------------------------------------------------------------------------
 
-ClhLock::ClhLock() {
-  tail_.store(&take_node(), std::memory_order_relaxed);  // nobody else yet
+uint64_t ClhLock::word_of(const Node& node) noexcept {
+  return reinterpret_cast<uintptr_t>(&node) >> kAlignBits | node.uses << kAddressBits;
 }
 
-ClhLock::~ClhLock() { give_node(*tail_.load(std::memory_order_relaxed)); }  // nobody else any more
+ClhLock::ClhLock() {
+  tail_.store(word_of(take_node()), std::memory_order_relaxed);  // nobody else yet
+}
+
+ClhLock::~ClhLock() {
+  Node& last = *node_of(tail_.load(std::memory_order_relaxed));  // nobody else any more
+  WEFT_CHECK(last.turn.is_given(), "a lock ended while somebody had it");
+  give_node(last);
+}
 
 void ClhLock::acquire(Place& place) noexcept {
   Node& mine = take_node();
+  ++mine.uses;
   mine.turn.close();
   // release: our closed turn is seen by who finds the node last; acquire: so is that of the one
   // before us.
-  Node& before = *tail_.exchange(&mine, std::memory_order_acq_rel);
+  Node& before = *node_of(tail_.exchange(word_of(mine), std::memory_order_acq_rel));
   before.turn.wait();
   give_node(before);
   place.mine = &mine;
@@ -115,18 +128,21 @@ void ClhLock::acquire(Place& place) noexcept {
 
 bool ClhLock::try_acquire(Place& place) noexcept {
   // acquire: as in acquire.
-  Node* last = tail_.load(std::memory_order_acquire);
-  if (!last->turn.is_given()) return false;
+  uint64_t word = tail_.load(std::memory_order_acquire);
+  Node& last = *node_of(word);
+  if (!last.turn.is_given()) return false;
   Node& mine = take_node();
+  ++mine.uses;
   mine.turn.close();
-  // acq_rel: as in acquire.
-  if (!tail_.compare_exchange_strong(last, &mine, std::memory_order_acq_rel,
+  // acq_rel: as in acquire. Succeeds only if `last` was not queued again since we looked: its turn
+  // is still given.
+  if (!tail_.compare_exchange_strong(word, word_of(mine), std::memory_order_acq_rel,
                                      std::memory_order_relaxed)) {
+    mine.turn.give();  // as it is in a pool
     give_node(mine);
     return false;
   }
-  last->turn.wait();  // given, unless the node came round meanwhile
-  give_node(*last);
+  give_node(last);
   place.mine = &mine;
   return true;
 }
@@ -233,8 +249,9 @@ void CohortLock::release(Place& place) noexcept {
 void detail::BargingLock::acquire_parked(unsigned slot) noexcept {
   Parker& parker = this_parker();
   for (;;) {
-    // relaxed: ordered by the heavy fence. Either release's look finds us, or our try its store.
-    sleepers_[slot].store(&parker, std::memory_order_relaxed);
+    // The heavy fence orders it: either release's look finds us, or our try its store. release:
+    // pairs with wake_sleeper's acquire; our parker is whole.
+    sleepers_[slot].store(&parker, std::memory_order_release);
     heavy_fence();
     if (try_acquire()) break;
     parker.park();
@@ -251,25 +268,25 @@ void detail::BargingLock::acquire_parked(unsigned slot) noexcept {
 }
 
 void detail::BargingLock::wake_sleeper(unsigned slot) noexcept {
-  // relaxed: a name; what the lock orders, it orders itself. A late wake finds a parker that
-  // outlives its context, and a context that looks again.
-  Parker* const parker = sleepers_[slot].exchange(nullptr, std::memory_order_relaxed);
+  // acquire: pairs with the sleeper's release. A late wake finds a parker that outlives its
+  // context, and a context that looks again.
+  Parker* const parker = sleepers_[slot].exchange(nullptr, std::memory_order_acquire);
   if (parker != nullptr) parker->unpark();
 }
 
 void detail::Filter::wait_parked() noexcept {
   Parker& parker = this_parker();
   for (;;) {
-    sleeper_.store(&parker, std::memory_order_relaxed);  // as BargingLock::acquire_parked
+    sleeper_.store(&parker, std::memory_order_release);  // as BargingLock::acquire_parked
     heavy_fence();
-    if (!up_.load(std::memory_order_relaxed)) break;
+    if (!up_.load(std::memory_order_relaxed)) break;  // a hint
     parker.park();
   }
   sleeper_.store(nullptr, std::memory_order_relaxed);
 }
 
 void detail::Filter::wake_sleeper() noexcept {
-  Parker* const parker = sleeper_.exchange(nullptr, std::memory_order_relaxed);  // as above
+  Parker* const parker = sleeper_.exchange(nullptr, std::memory_order_acquire);  // as above
   if (parker != nullptr) parker->unpark();
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/asleep.hpp"
 #include "base/stress.hpp"
 #include "weft/base/sync_counter.hpp"
 
@@ -114,13 +115,15 @@ class Line {
   explicit Line(L& lock) : lock_(lock) { lock_.acquire(first_); }
   /// Comes now; is queued, and asleep, when this returns.
   void comes(int name, bool low) {
-    threads_.emplace_back([this, name, low] {
+    std::atomic<pid_t> thread{0};
+    threads_.emplace_back([this, name, low, &thread] {
       typename L::Place place;
+      thread = test::this_thread_id();
       low ? lock_.acquire_low(place) : lock_.acquire(place);
       order_.push_back(name);
       lock_.release(place);
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    test::wait_until_asleep(thread);
   }
   /// Lets go of the lock; the names in the order of their turns.
   std::vector<int> order() {
@@ -216,6 +219,38 @@ TYPED_TEST(Clhub, WhoWaitsComesWhenNobodyElseDoes) {
   }
   stop = true;
   low.join();
+}
+
+// Two locks, one tried by who has the other: it is never waited for, or the two threads would wait
+// for each other. The lone user of a queue lock alternates between two nodes, so that a tail seen
+// twice may be another one.
+TYPED_TEST(Arbitrated, TryingWithAnotherLockHeldDoesNotDeadlock) {
+  TypeParam held;
+  TypeParam tried;
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> turns{0};
+  std::thread tries([&] {
+    while (!stop) {
+      typename TypeParam::Place mine;
+      held.acquire(mine);
+      for (int i = 0; i < 20; ++i) {
+        typename TypeParam::Place other;
+        if (tried.try_acquire(other)) tried.release(other);
+      }
+      held.release(mine);
+      ++turns;
+    }
+  });
+  const test::StressClock clock(0.5);
+  for (uint64_t i = 0; clock.running(i); ++i) {
+    typename TypeParam::Place mine;
+    tried.acquire(mine);
+    if (i % 64 == 0) const Acquired both(held);
+    tried.release(mine);
+  }
+  stop = true;
+  tries.join();
+  EXPECT_GT(turns, 0U);
 }
 
 // Whoever had a lock's node may end at once; what a thread cached is others' after it.

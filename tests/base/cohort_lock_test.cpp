@@ -1,10 +1,11 @@
 // The lock between memory nodes, on a made-up machine with two of them.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <atomic>
 #include <thread>
 #include <vector>
 
+#include "base/asleep.hpp"
 #include "weft/base/arbitrated_locks.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/topology.hpp"
@@ -22,12 +23,14 @@ std::vector<int> order_of_turns(L& lock) {
   std::vector<int> order;  // under the lock
   std::vector<std::thread> threads;
   for (const int processor : {4, 0, 1, 2, 3}) {
+    std::atomic<pid_t> thread{0};
     threads.emplace_back([&, processor] {
       EXPECT_TRUE(bind_this_thread(processor));
+      thread = test::this_thread_id();
       const Acquired hold(lock);
       order.push_back(processor);
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    test::wait_until_asleep(thread);
   }
   lock.release(place);
   for (auto& thread : threads) thread.join();

@@ -57,6 +57,28 @@ TEST(Ring, ControlWordComesApartAsItWentTogether) {
   EXPECT_NE(ControlWord::stamp_of(uint64_t{1} << 32), 0u);
 }
 
+TEST(Ring, TheUsualClaimGivesUpEarlyWhereTheOtherGoesOn) {
+  Ring ring(8);
+  uint32_t usual = 0;
+  const auto push_one = [&] {
+    Cell* cell = ring.producer.claim_one();
+    usual += cell != nullptr ? 1 : 0;
+    if (cell == nullptr) cell = ring.producer.claim(1);
+    if (cell == nullptr) return false;
+    ring.producer.publish(cell, 1, 8, FrameKind::inlined, 3);
+    return true;
+  };
+  for (int lap = 0; lap < 100; ++lap) {
+    uint32_t pushed = 0;
+    while (push_one()) ++pushed;
+    EXPECT_EQ(pushed, 8u) << "a full ring, and not a cell less";
+    std::string text;
+    while (ring.pop(text)) --pushed;
+    EXPECT_EQ(pushed, 0u);
+  }
+  EXPECT_GE(usual, 300u) << "the usual claim is the usual one";
+}
+
 TEST(Ring, LooksAheadOverFramesOfOneCellAndGivesSeveralBack) {
   Ring ring(8);
   const std::byte* bytes = nullptr;

@@ -413,13 +413,19 @@ void Launcher::serve_sinks() {
       paused_[i] = sink.full();
       set_reading(sink, !paused_[i]);
     }
-    if (sink.error() != 0 && phase_ == Phase::running) {
-      if (sink.error() != EPIPE)
-        say(fmt::format("cannot write output: {}; ending the job", error_text(sink.error())));
-      table_.fail_with(sink.error() == EPIPE ? 128 + SIGPIPE : 1);
-      end_job();
-    }
+    note_output_error(sink);
+    if (sink.error() != 0 && phase_ == Phase::running) end_job();
   }
+}
+
+/// The first error of each sink is told, whenever it comes, and makes the job fail.
+void Launcher::note_output_error(const Sink& sink) {
+  bool& told = output_errors_told_[&sink == &out_ ? 0 : 1];
+  if (sink.error() == 0 || told) return;
+  told = true;
+  if (sink.error() != EPIPE)
+    say(fmt::format("cannot write output: {}; ending the job", error_text(sink.error())));
+  table_.fail_with(sink.error() == EPIPE ? 128 + SIGPIPE : 1);
 }
 
 void Launcher::set_reading(Sink& sink, bool reading) {
@@ -446,7 +452,11 @@ void Launcher::finish() {
   // Whoever reads our output may take as long as he likes; signals end us as they end any program.
   pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
   out_.drain();
-  if (err_) err_->drain();
+  note_output_error(out_);
+  if (err_) {
+    err_->drain();
+    note_output_error(*err_);
+  }
 }
 
 void Launcher::say(std::string_view text) {

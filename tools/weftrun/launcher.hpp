@@ -59,6 +59,7 @@ class Launcher {
   void on_signal();
   void on_stream(std::size_t index);
   void serve_sinks();
+  void note_output_error(const Sink& sink);
   void set_reading(Sink& sink, bool reading);
   void watch(int fd, uint64_t tag, uint32_t events);
   void end_job();
@@ -80,6 +81,7 @@ class Launcher {
   std::optional<Sink> err_;  ///< empty when standard error is the same file as standard output
   std::array<bool, 2> paused_{};
   std::array<bool, 2> watched_{};
+  std::array<bool, 2> output_errors_told_{};
   std::vector<Stream> streams_;  ///< rank r's output is 2r, its errors 2r+1
   ProcessTable table_;
   std::optional<Guardian> guardian_;

@@ -1,8 +1,9 @@
 // Locks that say who comes next: first come first served, by priority, or whoever is there (000
 // §2.1–2.3). One interface, so that they can be exchanged and compared.
 //
-// For sections that threads queue on: waiters spin, then yield, then park (BriefSpin), so
-// that threads may outnumber cores. On the message path nothing waits for a lock (see locks.hpp).
+// For sections that threads queue on. Waiters of the queue locks and of CLHub spin, then yield,
+// then park (BriefSpin), so that threads may outnumber cores; those of the others do as `Lock`
+// does. On the message path nothing waits for a lock (see locks.hpp).
 #pragma once
 
 #include <atomic>
@@ -23,8 +24,11 @@ namespace weft::base {
 /// `release`; one that was not given back must not be used again, nor be moved.
 ///   acquire      the main path: who comes to do something that others wait for
 ///   acquire_low  the progress path: who only waits. As `acquire` where a lock knows no priority
-///   try_acquire  true: acquired, now
-/// Who may call: any thread or task. A lock outlives every call on it.
+///   try_acquire  true: acquired, now; never waits
+/// Who may call: any thread; of the queue locks and CLHub also any task, which then sleeps alone. A
+/// lock outlives every call on it: it must not be ended by whoever comes next while the last holder
+/// may still be in `release`. The first acquisitions of a thread take memory; without any, the
+/// program ends.
 template <class L>
 concept ArbitratedLock = requires(L lock, typename L::Place place) {
   { lock.acquire(place) }
@@ -88,7 +92,9 @@ class WithoutPriorityMcs {
 ///     is closed from before it is queued until its thread releases, and given otherwise.
 ///  2. Exactly one thread awaits a queued node's turn: the one whose exchange found it last. It
 ///     alone pools the node afterwards.
-///  3. Nodes are never unmapped: `try_acquire` may look at one that has been taken meanwhile.
+///  3. Nodes are never unmapped: `try_acquire` may look at one that has been taken meanwhile. The
+///     lock's word names its last node and how often that was queued (22 bits), so that a node that
+///     left and came back between two looks is not taken for what it was.
 class ClhLock {
  public:
   struct Node;
@@ -102,17 +108,24 @@ class ClhLock {
 
   void acquire(Place& place) noexcept;
   void acquire_low(Place& place) noexcept { acquire(place); }
-  /// Fails also while others queue. (It waits for one section in the rare case that the last node
-  /// left the queue and came back between its two looks.)
+  /// Fails also while others queue.
   [[nodiscard]] bool try_acquire(Place& place) noexcept;
   void release(Place& place) noexcept;
   /// For the holder: somebody is queued behind it. A hint that may come late.
   [[nodiscard]] bool has_waiters(const Place& place) const noexcept {
-    return tail_.load(std::memory_order_relaxed) != place.mine;
+    return node_of(tail_.load(std::memory_order_relaxed)) != place.mine;
   }
 
  private:
-  std::atomic<Node*> tail_;
+  // The last node's address without the zeros that alignment leaves, and its uses above it.
+  static constexpr unsigned kAlignBits = 6;
+  static constexpr unsigned kAddressBits = 42;
+  static uint64_t word_of(const Node& node) noexcept;
+  static Node* node_of(uint64_t word) noexcept {
+    return reinterpret_cast<Node*>((word & ((uint64_t{1} << kAddressBits) - 1)) << kAlignBits);
+  }
+
+  std::atomic<uint64_t> tail_;
 };
 
 /// The priority lock that MPI libraries use (000 §2.1, "P-CLH"): those on the main path pass the
@@ -239,8 +252,9 @@ class Filter {
 
 /// Locality-preserving lock with unbounded bias (000 §2.3, Fig. 2.10): whoever runs may take it
 /// again and again, so that the section's data stay in its cache and nobody is switched to; one of
-/// those on the main path at a time is the candidate for when it does not; who only waits comes
-/// when there is no candidate.
+/// those on the main path at a time is the candidate for when it does not; who only waits is held
+/// back while there is a candidate. (One who was let by before the candidate came competes with
+/// it.)
 ///
 /// The bias has no bound: it is for sections that a thread enters a bounded number of times before
 /// it must wait for others. `High` arbitrates among candidates: ClhLock, or CohortLock for machines

@@ -19,8 +19,8 @@ class SyncCounter {
  public:
   explicit SyncCounter(uint32_t events) noexcept : left_(events), last_(events == 0) {}
 
-  /// Counts `n` events. What was written before any of them is seen by whoever finds the counter
-  /// ready.
+  /// Counts `n` > 0 events. What was written before any of them is seen by whoever finds the
+  /// counter ready.
   void signal(uint32_t n = 1) noexcept {
     // acq_rel: the last one hands on what all others wrote.
     if (left_.fetch_sub(n, std::memory_order_acq_rel) == n) last_.give();

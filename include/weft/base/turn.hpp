@@ -12,7 +12,7 @@
 
 namespace weft::base {
 
-/// How long one who will sleep if need be looks first: two microseconds without a pause, then
+/// How long one who will sleep if need be looks first: two microseconds without yielding, then
 /// letting others run in between, for about as long as a sleeper takes to come. Sleeping any
 /// earlier, two who pass a lock to and fro would sleep each time that the other is late by one
 /// sleep, for ever.
@@ -43,9 +43,9 @@ class BriefSpin {
 ///
 /// Owner and lifetime: `give` touches the turn no more once the waiter can see it: whoever waited
 /// may then destroy it.
-/// Who may call: `close` while nobody else uses the turn; `wait` one context at a time; `give`,
-/// `is_given` anyone.
-/// Progress: `give` never waits. `wait` suspends a task, or its thread.
+/// Who may call: `close` while nobody waits and nobody will give what was awaited; `wait` one
+/// context at a time; `give`, `is_given` anyone. Progress: `give` never waits. `wait` suspends a
+/// task, or its thread.
 class Turn {
  public:
   /// Starts out given.
