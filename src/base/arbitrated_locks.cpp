@@ -2,6 +2,7 @@
 #include "weft/base/arbitrated_locks.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "base/at_thread_exit.hpp"
 #include "weft/base/topology.hpp"
@@ -65,7 +66,11 @@ void give_node(Node& node) noexcept;
 Node& take_from_pool() noexcept {
   // acquire: pairs with give_to_pool's release.
   Node* const node = pool.exchange(nullptr, std::memory_order_acquire);
-  if (node == nullptr) return *new Node;
+  if (node == nullptr) {
+    Node* const made = new (std::nothrow) Node;
+    WEFT_CHECK(made != nullptr, "no memory for a place in a lock");
+    return *made;
+  }
   for (Node* rest = node->next; rest != nullptr;) {
     Node& more = *rest;
     rest = rest->next;
