@@ -9,8 +9,7 @@
 
 namespace weft::base {
 
-// ---- nodes of ClhLock
-// ----------------------------------------------------------------------------
+// ---- nodes of ClhLock --------------------------------------------------------------------------
 
 struct alignas(kCacheLine) ClhLock::Node {
   Turn turn;
@@ -26,6 +25,8 @@ using Node = ClhLock::Node;
 /// as a whole, so that it needs no lock (which a fork could leave held). Never unmapped (ClhLock's
 /// invariant 3).
 constinit std::atomic<Node*> pool{nullptr};
+
+constexpr unsigned kNodeAddressBits = 48;  // what ClhLock's word has room for
 
 /// A thread's own few: whoever acquires takes one and gets another, so two are mostly enough.
 struct Cache {
@@ -69,6 +70,8 @@ Node& take_from_pool() noexcept {
   if (node == nullptr) {
     Node* const made = new (std::nothrow) Node;
     WEFT_CHECK(made != nullptr, "no memory for a place in a lock");
+    WEFT_CHECK(reinterpret_cast<uintptr_t>(made) >> kNodeAddressBits == 0,
+               "memory at an address of more than 48 bits");
     return *made;
   }
   for (Node* rest = node->next; rest != nullptr;) {
@@ -102,10 +105,11 @@ Node& take_from_pool() noexcept {
 
 }  // namespace
 
-// ---- CLH
-// -----------------------------------------------------------------------------------------
+// ---- CLH ---------------------------------------------------------------------------------------
 
 uint64_t ClhLock::word_of(const Node& node) noexcept {
+  static_assert(alignof(Node) == 1U << kAlignBits);
+  static_assert(kAlignBits + kAddressBits == kNodeAddressBits);
   return reinterpret_cast<uintptr_t>(&node) >> kAlignBits | node.uses << kAddressBits;
 }
 
@@ -154,8 +158,7 @@ bool ClhLock::try_acquire(Place& place) noexcept {
 
 void ClhLock::release(Place& place) noexcept { place.mine->turn.give(); }
 
-// ---- priority
-// ------------------------------------------------------------------------------------
+// ---- priority ----------------------------------------------------------------------------------
 
 void PriorityClhLock::acquire(Place& place) noexcept {
   high_.acquire(place.queue);
@@ -198,8 +201,7 @@ void PriorityClhLock::release(Place& place) noexcept {
   high_.release(place.queue);
 }
 
-// ---- cohorts
-// -------------------------------------------------------------------------------------
+// ---- cohorts -----------------------------------------------------------------------------------
 
 CohortLock::CohortLock(uint32_t most_passes)
     : nodes_(static_cast<unsigned>(std::max(1, Topology::machine().numa_nodes()))),
@@ -248,8 +250,7 @@ void CohortLock::release(Place& place) noexcept {
   cohort.local.release(place.local);
 }
 
-// ---- CLHub's parts
-// -------------------------------------------------------------------------------
+// ---- CLHub's parts -----------------------------------------------------------------------------
 
 void detail::BargingLock::acquire_parked(unsigned slot) noexcept {
   Parker& parker = this_parker();

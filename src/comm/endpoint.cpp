@@ -126,10 +126,6 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   return runtime.posted_unless_refused(*op, answer);
 }
 
-[[noreturn]] [[gnu::cold]] static void refuse_dequeue() {
-  throw Error(Errc::bad_argument, "dequeue needs an endpoint made with Arrival::queue");
-}
-
 void Endpoint::Impl::refuse_null() const {
   throw Error(Errc::bad_argument, "a null buffer with a length");
 }
@@ -196,6 +192,10 @@ bool Endpoint::cancel(Rank from, Tag tag, void* context) {
   if (met == 0) return false;
   my.runtime.end_later(*reinterpret_cast<Operation*>(met), Errc::cancelled);
   return true;
+}
+
+[[noreturn]] [[gnu::cold]] static void refuse_dequeue() {
+  throw Error(Errc::bad_argument, "dequeue needs an endpoint made with Arrival::queue");
 }
 
 // Message after message of one peer takes the short way; whatever else there is, the other one.

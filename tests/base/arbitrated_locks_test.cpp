@@ -229,13 +229,17 @@ TYPED_TEST(Arbitrated, TryingWithAnotherLockHeldDoesNotDeadlock) {
   TypeParam tried;
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> turns{0};
+  int inside = 0;  // `tried`
   std::thread tries([&] {
     while (!stop) {
       typename TypeParam::Place mine;
       held.acquire(mine);
       for (int i = 0; i < 20; ++i) {
         typename TypeParam::Place other;
-        if (tried.try_acquire(other)) tried.release(other);
+        if (!tried.try_acquire(other)) continue;
+        EXPECT_EQ(inside++, 0);
+        EXPECT_EQ(--inside, 0);
+        tried.release(other);
       }
       held.release(mine);
       ++turns;
@@ -245,7 +249,9 @@ TYPED_TEST(Arbitrated, TryingWithAnotherLockHeldDoesNotDeadlock) {
   for (uint64_t i = 0; clock.running(i); ++i) {
     typename TypeParam::Place mine;
     tried.acquire(mine);
-    if (i % 64 == 0) const Acquired both(held);
+    EXPECT_EQ(inside++, 0);
+    if (i % 64 == 0) const Acquired both(held, typename Acquired<TypeParam>::Low{});
+    EXPECT_EQ(--inside, 0);
     tried.release(mine);
   }
   stop = true;

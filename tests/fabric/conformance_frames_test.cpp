@@ -143,8 +143,8 @@ void take_one(Port& port, Returner& sink) {
   const ShortFilter all{0, sink.take_none ? uint64_t{1} : 0};
   if (const ShortFrame frame = port.take_short(all, into)) {
     ++sink.frames[frame.source.value];
-  } else {
-    port.poll(sink, 1);
+  } else if (port.poll(sink, 1) == 0) {
+    EXPECT_LE(port.linger(sink, 1), 1u + 64u);  // a message, and what control frames there are
   }
 }
 

@@ -10,7 +10,6 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/cache_line.hpp"
