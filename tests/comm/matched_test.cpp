@@ -1,5 +1,9 @@
 // Matched endpoints: every size class, both orders of arrival, both progress modes.
+#include <sched.h>
+
 #include "comm/ranks.hpp"
+#include "weft/base/config.hpp"
+#include "weft/comm/config.hpp"
 
 namespace weft {
 namespace {
@@ -137,6 +141,36 @@ TEST_P(Matched, RunsOfOneTagMeetTheirReceivesInOrder) {
         }
       },
       options_);
+}
+
+// With fewer records for unexpected messages than come, the rest of a run stays in the ring, in
+// order, until there is room.
+TEST_P(Matched, ARunThatFindsNoRoomStaysInTheRing) {
+  constexpr uint32_t kMessages = 500;
+  register_comm_config();
+  base::set_config("comm.unexpected", "64");
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        rt.barrier();
+        if (rt.rank() == Rank{0}) {
+          for (uint32_t i = 0; i < kMessages; ++i)
+            (void)until_posted(rt, [&] { return ep.send(Rank{1}, Tag{1}, bytes_of(i)); });
+          return;
+        }
+        for (int i = 0; i < 1000; ++i) {
+          rt.progress();  // as many as there are records are taken
+          if (i % 100 == 0) sched_yield();
+        }
+        for (uint32_t i = 0; i < kMessages; ++i) {
+          uint32_t value = 0;
+          EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{1}, writable(value)).error, Errc::ok);
+          ASSERT_EQ(value, i);
+        }
+      },
+      options_);
+  base::set_config("comm.unexpected", "16384");
 }
 
 // In a run, too, a receive that is too small fails alone, and each completion is told its own.
