@@ -178,26 +178,28 @@ TYPED_TEST(Clhub, CandidatesComeInOrderAndBeforeThoseWhoWait) {
 }
 
 TYPED_TEST(Clhub, WhoRunsMayTakeItAgainThoughOthersQueue) {
-  TypeParam lock;
-  typename TypeParam::Place place;
-  lock.acquire(place);
-  std::atomic<bool> got{false};
-  std::thread queued([&] {
-    const Acquired hold(lock);
-    got = true;
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it sleeps
-  // The sleeper needs a switch to come; we are there already. Not always, but nearly.
-  int again = 0;
-  for (int round = 0; round < 100 && !got; ++round) {
+  // The sleeper needs a switch to come; we are there already. Not always: its wake may preempt us.
+  bool again = false;
+  for (int trial = 0; trial < 200 && !again; ++trial) {
+    TypeParam lock;
+    typename TypeParam::Place place;
+    lock.acquire(place);
+    std::atomic<pid_t> thread{0};
+    std::atomic<bool> got{false};
+    std::thread queued([&] {
+      thread = test::this_thread_id();
+      const Acquired hold(lock);
+      got = true;
+    });
+    test::wait_until_asleep(thread);
     lock.release(place);
     lock.acquire(place);
-    again += got ? 0 : 1;
+    again = !got;
+    lock.release(place);
+    queued.join();
+    EXPECT_TRUE(got);
   }
-  EXPECT_GT(again, 0);
-  lock.release(place);
-  queued.join();
-  EXPECT_TRUE(got);
+  EXPECT_TRUE(again);
 }
 
 TYPED_TEST(Clhub, WhoWaitsComesWhenNobodyElseDoes) {
