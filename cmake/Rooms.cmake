@@ -4,6 +4,7 @@
 #            room    stands on
 set(WEFT_ROOMS
             "base:"
+            "task:base"
             "fabric:base"
             "comm:fabric,base")
 

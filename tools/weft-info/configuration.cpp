@@ -11,6 +11,7 @@
 #include "weft/base/config.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/task/config.hpp"
 
 namespace weft::info {
 namespace {
@@ -89,6 +90,7 @@ void register_all_tables() {
   // base registers its own.
   fabric::register_fabric_config();
   register_comm_config();
+  task::register_task_config();
 }
 
 Section about_configuration() {

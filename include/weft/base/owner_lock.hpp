@@ -14,7 +14,8 @@ namespace weft::base {
 /// store; another thread pays a heavy fence, a microsecond or more.
 ///
 /// Who may call: the functions `…_as_owner` only ever one thread at a time (a successor is fine if
-/// what passes on the ownership synchronizes); `enter` and `leave` any thread, the owner included.
+/// what passes on the ownership synchronizes); `enter`, `try_enter` and
+/// `leave` any thread, the owner included.
 /// Progress: sections of a few dozen instructions; waiters spin briefly, then yield. Who is not the
 /// owner executes the fence, a system call, under the inner lock: only others of his kind wait.
 /// Invariants
@@ -43,6 +44,18 @@ class OwnerLock {
     // acquire: pairs with leave_as_owner's release.
     for (Backoff backoff; inside_.load(std::memory_order_acquire);) backoff.pause();
   }
+  /// As `enter`, but gives up where another is inside and does not leave within a moment.
+  [[nodiscard]] bool try_enter() noexcept {
+    if (!lock_.try_lock()) return false;
+    intruded_.store(true, std::memory_order_relaxed);  // ordered by the fences
+    heavy_fence();
+    for (int look = 0; look < kLooks; ++look) {
+      if (!inside_.load(std::memory_order_acquire)) return true;  // pairs as in `enter`
+      cpu_relax();
+    }
+    leave();
+    return false;
+  }
   void leave() noexcept {
     // release: pairs with try_enter_as_owner's acquire.
     intruded_.store(false, std::memory_order_release);
@@ -50,6 +63,8 @@ class OwnerLock {
   }
 
  private:
+  static constexpr int kLooks = 64;
+
   std::atomic<bool> inside_{false};
   std::atomic<bool> intruded_{false};
   SpinLock lock_;

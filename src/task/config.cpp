@@ -1,0 +1,61 @@
+// The table of the room's configuration keys.
+#include "weft/task/config.hpp"
+
+#include <mutex>
+
+#include "weft/base/config.hpp"
+
+namespace weft::task {
+namespace {
+
+using base::ConfigType;
+
+constexpr base::ConfigKey kKeys[] = {
+    {.key = "task.workers",
+     .type = ConfigType::integer,
+     .fallback = "0",
+     .low = 0,
+     .high = 1024,
+     .help = "Worker threads of a scheduler; 0: one for each core that the process may use."},
+    {.key = "task.stack_bytes",
+     .type = ConfigType::bytes,
+     .fallback = "64K",
+     .low = 16 << 10,
+     .high = int64_t{1} << 30,
+     .help =
+         "Stack of a task that asks for no other, guard included; rounded up to a power of two. "
+         "Only touched pages take memory."},
+    {.key = "task.bind",
+     .type = ConfigType::boolean,
+     .fallback = "true",
+     .help = "Workers are bound to a core each, while there are enough."},
+    {.key = "task.spin",
+     .type = ConfigType::nanoseconds,
+     .fallback = "50us",
+     .low = 0,
+     .high = int64_t{10} * 1000 * 1000 * 1000,
+     .help = "How long a worker without work looks for some, yielding its core, before it sleeps."},
+    {.key = "task.mprotect_guards",
+     .type = ConfigType::integer,
+     .fallback = "16000",
+     .low = 0,
+     .high = 30000,
+     .help =
+         "Where the kernel cannot install guard pages: how many stacks get one by mprotect, two "
+         "maps of the process each. Further ones have a canary."},
+    {.key = "task.patience",
+     .type = ConfigType::nanoseconds,
+     .fallback = "10s",
+     .low = 0,
+     .high = int64_t{3600} * 1000 * 1000 * 1000,
+     .help = "How long the end of a scheduler waits for tasks that wait for what nobody does."},
+};
+
+}  // namespace
+
+void register_task_config() {
+  static std::once_flag once;
+  std::call_once(once, [] { base::register_config(kKeys); });
+}
+
+}  // namespace weft::task

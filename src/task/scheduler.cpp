@@ -1,0 +1,186 @@
+// A scheduler's start, its end, and what it tells of itself.
+#include "weft/task/scheduler.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "task/scheduler_impl.hpp"
+#include "task/worker.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/base/config.hpp"
+#include "weft/base/log.hpp"
+#include "weft/base/topology.hpp"
+#include "weft/task/config.hpp"
+
+namespace weft::task {
+
+using detail::Record;
+using detail::Status;
+using detail::Worker;
+
+namespace {
+
+constexpr int kMostWorkers = 1024;
+
+uint64_t to_ticks(double ns) { return static_cast<uint64_t>(ns * base::ticks_per_ns()); }
+
+Options complete(Options options) {
+  register_task_config();
+  if (options.workers == 0) options.workers = static_cast<int>(base::config_int("task.workers"));
+  if (options.workers == 0) {
+    options.workers = static_cast<int>(base::Topology::machine().cores().size());
+  }
+  if (options.workers < 1 || options.workers > kMostWorkers) {
+    throw Error(Errc::bad_argument, fmt::format("a scheduler of {} workers: 1 to {} can be",
+                                                options.workers, kMostWorkers));
+  }
+  if (options.stack_bytes == 0) {
+    options.stack_bytes = static_cast<std::size_t>(base::config_int("task.stack_bytes"));
+  }
+  options.bind = options.bind && base::config_bool("task.bind");
+  return options;
+}
+
+void start_in_loop(Stack& stack) { prepare(stack, Worker::loop); }
+
+}  // namespace
+
+Scheduler::Impl::Impl(const Options& given)
+    : options(complete(given)),
+      stacks(static_cast<uint32_t>(base::config_int("task.mprotect_guards")), start_in_loop),
+      started(options.workers) {
+  stack_class = StackPool::class_of(options.stack_bytes);
+  if (stack_class > StackPool::kLargest) {
+    throw Error(Errc::bad_argument,
+                fmt::format("stacks of {} bytes are too large", options.stack_bytes));
+  }
+  room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
+  look_ticks = to_ticks(2000);
+  spin_ticks = to_ticks(static_cast<double>(base::config_int("task.spin")));
+  detail::install_parker_provider();
+  for (int number = 0; number < options.workers; ++number) {
+    workers.push_back(std::make_unique<Worker>(*this, number));
+  }
+  try {
+    for (auto& worker : workers) worker->start();
+  } catch (...) {
+    // Those that started wait for the rest: let them go, and end.
+    stopping.store(true, std::memory_order_release);
+    std::size_t missing = 0;
+    for (auto& worker : workers) missing += worker->has_started() ? 0U : 1U;
+    started.count_down(static_cast<std::ptrdiff_t>(missing));
+    for (auto& worker : workers) worker->join_thread();
+    throw;
+  }
+  started.wait();
+}
+
+Scheduler::Impl::~Impl() {
+  const auto patience = static_cast<uint64_t>(base::config_int("task.patience"));
+  uint64_t quiet_since = 0;
+  for (auto pause = std::chrono::microseconds(20); live() != 0;) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(2000));
+    const uint64_t now = base::now_ns();
+    if (!is_quiet()) {
+      quiet_since = 0;
+    } else if (quiet_since == 0) {
+      quiet_since = now;
+    } else if (now - quiet_since > patience) {
+      base::log(base::LogLevel::warn,
+                fmt::format("the scheduler ends, but {} tasks wait for what nobody does:\n{}",
+                            live(), dump()));
+      break;
+    }
+  }
+  stopping.store(true, std::memory_order_release);  // pairs with search's acquire
+  for (auto& worker : workers) worker->wake();
+  for (auto& worker : workers) worker->join_thread();
+}
+
+void Scheduler::Impl::wake_one() noexcept {
+  // relaxed: who fails to set it knows that somebody is coming; a sleeper clears it before it
+  // looks.
+  if (waking.exchange(true, std::memory_order_relaxed)) return;
+  for (auto& worker : workers) {
+    if (worker->mode() == detail::Mode::asleep) {
+      worker->wake();
+      return;
+    }
+  }
+  waking.store(false, std::memory_order_relaxed);
+}
+
+Worker& Scheduler::Impl::worker_for_outsider() noexcept {
+  const uint32_t turn = outsider_turn.fetch_add(1, std::memory_order_relaxed);  // any will do
+  return *workers[turn % workers.size()];
+}
+
+bool Scheduler::Impl::is_quiet() noexcept {
+  if (timers.earliest() != Timers::kNever) return false;
+  for (auto& worker : workers) {
+    if (worker->mode() != detail::Mode::asleep || worker->looks_ready()) return false;
+  }
+  return true;
+}
+
+uint64_t Scheduler::Impl::live() const noexcept {
+  Stats stats;
+  // Ends first: a task that ends between the two counts is counted as live, not as minus one.
+  for (const auto& worker : workers) worker->add_to(stats);
+  Stats later;
+  for (const auto& worker : workers) worker->add_to(later);
+  return later.spawned + outside_spawned.load(std::memory_order_relaxed) - stats.ended;
+}
+
+namespace {
+std::string_view to_string(Status status, const Record& record) {
+  if (record.has_ended()) return "ended, not joined";
+  switch (status) {
+    case Status::free:
+      break;
+    case Status::fresh:
+      return "not started";
+    case Status::home:
+    case Status::away:
+      return "runs";
+    case Status::home_signalled:
+    case Status::away_signalled:
+      return "runs, signalled";
+    case Status::waiting:
+      return "waits";
+  }
+  return "free";
+}
+}  // namespace
+
+std::string Scheduler::Impl::dump() {
+  std::string text;
+  for (auto& worker : workers) {
+    worker->for_each_record([&](const Record& record) {
+      const Status status = record.status.load(std::memory_order_acquire);
+      if (status == Status::free) return;
+      text +=
+          fmt::format("  task {}.{} '{}': {}\n", worker->number(), record.index,
+                      record.name != nullptr ? record.name : "unnamed", to_string(status, record));
+    });
+  }
+  return text;
+}
+
+Scheduler::Scheduler(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
+Scheduler::~Scheduler() = default;
+int Scheduler::workers() const noexcept { return static_cast<int>(impl_->workers.size()); }
+std::string Scheduler::dump() const { return impl_->dump(); }
+
+Stats Scheduler::stats() const noexcept {
+  Stats stats;
+  for (const auto& worker : impl_->workers) worker->add_to(stats);
+  stats.spawned += impl_->outside_spawned.load(std::memory_order_relaxed);
+  stats.stacks = impl_->stacks.made();
+  return stats;
+}
+
+}  // namespace weft::task

@@ -1,0 +1,144 @@
+// Mapping, carving and guarding of stacks.
+#include "task/stack.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+#include "task/switch.hpp"
+#include "weft/base/error.hpp"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+namespace weft::task {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kMapBytes = std::size_t{64} << 20;
+constexpr uint64_t kCanary = 0x57454654'43414e41;  // "WEFTCANA"
+
+uint64_t& canary_of(Stack& stack) noexcept { return *reinterpret_cast<uint64_t*>(stack.low); }
+
+bool kernel_installs_guards() noexcept {
+  void* page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  const bool works = ::madvise(page, kPage, MADV_GUARD_INSTALL) == 0;
+  ::munmap(page, kPage);
+  return works;
+}
+
+}  // namespace
+
+std::string_view to_string(Guard guard) noexcept {
+  switch (guard) {
+    case Guard::install:
+      return "guard pages of the kernel (MADV_GUARD_INSTALL)";
+    case Guard::mprotect:
+      return "mprotect guards up to task.mprotect_guards stacks, canaries beyond";
+    case Guard::canary:
+      break;
+  }
+  return "canaries";
+}
+
+Guard best_guard() noexcept {
+  static const Guard best = kernel_installs_guards() ? Guard::install : Guard::mprotect;
+  return best;
+}
+
+StackPool::~StackPool() {
+  for (const Map& map : maps_) {
+    if constexpr (kThreadSanitized) {
+      const std::size_t bytes = std::size_t{1} << map.size_class;
+      for (std::size_t end = bytes; end <= map.carved; end += bytes) {
+        forget(*reinterpret_cast<Stack*>(map.address + end - sizeof(Stack)));
+      }
+    }
+    ::munmap(map.address, map.bytes);
+  }
+}
+
+Stack* StackPool::take(uint32_t size_class) noexcept {
+  const std::lock_guard hold(lock_);
+  if (Stack* stack = free_[size_class]; stack != nullptr) {
+    free_[size_class] = stack->next;
+    return stack;
+  }
+  if (open_map_[size_class] == 0 && !map_more(size_class)) return nullptr;
+  Map& map = maps_[static_cast<std::size_t>(open_map_[size_class] - 1)];
+  Stack* stack = carve(map);
+  if (map.carved == map.bytes) open_map_[size_class] = 0;
+  return stack;
+}
+
+void StackPool::give(Stack& stack) noexcept {
+  check(stack);
+  const std::lock_guard hold(lock_);
+  stack.next = free_[stack.size_class];
+  free_[stack.size_class] = &stack;
+}
+
+bool StackPool::map_more(uint32_t size_class) noexcept {
+  const std::size_t bytes = std::max(kMapBytes, std::size_t{1} << size_class);
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) return false;
+  // A stack is mostly a page; a huge page would be hundreds of them.
+  ::madvise(address, bytes, MADV_NOHUGEPAGE);
+  try {
+    maps_.push_back({static_cast<char*>(address), bytes, size_class, 0});
+  } catch (const std::bad_alloc&) {
+    ::munmap(address, bytes);
+    return false;
+  }
+  open_map_[size_class] = static_cast<int>(maps_.size());
+  return true;
+}
+
+Stack* StackPool::carve(Map& map) noexcept {
+  char* base = map.address + map.carved;
+  const std::size_t bytes = std::size_t{1} << map.size_class;
+  map.carved += bytes;
+  auto* stack = new (base + bytes - sizeof(Stack)) Stack;
+  stack->low = base + kPage;
+  stack->size_class = map.size_class;
+  stack->has_canary = !guard(base);
+  if (stack->has_canary) canary_of(*stack) = kCanary;
+  start_(*stack);
+  made_.fetch_add(1, std::memory_order_relaxed);  // a statistic
+  return stack;
+}
+
+bool StackPool::guard(char* page) noexcept {
+  if (best_guard() == Guard::install) return ::madvise(page, kPage, MADV_GUARD_INSTALL) == 0;
+  if (guards_left_ == 0) return false;
+  --guards_left_;
+  return ::mprotect(page, kPage, PROT_NONE) == 0;
+}
+
+void StackPool::check(Stack& stack) noexcept {
+  if (!stack.has_canary) return;
+  WEFT_CHECK(canary_of(stack) == kCanary, "a task overflowed its stack");
+}
+
+Stack* StackPool::guarded_by(const void* address) noexcept {
+  // In a handler: the lock may be held by the very thread that faulted (not: no task runs under
+  // it) or by another, for a moment.
+  const std::lock_guard hold(lock_);
+  const auto* at = static_cast<const char*>(address);
+  for (const Map& map : maps_) {
+    if (at < map.address || at >= map.address + map.carved) continue;
+    const std::size_t bytes = std::size_t{1} << map.size_class;
+    char* base = map.address + static_cast<std::size_t>(at - map.address) / bytes * bytes;
+    if (at >= base + kPage) return nullptr;
+    return reinterpret_cast<Stack*>(base + bytes - sizeof(Stack));
+  }
+  return nullptr;
+}
+
+}  // namespace weft::task

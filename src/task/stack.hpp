@@ -1,0 +1,104 @@
+// Stacks: carved out of large maps, guarded below, pooled by size.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "weft/base/cache_line.hpp"
+#include "weft/base/locks.hpp"
+
+namespace weft::task {
+
+/// What of a thread's exception handling belongs to the stack that runs (the Itanium C++ ABI's
+/// __cxa_eh_globals).
+struct ExceptionState {
+  void* caught = nullptr;
+  unsigned int uncaught = 0;
+};
+
+/// A stack, described at its own upper end. It always has a context to continue: a task's, or the
+/// worker's loop (docs/design/tasks.md, "Stacks").
+struct alignas(base::kCacheLine) Stack {
+  void* context = nullptr;    ///< where to continue, while nobody runs on it
+  ExceptionState exceptions;  ///< likewise
+  char* low = nullptr;        ///< the lowest usable byte, above the guard
+  uint32_t size_class = 0;    ///< 2^size_class bytes, guard and this description included
+  bool has_canary = false;    ///< its lowest word is known, there is no guard
+  union {
+    Stack* next = nullptr;     ///< in a list
+    std::size_t native_bytes;  ///< of a thread's own (class 0), which is in none
+  };
+  void* tsan_fiber = nullptr;       ///< ThreadSanitizer's name for it
+  void* asan_fake_stack = nullptr;  ///< AddressSanitizer's, while nobody runs on it
+
+  [[nodiscard]] char* high() noexcept { return reinterpret_cast<char*>(this); }
+  [[nodiscard]] std::size_t bytes() noexcept {
+    return size_class == 0 ? native_bytes : static_cast<std::size_t>(high() - low);
+  }
+};
+static_assert(sizeof(Stack) == base::kCacheLine);
+
+/// How an overflow is met (weft-info says which).
+enum class Guard : uint8_t {
+  install,   ///< MADV_GUARD_INSTALL: a page that faults, no map of its own
+  mprotect,  ///< a page without permission: a map each, so up to a configured number of stacks
+  canary,    ///< a known word at the low end, looked at when a stack is given back
+};
+std::string_view to_string(Guard guard) noexcept;
+/// The best that the kernel has.
+Guard best_guard() noexcept;
+
+/// Purpose: stacks of 2^14 to 2^30 bytes, given out and taken back. Owner: the scheduler; unmapped
+/// at its end. Who may call: any thread. Progress: a short lock; maps memory when it has none.
+class StackPool {
+ public:
+  static constexpr uint32_t kSmallest = 14;
+  static constexpr uint32_t kLargest = 30;
+
+  /// `start` makes a new stack's first context.
+  StackPool(uint32_t mprotect_guards, void (*start)(Stack&)) noexcept
+      : guards_left_(mprotect_guards), start_(start) {}
+  ~StackPool();
+  StackPool(const StackPool&) = delete;
+  StackPool& operator=(const StackPool&) = delete;
+
+  /// nullptr: no memory.
+  Stack* take(uint32_t size_class) noexcept;
+  void give(Stack& stack) noexcept;
+  /// The stack that has `address` in its guard, or nullptr. For the handler of faults.
+  Stack* guarded_by(const void* address) noexcept;
+  [[nodiscard]] uint64_t made() const noexcept { return made_.load(std::memory_order_relaxed); }
+
+  static uint32_t class_of(std::size_t bytes) noexcept {
+    const auto width = static_cast<uint32_t>(std::bit_width(bytes - 1));
+    return width < kSmallest ? kSmallest : width;
+  }
+  /// Ends the program if a stack without a guard was written over at its low end.
+  static void check(Stack& stack) noexcept;
+
+ private:
+  struct Map {
+    char* address;
+    std::size_t bytes;
+    uint32_t size_class;
+    std::size_t carved;
+  };
+  bool map_more(uint32_t size_class) noexcept;
+  Stack* carve(Map& map) noexcept;
+  bool guard(char* page) noexcept;
+
+  base::SpinLock lock_;
+  std::array<Stack*, kLargest + 1> free_ = {};
+  std::array<int, kLargest + 1> open_map_ = {};  ///< index + 1 of the map still to be carved
+  std::vector<Map> maps_;
+  uint32_t guards_left_;
+  void (*start_)(Stack&);
+  std::atomic<uint64_t> made_{0};
+};
+
+}  // namespace weft::task

@@ -1,0 +1,62 @@
+// Switching from one stack to another: Boost.Context's jump, with what sanitizers and exceptions
+// need to know.
+#pragma once
+
+#include <boost/context/detail/fcontext.hpp>
+
+#include "task/stack.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace weft::task {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitized = true;
+#else
+inline constexpr bool kThreadSanitized = false;
+#endif
+
+/// What a switch brings: where it came from, and the worker that made it (invariant 7 of
+/// docs/design/tasks.md).
+using Arrival = boost::context::detail::transfer_t;
+
+/// The context of `stack` is to call `entry` with its first arrival.
+inline void prepare(Stack& stack, void (*entry)(Arrival)) noexcept {
+  stack.context = boost::context::detail::make_fcontext(stack.high(), stack.bytes(), entry);
+#if defined(__SANITIZE_THREAD__)
+  stack.tsan_fiber = __tsan_create_fiber(0);
+#endif
+}
+
+inline void forget([[maybe_unused]] Stack& stack) noexcept {
+#if defined(__SANITIZE_THREAD__)
+  if (stack.tsan_fiber != nullptr) __tsan_destroy_fiber(stack.tsan_fiber);
+#endif
+}
+
+/// Leaves `from` for `to`. Returns when somebody comes back. The caller saves the context of the
+/// stack that the arrival came from.
+inline Arrival jump([[maybe_unused]] Stack& from, Stack& to, void* worker) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&from.asan_fake_stack, to.low, to.bytes());
+#endif
+#if defined(__SANITIZE_THREAD__)
+  // 0: what came before the switch happens before what comes after it.
+  __tsan_switch_to_fiber(to.tsan_fiber, 0);
+#endif
+  return boost::context::detail::jump_fcontext(to.context, worker);
+}
+
+/// First thing after a switch to `here`.
+inline void arrived([[maybe_unused]] Stack& here) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(here.asan_fake_stack, nullptr, nullptr);
+#endif
+}
+
+}  // namespace weft::task

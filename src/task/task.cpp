@@ -1,0 +1,227 @@
+// The functions of task.hpp: what the caller is decides what they do.
+#include "weft/task/task.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <time.h>
+
+#include <cstdlib>
+
+#include "task/scheduler_impl.hpp"
+#include "task/worker_hot.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft::task {
+
+using detail::Record;
+using detail::Worker;
+
+namespace detail {
+namespace {
+
+/// The calling task, or nullptr.
+Record* running() noexcept {
+  Worker* worker = Worker::current();
+  return worker != nullptr ? worker->running() : nullptr;
+}
+
+const char* name_of(const Record& record) noexcept {
+  return record.name != nullptr ? record.name : "unnamed";
+}
+
+std::string what_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "not a std::exception";
+  }
+}
+
+}  // namespace
+
+// ---- spawn and join ----------------------------------------------------------------------------
+
+Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
+  Worker* const here = Worker::current();
+  if (scheduler == nullptr && here == nullptr) {
+    throw Error(Errc::not_initialized, "spawn outside of a task: use Scheduler::spawn");
+  }
+  Scheduler::Impl& impl = scheduler != nullptr ? scheduler->impl() : here->scheduler();
+  if (impl.out_of_stacks.load(std::memory_order_relaxed)) [[unlikely]] {  // a hint
+    impl.out_of_stacks.store(false, std::memory_order_relaxed);           // the next may try
+    throw Error(Errc::no_memory, "spawn: no memory for another stack");
+  }
+  const int worker = options != nullptr ? options->worker : kAnywhere;
+  Record* record = nullptr;
+  if (here != nullptr && &here->scheduler() == &impl &&
+      (worker == kAnywhere || worker == here->number())) [[likely]] {
+    record = here->take_record();
+  } else {
+    if (worker < kAnywhere || worker >= static_cast<int>(impl.workers.size())) {
+      throw Error(Errc::bad_argument, fmt::format("spawn: there is no worker {}, but 0 to {}",
+                                                  worker, impl.workers.size() - 1));
+    }
+    Worker& home = worker == kAnywhere ? impl.worker_for_outsider()
+                                       : *impl.workers[static_cast<std::size_t>(worker)];
+    record = home.take_record_outside();
+  }
+  if (record == nullptr) throw Error(Errc::no_memory, "spawn: no memory for another task");
+  if (options != nullptr) {
+    record->name = options->name;
+    if (options->stack_bytes != 0) {
+      const uint32_t size_class = StackPool::class_of(options->stack_bytes);
+      if (size_class > StackPool::kLargest) {
+        abandon(*record);
+        throw Error(Errc::bad_argument,
+                    fmt::format("spawn: a stack of {} bytes is too large", options->stack_bytes));
+      }
+      record->stack_class =
+          size_class > impl.stack_class ? static_cast<uint8_t>(size_class) : uint8_t{0};
+    }
+  }
+  return *record;
+}
+
+void launch(Record& record) noexcept {
+  Worker& home = *record.home;
+  if (Worker::current() == &home) [[likely]] {
+    home.launch_here(record);
+    return;
+  }
+  home.scheduler().outside_spawned.fetch_add(1, std::memory_order_relaxed);  // a statistic
+  // release: who takes the token sees the record whole.
+  record.status.store(Status::fresh, std::memory_order_release);
+  Worker::signal(record);
+}
+
+void abandon(Record& record) noexcept { release(record); }
+
+void release(Record& record) noexcept {
+  record.generation.fetch_add(1, std::memory_order_relaxed);  // a hint to signallers
+  record.name = nullptr;
+  record.stack_class = 0;
+  record.error = nullptr;
+  // relaxed: the record's lists pass it on, and a late token may see either.
+  record.joiner.store(nullptr, std::memory_order_relaxed);
+  record.status.store(Status::free, std::memory_order_relaxed);
+  if (Worker* here = Worker::current(); here != nullptr) {
+    here->give_record(record);
+  } else {
+    record.home->give_record_outside(record);
+  }
+}
+
+void join(Record& record) noexcept {
+  if (record.has_ended()) return;
+  void* nobody_yet = nullptr;
+  if (Record* self = running(); self != nullptr) {
+    if (Worker::current()->run_in_place(record)) return;
+    // acq_rel: release who we are to who ends it; acquire its end, if that was first.
+    if (!record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_task(*self),
+                                               std::memory_order_acq_rel)) {
+      return;
+    }
+    while (!record.has_ended()) Worker::current()->wait();
+    return;
+  }
+  base::Parker& parker = base::this_parker();
+  if (!record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_thread(parker),
+                                             std::memory_order_acq_rel)) {
+    return;
+  }
+  while (!record.has_ended()) parker.park();
+}
+
+void detach(Record& record) noexcept {
+  void* nobody_yet = nullptr;
+  if (record.joiner.compare_exchange_strong(nobody_yet, Joiner::nobody(),
+                                            std::memory_order_acq_rel)) {
+    return;
+  }
+  if (record.error) end_program(record);
+  release(record);
+}
+
+void report_lost(Record& record) noexcept {
+  base::log(base::LogLevel::warn, fmt::format("task '{}' threw, and nobody joined it: {}",
+                                              name_of(record), what_of(record.error)));
+}
+
+void end_program(Record& record) noexcept {
+  base::log(base::LogLevel::error, fmt::format("an exception left the detached task '{}': {}",
+                                               name_of(record), what_of(record.error)));
+  std::abort();
+}
+
+// ---- the parker of a task ----------------------------------------------------------------------
+
+void Record::park() noexcept { Worker::current()->wait(); }
+void Record::unpark() noexcept { Worker::signal(*this); }
+bool Record::park_until(uint64_t deadline_ns) noexcept {
+  Scheduler::Impl& scheduler = Worker::current()->scheduler();
+  Timers::Entry entry{deadline_ns, this};
+  // The earliest of all: somebody must sleep no longer than this.
+  if (scheduler.timers.add(entry)) {
+    base::light_fence();
+    scheduler.offer();
+  }
+  Worker::current()->wait();
+  return scheduler.timers.remove(entry);
+}
+
+}  // namespace detail
+
+// ---- the calling task --------------------------------------------------------------------------
+
+TaskRef this_task() noexcept {
+  Record* self = detail::running();
+  return self != nullptr ? TaskRef(*self) : TaskRef();
+}
+
+const char* this_task_name() noexcept {
+  Record* self = detail::running();
+  return self != nullptr ? self->name : nullptr;
+}
+
+void yield() noexcept {
+  Worker* worker = Worker::current();
+  if (worker != nullptr && worker->running() != nullptr) {
+    worker->yield();
+  } else {
+    sched_yield();
+  }
+}
+
+void wait() noexcept {
+  Worker* worker = Worker::current();
+  if (worker != nullptr && worker->running() != nullptr) [[likely]] {
+    worker->wait();
+  } else {
+    base::this_parker().park();
+  }
+}
+
+bool wait_until(uint64_t deadline_ns) noexcept {
+  return base::this_parker().park_until(deadline_ns);
+}
+
+void signal(const TaskRef& task) noexcept {
+  Record& record = *task.record();
+  // relaxed: a hint. A task that ends just now is woken in vain, or another instead of it.
+  if (record.generation.load(std::memory_order_relaxed) != task.generation()) [[unlikely]] {
+#ifndef NDEBUG
+    base::log(base::LogLevel::warn, "a task was signalled that has ended");
+#endif
+    return;
+  }
+  Worker::signal(record);
+}
+
+void sleep_until(uint64_t deadline_ns) noexcept {
+  base::Parker& parker = base::this_parker();
+  while (base::now_ns() < deadline_ns) (void)parker.park_until(deadline_ns);
+}
+
+}  // namespace weft::task

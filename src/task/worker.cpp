@@ -1,0 +1,207 @@
+// A worker's tasks: records, ready bits, signals, claims. The loop stands in worker_loop.cpp.
+#include "task/worker.hpp"
+
+#include <new>
+
+#include "task/scheduler_impl.hpp"
+#include "task/worker_hot.hpp"
+
+namespace weft::task::detail {
+
+Worker::Worker(Scheduler::Impl& scheduler, int number)
+    : newest_first_(scheduler.options.order == Order::depth_first),
+      scheduler_(scheduler),
+      number_(number) {
+  random_ = 0x9e3779b97f4a7c15ULL * (static_cast<uint64_t>(number) + 1);
+  if (scheduler.options.two_levels) make_records();  // the first 512 indices stay unused
+}
+
+Worker::~Worker() = default;
+
+// ---- records -----------------------------------------------------------------------------------
+
+Record* Worker::take_record_outside() noexcept {
+  const std::lock_guard hold(outside_lock_);
+  if (outside_free_ == nullptr) {
+    outside_free_ = returned_.exchange(nullptr, std::memory_order_acquire);  // as take_record
+    if (outside_free_ == nullptr) {
+      guard_.enter();
+      outside_free_ = make_records();
+      guard_.leave();
+    }
+    if (outside_free_ == nullptr) return nullptr;
+  }
+  Record* record = outside_free_;
+  outside_free_ = record->next;
+  return record;
+}
+
+void Worker::give_record_outside(Record& record) noexcept {
+  record.next = returned_.load(std::memory_order_relaxed);
+  // release: pairs with take_record; what its last user wrote is seen. Only ever taken as a whole,
+  // so no ABA.
+  while (!returned_.compare_exchange_weak(record.next, &record, std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+  }
+}
+
+Record* Worker::more_records() noexcept {
+  // acquire: pairs with give_record_outside's release.
+  Record* records = returned_.exchange(nullptr, std::memory_order_acquire);
+  if (records != nullptr) return records;
+  const Inside inside(*this);
+  return make_records();
+}
+
+/// (guard) Records for 512 more indices, linked, the lowest first; nullptr: no memory.
+Record* Worker::make_records() noexcept {
+  const std::size_t first = records_.size();
+  try {
+    signals_.grow(first + kChunk);
+    ready_.grow(first + kChunk);
+    later_.grow(first + kChunk);
+    records_.reserve(first + kChunk);
+    chunks_.push_back(std::make_unique<Record[]>(kChunk));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  Record* chunk = chunks_.back().get();
+  for (uint32_t i = 0; i < kChunk; ++i) {
+    Record& record = chunk[i];
+    record.index = static_cast<uint32_t>(first) + i;
+    record.home = this;
+    record.next = i + 1 < kChunk ? &chunk[i + 1] : nullptr;
+    const SignalAddress address = signals_.address(record.index);
+    record.signal_word = address.word;
+    record.signal_mask = address.mask;
+    record.hint_word = address.hint;
+    record.hint_mask = address.hint_mask;
+    records_.push_back(&record);
+  }
+  return chunk;
+}
+
+// ---- making tasks runnable ---------------------------------------------------------------------
+
+/// (guard) A token for a task of this worker; true: it may run now. Own thread.
+bool Worker::set_ready(Record& record) noexcept {
+  for (;;) {
+    // acquire: pairs with the release that published `waiting`; the context is saved.
+    Status status = record.status.load(std::memory_order_acquire);
+    switch (status) {
+      case Status::fresh:
+      case Status::waiting:
+        ready_.set(record.index);
+        return true;
+      case Status::home:
+        // Compare-and-swap: a parent may at this moment be following its child to another worker.
+        if (record.status.compare_exchange_weak(status, Status::home_signalled,
+                                                std::memory_order_relaxed)) {
+          return false;
+        }
+        break;
+      case Status::away:
+        // release: pairs with the exchange that publishes `waiting`, or with consuming it.
+        if (record.status.compare_exchange_weak(status, Status::away_signalled,
+                                                std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+          return false;
+        }
+        break;
+      case Status::home_signalled:
+      case Status::away_signalled:
+      case Status::free:
+        return false;
+    }
+  }
+}
+
+void Worker::wake() noexcept { sleeper_->unpark(); }
+
+// ---- taking ------------------------------------------------------------------------------------
+
+/// The task of another worker, or the caller is none.
+void Worker::signal_from_outside(Record& record) noexcept {
+  Worker& home = *record.home;
+  SignalAddress{record.signal_word, record.signal_mask, record.hint_word, record.hint_mask}.set();
+  base::light_fence();  // between the bit and the look whether the home sleeps (invariant 6)
+  switch (home.mode()) {
+    case Mode::asleep:
+      home.wake();
+      break;
+    case Mode::busy:
+      home.scheduler_.offer();
+      break;
+    case Mode::searching:
+      break;
+  }
+}
+
+/// (guard) Moves what was signalled to the ready bits.
+void Worker::drain_signals() noexcept {
+  signals_.take([this](std::size_t word, uint64_t bits) { ready_.merge(word, bits); });
+}
+
+/// (guard, own thread) As next, where the newest ready task is not the answer.
+Record* Worker::next_slowly() noexcept {
+  forget_newest();
+  for (bool first = true;; first = false) {
+    ReadyBits* from = &ready_;
+    int index = ReadyBits::kNone;
+    if (first && turns_ % kTurnsPerRound == 0) {
+      // However busy: what was signalled, what yielded, and what is old get their turns, too.
+      drain_signals();
+      if (!later_.empty() && (turns_ / kTurnsPerRound) % 2 == 0) from = &later_;
+      index = next_round(*from);
+    } else {
+      index = newest_first_ ? ready_.highest() : next_round(ready_);
+    }
+    if (index == ReadyBits::kNone) {
+      // While tasks pass the worker round by yielding, signals are looked at every few turns.
+      if ((later_.empty() || turns_ % kTurnsPerLook == 0 || !first) && !signals_.looks_empty()) {
+        drain_signals();
+        continue;
+      }
+      from = &later_;
+      index = next_round(later_);
+      if (index == ReadyBits::kNone) return take_loot();
+    }
+    from->clear(static_cast<uint32_t>(index));
+    Record& record = *records_[static_cast<std::size_t>(index)];
+    if (claim_home(record)) return &record;
+  }
+}
+
+/// (guard, a thief) The same for a thief; false: it is not to be run. The token is gone unless the
+/// task runs at home.
+bool Worker::claim_away(Record& record, ReadyBits& from) noexcept {
+  const Status status = record.status.load(std::memory_order_acquire);  // as claim_home
+  switch (status) {
+    case Status::fresh:
+    case Status::waiting:
+      record.status.store(Status::away, std::memory_order_relaxed);  // nobody else changes it now
+      from.clear(record.index);
+      return true;
+    case Status::home:
+    case Status::home_signalled:
+      return false;  // left for its own thread (invariant 3)
+    case Status::away:
+    case Status::away_signalled:
+    case Status::free:
+      from.clear(record.index);
+      set_ready(record);
+      return false;
+  }
+  return false;
+}
+
+void Worker::add_to(Stats& stats) const noexcept {
+  // relaxed: statistics.
+  stats.spawned += spawned_.load(std::memory_order_relaxed);
+  stats.ended += ended_.load(std::memory_order_relaxed);
+  stats.steals += steals_.load(std::memory_order_relaxed);
+  stats.stolen += stolen_.load(std::memory_order_relaxed);
+  stats.sleeps += sleeps_.load(std::memory_order_relaxed);
+}
+
+}  // namespace weft::task::detail

@@ -1,0 +1,171 @@
+// The hot path of a worker, in line: spawn, signal, and which task is next.
+#pragma once
+
+#include "task/scheduler_impl.hpp"
+#include "task/worker.hpp"
+#include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/backoff.hpp"
+
+namespace weft::task::detail {
+
+/// The guard, entered by the worker's own thread.
+class Worker::Inside {
+ public:
+  explicit Inside(Worker& worker) noexcept : guard_(worker.guard_) {
+    if (!guard_.try_enter_as_owner()) [[unlikely]]
+      wait_for_thief();
+  }
+  ~Inside() { guard_.leave_as_owner(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  [[gnu::noinline, gnu::cold]] void wait_for_thief() noexcept {
+    for (base::Backoff backoff; !guard_.try_enter_as_owner();) backoff.pause();
+  }
+  base::OwnerLock& guard_;
+};
+
+/// One writer; others read a statistic.
+inline void count(std::atomic<uint64_t>& counter, uint64_t n = 1) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+// ---- records -----------------------------------------------------------------------------------
+
+inline Record* Worker::take_record() noexcept {
+  if (free_ == nullptr) [[unlikely]] {
+    free_ = more_records();
+    if (free_ == nullptr) return nullptr;
+  }
+  Record* record = free_;
+  free_ = record->next;
+  return record;
+}
+
+inline void Worker::give_record(Record& record) noexcept {
+  if (record.home != this) [[unlikely]] {
+    record.home->give_record_outside(record);
+    return;
+  }
+  record.next = free_;
+  free_ = &record;
+}
+
+// ---- making tasks runnable ---------------------------------------------------------------------
+
+/// (guard, own thread) A token for `record`. True: it is not the only one.
+inline bool Worker::make_ready(Record& record) noexcept {
+  if (!newest_first_) [[unlikely]] {
+    const bool others = !ready_.empty();
+    ready_.set(record.index);
+    return others;
+  }
+  // relaxed: under the guard.
+  Record* const before = newest_.load(std::memory_order_relaxed);
+  newest_.store(&record, std::memory_order_relaxed);
+  if (before == nullptr) return !ready_.empty();
+  if (before != &record) ready_.set(before->index);
+  return true;
+}
+
+/// (guard) The newest is one of the ready.
+inline void Worker::forget_newest() noexcept {
+  Record* const newest = newest_.load(std::memory_order_relaxed);
+  if (newest == nullptr) return;
+  newest_.store(nullptr, std::memory_order_relaxed);
+  ready_.set(newest->index);
+}
+
+inline void Worker::launch_here(Record& record) noexcept {
+  {
+    const Inside inside(*this);
+    record.status.store(Status::fresh, std::memory_order_relaxed);  // under the guard
+    make_ready(record);
+  }
+  count(spawned_);
+  base::light_fence();  // between the ready bit and the look for sleepers (invariant 6)
+  scheduler_.offer();
+}
+
+inline void Worker::signal_here(Record& record) noexcept {
+  bool surplus = false;
+  {
+    const Inside inside(*this);
+    // acquire: pairs with the release that published `waiting`; the context is saved.
+    if (record.status.load(std::memory_order_acquire) == Status::waiting) [[likely]] {
+      surplus = make_ready(record);
+    } else {
+      surplus = set_ready(record);
+    }
+  }
+  // One task that was signalled will be run when the caller waits, as it mostly does next; more
+  // are work for others.
+  if (surplus) {
+    base::light_fence();  // as launch_here
+    scheduler_.offer();
+  }
+}
+
+inline void Worker::signal(Record& record) noexcept {
+  if (Worker* here = current(); here == record.home) {
+    here->signal_here(record);
+  } else {
+    signal_from_outside(record);
+  }
+}
+
+// ---- taking ------------------------------------------------------------------------------------
+
+/// (guard, own thread) The token of `record` was taken: it is to run here (true), or the signal is
+/// kept, or dropped.
+inline bool Worker::claim_home(Record& record) noexcept {
+  // acquire: pairs with the release that published `waiting`.
+  const Status status = record.status.load(std::memory_order_acquire);
+  if (status == Status::waiting || status == Status::fresh) [[likely]] {
+    record.status.store(Status::home, std::memory_order_relaxed);  // nobody else changes it now
+    return true;
+  }
+  // Runs, or is free. (If it comes to wait just now, it has a ready bit again.)
+  set_ready(record);
+  return false;
+}
+
+/// (guard) The next one round about: each gets its turn.
+inline int Worker::next_round(const ReadyBits& bits) noexcept {
+  int index = bits.next_from(cursor_);
+  if (index == ReadyBits::kNone) index = bits.next_from(0);
+  cursor_ = static_cast<uint32_t>(index) + 1;  // kNone: 0
+  return index;
+}
+
+/// (guard, own thread) The next of this worker's tasks, or of those it stole: claimed; or nullptr.
+inline Record* Worker::next_inside() noexcept {
+  if (newest_first_ && ++turns_ % kTurnsPerRound != 0) [[likely]] {
+    if (Record* newest = newest_.load(std::memory_order_relaxed); newest != nullptr) {
+      newest_.store(nullptr, std::memory_order_relaxed);
+      if (claim_home(*newest)) [[likely]]
+        return newest;
+    }
+    ReadyBits* from = &ready_;
+    int index = ready_.highest();
+    if (index == ReadyBits::kNone && turns_ % kTurnsPerLook != 0 && !later_.empty()) {
+      from = &later_;
+      index = next_round(later_);
+    }
+    if (index != ReadyBits::kNone) {
+      from->clear(static_cast<uint32_t>(index));
+      Record& record = *records_[static_cast<std::size_t>(index)];
+      if (claim_home(record)) [[likely]]
+        return &record;
+    }
+  }
+  return next_slowly();
+}
+
+inline Record* Worker::next() noexcept {
+  const Inside inside(*this);
+  return next_inside();
+}
+
+}  // namespace weft::task::detail

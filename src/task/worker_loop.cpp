@@ -1,0 +1,514 @@
+// The worker's loop: what runs next, switching, stealing, sleeping. docs/scheduler.md follows it.
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+
+#include "task/overflow.hpp"
+#include "task/scheduler_impl.hpp"
+#include "task/worker.hpp"
+#include "task/worker_hot.hpp"
+#include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/base/topology.hpp"
+
+namespace weft::task::detail {
+namespace {
+
+constinit thread_local Worker* current_worker = nullptr;
+
+/// A task of the caller's thread parks as a task, the thread itself as a thread.
+base::Parker* parker_of_caller() noexcept {
+  Worker* worker = Worker::current();
+  Record* running = worker != nullptr ? worker->running() : nullptr;
+  return running;
+}
+
+/// How often a worker without work looks at its own tasks alone, before it looks at others'.
+constexpr uint32_t kOwnLooks = 16;
+/// How long one that only watches others sleeps.
+constexpr uint64_t kWatchNs = 1'000'000;
+
+}  // namespace
+
+// Not in line, and not known to be pure: after a switch it is another thread that asks.
+[[gnu::noinline]] Worker* Worker::current() noexcept {
+  asm volatile("");
+  return current_worker;
+}
+
+// ---- switching ---------------------------------------------------------------------------------
+
+/// The context of `record` is saved: from here on it may run elsewhere.
+[[gnu::always_inline]] inline void Worker::publish_waiting(Record& record) noexcept {
+  // relaxed: home is only left, and home_signalled only entered, by this thread.
+  if (record.status.load(std::memory_order_relaxed) == Status::home) {
+    record.status.store(Status::waiting, std::memory_order_release);  // pairs with the claims
+    return;
+  }
+  // acq_rel: release as above; acquire pairs with who kept a signal meanwhile.
+  const Status before = record.status.exchange(Status::waiting, std::memory_order_acq_rel);
+  if (before == Status::away_signalled || before == Status::home_signalled) signal(record);
+}
+
+/// The same for one that yielded on a thief's thread: its turn comes at home.
+void Worker::publish_yielded(Record& record) noexcept {
+  record.status.store(Status::waiting, std::memory_order_release);
+  signal(record);
+}
+
+/// After a switch to `here`: the stack that was left is whole now.
+[[gnu::always_inline]] inline Worker& Worker::settle(Arrival arrival, Stack& here) noexcept {
+  auto& worker = *static_cast<Worker*>(arrival.data);
+  arrived(here);
+  worker.previous_->context = arrival.fctx;
+  *reinterpret_cast<ExceptionState*>(worker.exceptions_) = here.exceptions;
+  switch (worker.after_) {
+    case After::wait:
+      publish_waiting(*worker.left_);
+      break;
+    case After::yield:
+      worker.publish_yielded(*worker.left_);
+      break;
+    case After::spare:
+      worker.give_spare(*worker.previous_);
+      break;
+    case After::nothing:
+      break;
+  }
+  return worker;
+}
+
+/// Continues on `to`; returns when somebody switches back, on whatever worker that is.
+[[gnu::always_inline]] inline Worker& Worker::switch_to(Stack& to) noexcept {
+  Stack& from = *stack_;
+  previous_ = &from;
+  stack_ = &to;
+  from.exceptions = *reinterpret_cast<ExceptionState*>(exceptions_);
+  return settle(jump(from, to, this), from);
+}
+
+/// The running task gives its worker away, to `next` (claimed) or to the loop; returns when it is
+/// claimed again.
+[[gnu::always_inline]] inline void Worker::leave(Record& self, After after, Record* next) noexcept {
+  Stack* to = nullptr;
+  self.stack = stack_;
+  left_ = &self;
+  after_ = after;
+  if (next != nullptr && next->stack != nullptr) {
+    to = static_cast<Stack*>(std::exchange(next->stack, nullptr));
+    running_ = next;
+  } else {
+    handed_ = next;
+    running_ = nullptr;
+    to = take_spare(0);  // there is one: the loop starts no task without
+  }
+  switch_to(*to);
+}
+
+Stack* Worker::take_spare(uint32_t size_class) noexcept {
+  if (spares_ == nullptr || spares_->size_class < size_class) {
+    return scheduler_.stacks.take(std::max(size_class, scheduler_.stack_class));
+  }
+  Stack* stack = spares_;
+  spares_ = stack->next;
+  --spare_count_;
+  return stack;
+}
+
+void Worker::give_spare(Stack& stack) noexcept {
+  // Large ones are kept for those who ask for them.
+  if (spare_count_ >= kSpares || stack.size_class != scheduler_.stack_class) {
+    scheduler_.stacks.give(stack);
+    return;
+  }
+  StackPool::check(stack);
+  stack.next = spares_;
+  spares_ = &stack;
+  ++spare_count_;
+}
+
+bool Worker::has_spare() noexcept {
+  if (spares_ != nullptr) [[likely]]
+    return true;
+  Stack* stack = scheduler_.stacks.take(scheduler_.stack_class);
+  if (stack == nullptr) {
+    scheduler_.out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
+    return false;
+  }
+  give_spare(*stack);
+  return true;
+}
+
+// ---- the running task --------------------------------------------------------------------------
+
+namespace {
+
+/// Consumes a kept signal. By the task itself.
+bool take_signal(Record& self) noexcept {
+  // relaxed, then acquire where there is one: pairs with who kept it.
+  Status status = self.status.load(std::memory_order_relaxed);
+  if (status == Status::home || status == Status::away) [[likely]]
+    return false;
+  const Status running = status == Status::home_signalled ? Status::home : Status::away;
+  return self.status.compare_exchange_strong(status, running, std::memory_order_acquire,
+                                             std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void Worker::wait() noexcept {
+  Record& self = *running_;
+  if (take_signal(self)) return;
+  if (Record* other = next(); other != nullptr) [[likely]] {
+    leave(self, After::wait, other);
+  } else {
+    wait_slowly(self);
+  }
+}
+
+/// Nothing else to run: looks on for a while from this stack, and ever more seldom at others.
+void Worker::wait_slowly(Record& self) noexcept {
+  const uint64_t start = base::ticks();
+  set_mode(Mode::searching);
+  Record* other = nullptr;
+  for (uint32_t look = 1; !take_signal(self); ++look) {
+    if (look >= kOwnLooks && (look & (look - 1)) == 0) {
+      other = look_everywhere();
+    } else {
+      base::cpu_relax();
+      other = next();
+    }
+    if (other != nullptr || base::ticks() - start > scheduler_.look_ticks) {
+      if (other != nullptr) set_mode(Mode::busy);
+      leave(self, After::wait, other);
+      return;
+    }
+  }
+  set_mode(Mode::busy);
+}
+
+void Worker::yield() noexcept {
+  Record& self = *running_;
+  Record* other = nullptr;
+  bool at_home = self.home == this;
+  {
+    const Inside inside(*this);
+    other = next_inside();
+    // Its turn comes after all that can run now. A thief leaves the bit alone until the task waits.
+    if (other != nullptr && at_home) later_.set(self.index);
+  }
+  if (other == nullptr) {
+    other = look_everywhere();
+    if (other == nullptr) return;
+    at_home = false;  // the bit is still to be set
+  }
+  leave(self, at_home ? After::wait : After::yield, other);
+}
+
+bool Worker::has_room() noexcept {
+  const char* here = static_cast<const char*>(__builtin_frame_address(0));
+  return static_cast<std::size_t>(here - stack_->low) > scheduler_.room_to_run_in_place;
+}
+
+bool Worker::run_in_place(Record& record) noexcept {
+  if (record.home != this || record.stack_class != 0 || !has_room()) return false;
+  {
+    const Inside inside(*this);
+    if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
+    if (newest_.load(std::memory_order_relaxed) == &record) {
+      newest_.store(nullptr, std::memory_order_relaxed);
+    } else {
+      ready_.clear(record.index);
+    }
+    record.status.store(Status::home, std::memory_order_relaxed);  // under the guard
+  }
+  Record& parent = *running_;
+  running_ = &record;
+  record.run(record);
+  Worker& now = *current();
+  now.running_ = &parent;
+  count(now.ended_);
+  if (&now != parent.home) follow(parent);
+  return true;
+}
+
+/// A task that ran a child in place goes on on the thief's thread to which the child went.
+void Worker::follow(Record& parent) noexcept {
+  Status status = parent.status.load(std::memory_order_relaxed);
+  while (status == Status::home || status == Status::home_signalled) {
+    const Status away = status == Status::home ? Status::away : Status::away_signalled;
+    // relaxed: a kept signal is acquired where it is taken. The home's own thread may keep one now.
+    if (parent.status.compare_exchange_weak(status, away, std::memory_order_relaxed)) return;
+  }
+}
+
+/// `record` has run. The task that waits for it, claimed, if that is to go on here and now.
+Record* Worker::finish(Record& record) noexcept {
+  count(ended_);
+  if (record.detached) {
+    if (record.error) [[unlikely]]
+      end_program(record);
+    release(record);
+    return nullptr;
+  }
+  // acq_rel: release the result and the error to who joins; acquire who that is. After this the
+  // record may be another task's.
+  void* const joiner = record.joiner.exchange(Record::ended(), std::memory_order_acq_rel);
+  if (joiner == nullptr) return nullptr;
+  if (joiner == Joiner::nobody()) {
+    if (record.error) [[unlikely]]
+      end_program(record);
+    release(record);
+    return nullptr;
+  }
+  Record* const task = Joiner::task(joiner);
+  if (task == nullptr) {
+    static_cast<base::Parker*>(joiner)->unpark();
+    return nullptr;
+  }
+  if (task->home != this) {
+    signal(*task);
+    return nullptr;
+  }
+  const Inside inside(*this);
+  return claim_home(*task) ? task : nullptr;  // or keeps the signal
+}
+
+// ---- the loop ----------------------------------------------------------------------------------
+
+void Worker::loop(Arrival arrival) {
+  Stack& here = *static_cast<Worker*>(arrival.data)->stack_;
+  Worker* worker = &settle(arrival, here);
+  for (;;) {
+    Record* record = std::exchange(worker->handed_, nullptr);
+    if (record == nullptr) record = worker->search();
+    if (record == nullptr) {
+      worker->after_ = After::nothing;
+      worker = &worker->switch_to(worker->native_);  // stopping: not to return
+      continue;
+    }
+    if (record->stack != nullptr) {
+      auto& to = *static_cast<Stack*>(std::exchange(record->stack, nullptr));
+      worker->running_ = record;
+      worker->after_ = After::spare;
+      worker = &worker->switch_to(to);
+      continue;
+    }
+    if (record->stack_class > here.size_class || !worker->has_spare()) [[unlikely]] {
+      Stack* larger = worker->stack_for(*record);
+      if (larger == nullptr) continue;
+      worker->handed_ = record;
+      worker->after_ = After::spare;
+      worker = &worker->switch_to(*larger);
+      continue;
+    }
+    worker->running_ = record;
+    record->run(*record);
+    worker = current();
+    worker->running_ = nullptr;
+    worker->handed_ = worker->finish(*record);
+  }
+}
+
+/// A stack on which `record`, claimed, can start; nullptr: there is none, it waits for its turn.
+Stack* Worker::stack_for(Record& record) noexcept {
+  if (has_spare()) {
+    if (Stack* stack = take_spare(record.stack_class); stack != nullptr) return stack;
+  }
+  scheduler_.out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
+  // Not started: it is fresh again. Others that end will leave their stacks.
+  record.status.store(Status::fresh, std::memory_order_release);
+  SignalAddress{record.signal_word, record.signal_mask, record.hint_word, record.hint_mask}.set();
+  sched_yield();
+  return nullptr;
+}
+
+/// The next to run, however long it takes; nullptr: the scheduler stops.
+Record* Worker::search() noexcept {
+  Record* record = next();
+  if (record != nullptr) return record;
+  set_mode(Mode::searching);
+  const uint64_t start = base::ticks();
+  for (uint32_t look = 0;; ++look) {
+    if ((record = next()) != nullptr) break;
+    if ((look & (look - 1)) == 0 || look % kOwnLooks == 0) {
+      if ((record = look_everywhere()) != nullptr) break;
+    }
+    if (scheduler_.stopping.load(std::memory_order_acquire)) return nullptr;
+    const uint64_t spent = base::ticks() - start;
+    if (spent > scheduler_.spin_ticks) {
+      sleep();
+    } else if (spent > scheduler_.look_ticks) {
+      sched_yield();  // threads may outnumber cores
+    } else {
+      base::cpu_relax();
+    }
+  }
+  set_mode(Mode::busy);
+  return record;
+}
+
+/// Everything but one's own tasks: timers, others' tasks.
+Record* Worker::look_everywhere() noexcept {
+  const uint64_t deadline = scheduler_.timers.earliest();
+  if (deadline != Timers::kNever) {
+    const uint64_t now = base::now_ns();
+    if (deadline <= now && scheduler_.timers.expire(now) != 0) {
+      if (Record* record = next(); record != nullptr) return record;
+    }
+  }
+  return steal();
+}
+
+// ---- stealing ----------------------------------------------------------------------------------
+
+/// A victim at random, then all others (000 §4.2.3).
+Record* Worker::steal() noexcept {
+  const auto& workers = scheduler_.workers;
+  if (workers.size() == 1) return nullptr;
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  std::size_t at = random_ % workers.size();
+  for (std::size_t visits = 0; visits < workers.size(); ++visits) {
+    Worker& victim = *workers[at];
+    if (&victim != this && victim.looks_ready_to_thief()) {
+      if (Record* record = steal_from(victim); record != nullptr) return record;
+    }
+    at = at + 1 == workers.size() ? 0 : at + 1;
+  }
+  return nullptr;
+}
+
+Record* Worker::steal_from(Worker& victim) noexcept {
+  std::array<Record*, kMostLoot> taken;
+  unsigned count_taken = 0;
+  if (!victim.guard_.try_enter()) return nullptr;
+  if (victim.ready_.empty()) {
+    victim.drain_signals();
+    if (victim.ready_.empty()) victim.forget_newest();
+  }
+  count_taken = victim.give_to_thief(taken);
+  const bool more = !victim.ready_.empty();
+  victim.guard_.leave();
+  if (count_taken == 0) return nullptr;
+  count(steals_);
+  count(stolen_, count_taken);
+  if (count_taken > 1) {
+    const Inside inside(*this);
+    // Backwards: the oldest is next.
+    for (unsigned i = count_taken; --i > 0;) loot_[loot_count_++] = taken[i];
+  }
+  if (more || count_taken > 1) {
+    base::light_fence();  // as launch_here
+    scheduler_.offer();
+  }
+  return taken[0];
+}
+
+/// (guard, a thief) What a thief gets: of the lowest word that has anything, as much as
+/// Options::steal says; else of the loot.
+unsigned Worker::give_to_thief(std::array<Record*, kMostLoot>& taken) noexcept {
+  unsigned count_taken = 0;
+  ReadyBits& from = ready_.empty() ? later_ : ready_;
+  for (int at = from.next_from(0); at != ReadyBits::kNone && count_taken == 0;) {
+    const auto word = static_cast<uint32_t>(at) / 64;
+    uint64_t bits = from.word(word);
+    auto most = static_cast<unsigned>(std::popcount(bits));
+    if (scheduler_.options.steal == Steal::half_word) most = (most + 1) / 2;
+    if (scheduler_.options.steal == Steal::one) most = 1;
+    for (; bits != 0 && count_taken < most; bits &= bits - 1) {
+      Record& record = *records_[word * 64 + static_cast<uint32_t>(std::countr_zero(bits))];
+      if (claim_away(record, from)) taken[count_taken++] = &record;
+    }
+    at = from.next_from((word + 1) * 64);
+  }
+  if (count_taken != 0) return count_taken;
+  const uint32_t loot = loot_count_.load(std::memory_order_relaxed);
+  const uint32_t give = (loot + 1) / 2;
+  for (uint32_t i = 0; i < give; ++i) taken[count_taken++] = loot_[loot - 1 - i];
+  loot_count_.store(loot - give, std::memory_order_relaxed);
+  return count_taken;
+}
+
+Record* Worker::take_loot() noexcept {
+  const uint32_t loot = loot_count_.load(std::memory_order_relaxed);  // under the guard
+  if (loot == 0) [[likely]]
+    return nullptr;
+  loot_count_.store(loot - 1, std::memory_order_relaxed);
+  return loot_[loot - 1];
+}
+
+// ---- sleeping ----------------------------------------------------------------------------------
+
+/// Announces, fences, looks once more, sleeps (invariant 6).
+void Worker::sleep() noexcept {
+  set_mode(Mode::asleep);
+  scheduler_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
+  base::heavy_fence();
+  const bool own = scheduler_.stopping.load(std::memory_order_relaxed) || looks_ready();
+  bool others_busy = false;
+  bool others_ready = false;
+  for (const auto& other : scheduler_.workers) {
+    if (other.get() == this) continue;
+    others_busy |= other->mode() == Mode::busy;
+    others_ready |= other->looks_ready_to_thief();
+  }
+  if (!own && !(others_ready && !looked_since_)) {
+    looked_since_ = false;
+    count(sleeps_);
+    uint64_t until = scheduler_.timers.earliest();
+    // While anybody computes, one watches whether it leaves work for others.
+    const bool watches =
+        others_busy && !scheduler_.watched.exchange(true, std::memory_order_acq_rel);
+    if (watches) until = std::min(until, base::now_ns() + kWatchNs);
+    if (until == Timers::kNever) {
+      sleeper_->park();
+    } else {
+      sleeper_->park_until(until);
+    }
+    if (watches) scheduler_.watched.store(false, std::memory_order_release);
+  } else {
+    // Others have something, it seems: one more visit, then sleep all the same (a task that runs
+    // cannot be stolen, though its bit be set).
+    looked_since_ = true;
+  }
+  scheduler_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  set_mode(Mode::searching);
+  scheduler_.waking.store(false, std::memory_order_relaxed);  // about to look
+}
+
+// ---- the thread --------------------------------------------------------------------------------
+
+void Worker::start() {
+  thread_ = std::thread([this] { thread_main(); });
+}
+
+void Worker::join_thread() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::thread_main() {
+  const auto& cores = base::Topology::machine().cores();
+  if (scheduler_.options.bind && scheduler_.workers.size() <= cores.size()) {
+    (void)base::bind_this_thread(cores[static_cast<std::size_t>(number_)].os_index);
+  }
+  current_worker = this;
+  sleeper_ = &base::this_parker();
+  exceptions_ = abi::__cxa_get_globals();
+  const OverflowHandler on_overflow;
+  describe_native_stack(native_);
+  stack_ = &native_;
+  scheduler_.started.count_down();
+  scheduler_.started.wait();  // others may look at us from now on
+  after_ = After::nothing;
+  if (has_spare()) switch_to(*take_spare(0));
+  current_worker = nullptr;
+}
+
+void install_parker_provider() noexcept { base::set_parker_provider(parker_of_caller); }
+
+}  // namespace weft::task::detail
