@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +34,8 @@ void futex_wake_one(std::atomic<uint32_t>& word) noexcept {
 }
 
 }  // namespace
+
+void Parker::yield() noexcept { sched_yield(); }
 
 bool ThreadParker::try_take_permit() noexcept {
   uint32_t expected = kPermit;

@@ -106,6 +106,7 @@ Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(*this, o
     }
   }
   my.team = std::make_unique<Team>(*this);
+  my.offered = my.settings.progress == Progress::workers && base::add_idle_work(my);
 }
 
 Runtime::~Runtime() {
@@ -119,6 +120,7 @@ Runtime::~Runtime() {
   // the middle of a failure.
   if (std::uncaught_exceptions() == 0 && my.deaths.load() == 0) my.team->barrier();
   my.team.reset();
+  if (my.offered) base::remove_idle_work(my);
   for (auto& server : my.servers) server.request_stop();
   for (auto& device : my.devices) device->port().ring_self();
   my.servers.clear();
@@ -185,7 +187,7 @@ void Runtime::relax() {
     return;
   }
   if (++fruitless % 1024 != 0) {
-    sched_yield();
+    base::this_parker().yield();
     return;
   }
   // The peer does not take anything for long: it computes, sleeps or is stopped. Sleep too.

@@ -17,6 +17,7 @@
 #include "comm/slot_pool.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
+#include "weft/base/idle_work.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/comm/collectives.hpp"
 #include "weft/comm/runtime.hpp"
@@ -38,7 +39,7 @@ struct RuntimeSettings {
 };
 RuntimeSettings read_settings(const RuntimeOptions& options);
 
-struct Runtime::Impl {
+struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kMaxEndpoints = 1024;
   static constexpr std::size_t kMaxInlineBytes = 1024;
   static constexpr double kYieldNs = 1000;
@@ -88,6 +89,7 @@ struct Runtime::Impl {
   int sleep_fd = -1;                 ///< epoll set of all devices' doorbells
 
   std::vector<std::jthread> servers;  ///< Progress::server
+  bool offered = false;               ///< to idle workers (Progress::workers)
   std::unique_ptr<Team> team;
 
   Impl(Runtime& the_runtime, const RuntimeOptions& options);
@@ -144,14 +146,20 @@ struct Runtime::Impl {
   static constexpr uint32_t kPollsPerTurn = 16;
   static constexpr uint32_t kTurnsBetweenOthers = 64;
   void wait(comm::Awaited& awaited);
+  void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
   void wait_parked(comm::Awaited& awaited);
   void wait_elected(Device& device, comm::Awaited& awaited);
   bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node);
   bool step_down(Device& device, comm::WaitNode& node) noexcept;
-  void sleep(Device& device, comm::Awaited& awaited);
+  void sleep(Device& device, comm::Awaited& awaited, uint64_t deadline_ns = kNever);
   void leave(Device& device) noexcept;
+  void serve_the_unserved() noexcept;
+  // Mode workers: what idle workers do.
+  uint32_t poll() noexcept override;
+  bool try_sleep(comm::Awaited& awaited, uint64_t deadline_ns) noexcept override;
+  void interrupt() noexcept override { devices.front()->bell().unpark(); }
   void serve(Device& device, const std::stop_token& stop);
   [[nodiscard]] bool any_busy() const noexcept {
     for (const auto& each : devices) {

@@ -22,8 +22,8 @@ constexpr base::ConfigKey kKeys[] = {
     {.key = "comm.progress",
      .type = ConfigType::choice,
      .fallback = "automatic",
-     .choices = "automatic|explicit|waiters|server",
-     .help = "Who progresses; automatic: waiters, on any number of cores."},
+     .choices = "automatic|explicit|waiters|server|workers",
+     .help = "Who progresses; automatic: workers, which is waiters where there are no tasks."},
     {.key = "comm.assignment",
      .type = ConfigType::choice,
      .fallback = "dedicated",
@@ -84,8 +84,9 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
       choice<Progress>("comm.progress", {{"automatic", Progress::automatic},
                                          {"explicit", Progress::explicit_},
                                          {"waiters", Progress::waiters},
-                                         {"server", Progress::server}}));
-  if (s.progress == Progress::automatic) s.progress = Progress::waiters;
+                                         {"server", Progress::server},
+                                         {"workers", Progress::workers}}));
+  if (s.progress == Progress::automatic) s.progress = Progress::workers;
   s.assignment = options.assignment.value_or(choice<Assignment>(
       "comm.assignment",
       {{"dedicated", Assignment::dedicated}, {"round-robin", Assignment::round_robin}}));

@@ -165,6 +165,10 @@ void Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* arg
 
 void Runtime::Impl::wait(Awaited& awaited) {
   Device& device = this_device();
+  if (base::Parker& caller = base::this_parker(); !caller.may_poll()) {
+    wait_as_task(device, awaited, caller);
+    return;
+  }
   if (settings.progress == Progress::explicit_) {
     while (!awaited.ready()) {
       if (progress(device) == 0) sched_yield();
@@ -172,7 +176,7 @@ void Runtime::Impl::wait(Awaited& awaited) {
     return;
   }
   // One look before any role is sought: what we wait for may be in the ring already.
-  if (settings.progress == Progress::waiters) progress(device);
+  if (settings.progress != Progress::server) progress(device);
   if (awaited.ready()) return;
   // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
@@ -186,12 +190,25 @@ void Runtime::Impl::wait(Awaited& awaited) {
   waiting.fetch_sub(1, std::memory_order_relaxed);
 }
 
+/// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
+void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task) {
+  if (settings.progress == Progress::server || offered) {
+    while (!awaited.ready() && awaited.enroll(task) && !awaited.ready()) task.park();
+    awaited.withdraw();
+    return;
+  }
+  while (!awaited.ready()) {
+    // `device` stays a device, though the task may go on in another thread.
+    if (progress(device) == 0) task.yield();
+  }
+}
+
 /// Before parking: lets others run and looks again, while somebody serves. Where threads outnumber
 /// cores, what this thread waits for has come by its next turn, and a switch by yielding costs half
 /// of one by parking and waking.
 bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others) {
   if (spin_ticks == 0) return false;
-  const bool elected = settings.progress == Progress::waiters;
+  const bool elected = settings.progress != Progress::server;
   const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
   do {
     sched_yield();
@@ -211,7 +228,7 @@ void Runtime::Impl::wait_parked(Awaited& awaited) {
   awaited.withdraw();
 }
 
-/// Mode waiters: serves, or parks until it is ready or is handed the role.
+/// Modes waiters and workers: serves, or parks until it is ready or is handed the role.
 void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
   WaitList& list = device.waiters();
   WaitNode node;
@@ -312,7 +329,7 @@ bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
 }
 
 /// The sleeper: arms all doorbells, looks once more, sleeps until one rings.
-void Runtime::Impl::sleep(Device& device, Awaited& awaited) {
+void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns) {
   if (awaited.enroll(device.bell())) {
     uint32_t served = 0;
     // seq_cst: announce, then look for work; Device::enqueue adds work, then looks here.
@@ -322,7 +339,15 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited) {
       device.note_sleep();
       epoll_event event;
       waiting.fetch_sub(1, std::memory_order_relaxed);
-      while (::epoll_wait(sleep_fd, &event, 1, -1) < 0 && errno == EINTR) {
+      timespec left{};
+      const bool for_ever = deadline_ns == kNever;
+      const uint64_t now = for_ever ? 0 : base::now_ns();
+      if (deadline_ns > now) {
+        left.tv_sec = static_cast<time_t>((deadline_ns - now) / 1'000'000'000);
+        left.tv_nsec = static_cast<long>((deadline_ns - now) % 1'000'000'000);
+      }
+      while (::epoll_pwait2(sleep_fd, &event, 1, for_ever ? nullptr : &left, nullptr) < 0 &&
+             errno == EINTR) {
       }
       waiting.fetch_add(1, std::memory_order_relaxed);
     }
@@ -346,19 +371,39 @@ void Runtime::Impl::leave(Device& device) noexcept {
     next->unpark();
     return;
   }
-  if (devices.size() == 1) return;
+  if (devices.size() != 1) serve_the_unserved();
+}
+
+/// The sleeper's role was given up: some device may have parked threads and no server.
+void Runtime::Impl::serve_the_unserved() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // invariant 4, see step_down
   for (auto& each : devices) {
     WaitList& list = each->waiters();
     if (list.parked.load(std::memory_order_relaxed) == 0) continue;
     list.lock.lock();
-    next = list.served.load(std::memory_order_relaxed) ? nullptr : comm::hand_over(list);
+    base::Parker* next =
+        list.served.load(std::memory_order_relaxed) ? nullptr : comm::hand_over(list);
     list.lock.unlock();
     if (next != nullptr) {
       next->unpark();
       return;
     }
   }
+}
+
+// --- Mode workers: what idle workers of a task scheduler do --------------------------------------
+
+uint32_t Runtime::Impl::poll() noexcept { return progress(this_device()); }
+
+/// A worker takes the sleeper's role, if nobody has it.
+bool Runtime::Impl::try_sleep(Awaited& awaited, uint64_t deadline_ns) noexcept {
+  if (sleeper.exchange(true, std::memory_order_acq_rel)) return false;
+  waiting.fetch_add(1, std::memory_order_relaxed);  // as Impl::wait
+  sleep(this_device(), awaited, deadline_ns);
+  waiting.fetch_sub(1, std::memory_order_relaxed);
+  // It goes on with its tasks: threads that parked relying on it need a server.
+  serve_the_unserved();
+  return true;
 }
 
 // --- Mode server: one thread per device ----------------------------------------------------------

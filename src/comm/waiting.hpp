@@ -27,6 +27,7 @@
 #include <cstdint>
 
 #include "weft/base/cache_line.hpp"
+#include "weft/base/idle_work.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/base/parker.hpp"
 
@@ -75,16 +76,7 @@ class WaitSet {
   WaitQueue queue_;
 };
 
-/// What a thread waits for.
-class Awaited {
- public:
-  virtual bool ready() noexcept = 0;
-  /// From now on the parker is unparked when it may have become ready. False: it is ready.
-  virtual bool enroll(base::Parker& parker) noexcept = 0;
-  virtual void withdraw() noexcept = 0;
-
- protected:
-  ~Awaited() = default;
-};
+/// What a thread or task waits for.
+using base::Awaited;
 
 }  // namespace weft::comm

@@ -58,6 +58,8 @@ Scheduler::Impl::Impl(const Options& given)
   }
   room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
   look_ticks = to_ticks(2000);
+  worth_ticks = to_ticks(8000);
+  pause_ticks = to_ticks(250'000);
   spin_ticks = to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
   for (int number = 0; number < options.workers; ++number) {

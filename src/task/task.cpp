@@ -158,6 +158,7 @@ void end_program(Record& record) noexcept {
 // ---- the parker of a task ----------------------------------------------------------------------
 
 void Record::park() noexcept { Worker::current()->wait(); }
+void Record::yield() noexcept { Worker::current()->yield(); }
 void Record::unpark() noexcept { Worker::signal(*this); }
 bool Record::park_until(uint64_t deadline_ns) noexcept {
   Scheduler::Impl& scheduler = Worker::current()->scheduler();

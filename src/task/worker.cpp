@@ -1,6 +1,7 @@
 // A worker's tasks: records, ready bits, signals, claims. The loop stands in worker_loop.cpp.
 #include "task/worker.hpp"
 
+#include <mutex>
 #include <new>
 
 #include "task/scheduler_impl.hpp"
@@ -116,7 +117,16 @@ bool Worker::set_ready(Record& record) noexcept {
   }
 }
 
-void Worker::wake() noexcept { sleeper_->unpark(); }
+void Worker::wake() noexcept {
+  // Under the lock: the bell that it sleeps on may be taken away when it has left it.
+  const std::lock_guard hold(sleeper_lock_);
+  sleeper_->unpark();
+}
+
+void Worker::set_sleeper(base::Parker& sleeper) noexcept {
+  const std::lock_guard hold(sleeper_lock_);
+  sleeper_ = &sleeper;
+}
 
 // ---- taking ------------------------------------------------------------------------------------
 
@@ -145,6 +155,7 @@ void Worker::drain_signals() noexcept {
 /// (guard, own thread) As next, where the newest ready task is not the answer.
 Record* Worker::next_slowly() noexcept {
   forget_newest();
+  if (!newest_first_) ++turns_;
   for (bool first = true;; first = false) {
     ReadyBits* from = &ready_;
     int index = ReadyBits::kNone;
@@ -164,7 +175,10 @@ Record* Worker::next_slowly() noexcept {
       }
       from = &later_;
       index = next_round(later_);
-      if (index == ReadyBits::kNone) return take_loot();
+      if (index == ReadyBits::kNone) {
+        turns_ = 0;  // nobody waits for a turn
+        return take_loot();
+      }
     }
     from->clear(static_cast<uint32_t>(index));
     Record& record = *records_[static_cast<std::size_t>(index)];

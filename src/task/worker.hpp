@@ -99,6 +99,7 @@ class alignas(base::kCacheLine) Worker {
   static constexpr uint32_t kChunk = 512;         ///< records made at once
   static constexpr uint32_t kTurnsPerRound = 64;  ///< every so often, all are gone round
   static constexpr uint32_t kTurnsPerLook = 8;    ///< at signals, while tasks yield in turn
+  static constexpr uint32_t kTurnsPerPoll = 64;   ///< of idle work, however busy
   static constexpr unsigned kSpares = 32;         ///< stacks kept, spare
 
   /// The guard, entered as the own thread.
@@ -110,13 +111,17 @@ class alignas(base::kCacheLine) Worker {
   Record* more_records() noexcept;
   Record* search() noexcept;
   Record* look_everywhere() noexcept;
+  bool may_steal() noexcept;
   Record* steal() noexcept;
   Record* steal_from(Worker& victim) noexcept;
   Record* finish(Record& record) noexcept;
   void leave(Record& self, After after, Record* next) noexcept;
   Worker& switch_to(Stack& to) noexcept;
   static Worker& settle(Arrival arrival, Stack& here) noexcept;
+  class Asleep;
   void sleep() noexcept;
+  void set_sleeper(base::Parker& sleeper) noexcept;
+  void poll_now_and_then() noexcept;
   Stack* stack_for(Record& record) noexcept;
   static void publish_waiting(Record& record) noexcept;
   static void publish_yielded(Record& record) noexcept;
@@ -151,7 +156,8 @@ class alignas(base::kCacheLine) Worker {
   // ---- what others look at ----
   std::atomic<Mode> mode_{Mode::busy};
   std::atomic<uint32_t> loot_count_{0};
-  base::Parker* sleeper_ = nullptr;  ///< the thread's; constant while it runs
+  base::SpinLock sleeper_lock_;
+  base::Parker* sleeper_ = nullptr;  ///< (sleeper_lock_) what wakes the thread: its own, or a bell
   Signals signals_;
 
   // ---- under the guard ----
@@ -177,6 +183,11 @@ class alignas(base::kCacheLine) Worker {
   unsigned spare_count_ = 0;
   abi::__cxa_eh_globals* exceptions_ = nullptr;
   uint64_t random_ = 0;
+  uint64_t visited_at_ = 0;  ///< when it last stole and has not wanted to since, in ticks; 0
+  uint64_t next_visit_ = 0;
+  uint64_t pause_ = 0;                  ///< between visits
+  base::Parker* own_parker_ = nullptr;  ///< the thread's
+  uint32_t polls_ = 0;
   bool looked_since_ = false;         ///< at others, since it last wanted to sleep
   Stack native_;                      ///< the thread's own stack
   std::atomic<uint64_t> spawned_{0};  ///< these: written by the own thread alone

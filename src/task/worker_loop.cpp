@@ -12,6 +12,7 @@
 #include "task/worker_hot.hpp"
 #include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/idle_work.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::task::detail {
@@ -159,9 +160,16 @@ bool take_signal(Record& self) noexcept {
 
 }  // namespace
 
+/// However many tasks can run: what the message core has to do must not wait for an idle worker.
+inline void Worker::poll_now_and_then() noexcept {
+  if (++polls_ % kTurnsPerPoll == 0 && base::has_idle_work()) [[unlikely]]
+    base::poll_idle_work();
+}
+
 void Worker::wait() noexcept {
   Record& self = *running_;
   if (take_signal(self)) return;
+  poll_now_and_then();
   if (Record* other = next(); other != nullptr) [[likely]] {
     leave(self, After::wait, other);
   } else {
@@ -178,7 +186,7 @@ void Worker::wait_slowly(Record& self) noexcept {
     if (look >= kOwnLooks && (look & (look - 1)) == 0) {
       other = look_everywhere();
     } else {
-      base::cpu_relax();
+      if (!base::has_idle_work() || base::poll_idle_work() == 0) base::cpu_relax();
       other = next();
     }
     if (other != nullptr || base::ticks() - start > scheduler_.look_ticks) {
@@ -192,6 +200,7 @@ void Worker::wait_slowly(Record& self) noexcept {
 
 void Worker::yield() noexcept {
   Record& self = *running_;
+  poll_now_and_then();
   Record* other = nullptr;
   bool at_home = self.home == this;
   {
@@ -305,6 +314,7 @@ void Worker::loop(Arrival arrival) {
       worker = &worker->switch_to(*larger);
       continue;
     }
+    worker->poll_now_and_then();
     worker->running_ = record;
     record->run(*record);
     worker = current();
@@ -334,6 +344,7 @@ Record* Worker::search() noexcept {
   const uint64_t start = base::ticks();
   for (uint32_t look = 0;; ++look) {
     if ((record = next()) != nullptr) break;
+    if (base::has_idle_work() && base::poll_idle_work() != 0) continue;
     if ((look & (look - 1)) == 0 || look % kOwnLooks == 0) {
       if ((record = look_everywhere()) != nullptr) break;
     }
@@ -365,10 +376,23 @@ Record* Worker::look_everywhere() noexcept {
 
 // ---- stealing ----------------------------------------------------------------------------------
 
+/// Whether a visit to others is due. A visit costs its victim a microsecond or two: who brought
+/// home less work than that from the last ones waits longer and longer before the next.
+bool Worker::may_steal() noexcept {
+  const uint64_t now = base::ticks();
+  if (visited_at_ != 0) {
+    const bool worth_it = now - visited_at_ > scheduler_.worth_ticks;
+    visited_at_ = 0;
+    pause_ = worth_it ? 0 : std::clamp(pause_ * 2, scheduler_.worth_ticks, scheduler_.pause_ticks);
+    next_visit_ = now + pause_;
+  }
+  return now >= next_visit_;
+}
+
 /// A victim at random, then all others (000 §4.2.3).
 Record* Worker::steal() noexcept {
   const auto& workers = scheduler_.workers;
-  if (workers.size() == 1) return nullptr;
+  if (workers.size() == 1 || !may_steal()) return nullptr;
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
@@ -386,6 +410,7 @@ Record* Worker::steal() noexcept {
 Record* Worker::steal_from(Worker& victim) noexcept {
   std::array<Record*, kMostLoot> taken;
   unsigned count_taken = 0;
+  visited_at_ = base::ticks();
   if (!victim.guard_.try_enter()) return nullptr;
   if (victim.ready_.empty()) {
     victim.drain_signals();
@@ -444,41 +469,72 @@ Record* Worker::take_loot() noexcept {
 
 // ---- sleeping ----------------------------------------------------------------------------------
 
-/// Announces, fences, looks once more, sleeps (invariant 6).
+/// What a worker sleeps for, wherever it sleeps: announces, fences, looks once more (invariant 6).
+class Worker::Asleep final : public base::Awaited {
+ public:
+  explicit Asleep(Worker& worker) noexcept : worker_(worker) {}
+  bool ready() noexcept override {
+    return worker_.scheduler_.stopping.load(std::memory_order_relaxed) || worker_.looks_ready();
+  }
+  bool enroll(base::Parker& parker) noexcept override {
+    worker_.set_sleeper(parker);
+    worker_.set_mode(Mode::asleep);
+    worker_.scheduler_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
+    base::heavy_fence();
+    return !ready();
+  }
+  void withdraw() noexcept override {
+    if (worker_.mode() != Mode::asleep) return;
+    worker_.scheduler_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+    worker_.set_mode(Mode::searching);
+    worker_.set_sleeper(*worker_.own_parker_);
+    worker_.scheduler_.waking.store(false, std::memory_order_relaxed);  // about to look
+  }
+  /// What others have, seen after `enroll`.
+  void look_at_others(bool& busy, bool& ready) const noexcept {
+    for (const auto& other : worker_.scheduler_.workers) {
+      if (other.get() == &worker_) continue;
+      busy |= other->mode() == Mode::busy;
+      ready |= other->looks_ready_to_thief();
+    }
+  }
+
+ private:
+  Worker& worker_;
+};
+
 void Worker::sleep() noexcept {
-  set_mode(Mode::asleep);
-  scheduler_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
-  base::heavy_fence();
-  const bool own = scheduler_.stopping.load(std::memory_order_relaxed) || looks_ready();
+  Asleep asleep(*this);
   bool others_busy = false;
   bool others_ready = false;
-  for (const auto& other : scheduler_.workers) {
-    if (other.get() == this) continue;
-    others_busy |= other->mode() == Mode::busy;
-    others_ready |= other->looks_ready_to_thief();
-  }
-  if (!own && !(others_ready && !looked_since_)) {
-    looked_since_ = false;
+  const bool nothing = asleep.enroll(*own_parker_);
+  asleep.look_at_others(others_busy, others_ready);
+  // Others have something, it seems: one more visit, then sleep all the same (a task that runs
+  // cannot be stolen, though its bit be set).
+  looked_since_ = nothing && others_ready && !looked_since_;
+  if (nothing && !looked_since_) {
     count(sleeps_);
     uint64_t until = scheduler_.timers.earliest();
     // While anybody computes, one watches whether it leaves work for others.
     const bool watches =
         others_busy && !scheduler_.watched.exchange(true, std::memory_order_acq_rel);
     if (watches) until = std::min(until, base::now_ns() + kWatchNs);
-    if (until == Timers::kNever) {
-      sleeper_->park();
+    if (base::has_idle_work()) {
+      asleep.withdraw();
+      if (base::sleep_on_idle_work(asleep, until)) {
+        // Somebody else is to sleep there while this one has tasks.
+        scheduler_.offer();
+      } else if (asleep.enroll(*own_parker_)) {
+        own_parker_->park_until(until);
+      }
+    } else if (until == Timers::kNever) {
+      own_parker_->park();
     } else {
-      sleeper_->park_until(until);
+      own_parker_->park_until(until);
     }
     if (watches) scheduler_.watched.store(false, std::memory_order_release);
-  } else {
-    // Others have something, it seems: one more visit, then sleep all the same (a task that runs
-    // cannot be stolen, though its bit be set).
-    looked_since_ = true;
   }
-  scheduler_.sleepers.fetch_sub(1, std::memory_order_relaxed);
-  set_mode(Mode::searching);
-  scheduler_.waking.store(false, std::memory_order_relaxed);  // about to look
+  asleep.withdraw();
 }
 
 // ---- the thread --------------------------------------------------------------------------------
@@ -497,7 +553,8 @@ void Worker::thread_main() {
     (void)base::bind_this_thread(cores[static_cast<std::size_t>(number_)].os_index);
   }
   current_worker = this;
-  sleeper_ = &base::this_parker();
+  own_parker_ = &base::this_parker();
+  set_sleeper(*own_parker_);
   exceptions_ = abi::__cxa_get_globals();
   const OverflowHandler on_overflow;
   describe_native_stack(native_);

@@ -283,7 +283,7 @@ TEST(SchedulerTest, DepthFirstRunsTheNewestFirstAndBreadthFirstTheOldest) {
     std::vector<int> ran;
     scheduler.run([&] {
       for (int i = 0; i < 5; ++i) spawn_detached([&ran, i] { ran.push_back(i); });
-      yield();
+      while (ran.size() < 5) yield();
     });
     const std::vector<int> up{0, 1, 2, 3, 4};
     const std::vector<int> down{4, 3, 2, 1, 0};

@@ -1,4 +1,4 @@
-// The parker: whatever waits. A kernel thread parks on a futex; a task will park by leaving its
+// The parker: whatever waits. A kernel thread parks on a futex; a task parks by leaving its
 // bit clear. A completion unparks it without knowing which.
 #pragma once
 
@@ -26,6 +26,11 @@ class Parker {
   virtual void park() noexcept = 0;
   /// Sleeps until unparked or until `now_ns()` passes `deadline_ns`; false on time-out.
   virtual bool park_until(uint64_t deadline_ns) noexcept = 0;
+  /// Lets others run first. Owner only.
+  virtual void yield() noexcept;
+  /// True: its owner may poll for a while instead of parking. A task that did so would keep its
+  /// worker from those whom it waits for.
+  [[nodiscard]] virtual bool may_poll() const noexcept { return true; }
   /// Gives the permit; wakes the owner if it sleeps. No system call when it does not sleep.
   virtual void unpark() noexcept = 0;
 

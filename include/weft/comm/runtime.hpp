@@ -21,8 +21,10 @@ class Job;
 class Transport;
 }  // namespace fabric
 
-/// Who progresses. `automatic` is waiters, whatever the number of cores (docs/design/waiting.md).
-enum class Progress : uint8_t { automatic, explicit_, waiters, server };
+/// Who progresses (docs/design/waiting.md). `automatic` is workers: without a task scheduler in the
+/// process, the same as waiters. A task that waits never polls itself, except in modes explicit and
+/// waiters, where it yields to other tasks in between.
+enum class Progress : uint8_t { automatic, explicit_, waiters, server, workers };
 
 /// How threads get devices: own one each (until there are none left), in turn for every call, or
 /// named by the endpoint.

@@ -40,6 +40,8 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
 
   void park() noexcept override;
   bool park_until(uint64_t deadline_ns) noexcept override;
+  void yield() noexcept override;
+  [[nodiscard]] bool may_poll() const noexcept override { return false; }
   void unpark() noexcept override;
 
   // What signallers read: constant for the record's life.

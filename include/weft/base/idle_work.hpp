@@ -1,0 +1,54 @@
+// What idle workers do besides their own: a floor above offers it (the message core, progress), a
+// room that has threads to spare does it (tasks). Neither knows the other.
+#pragma once
+
+#include <cstdint>
+
+#include "weft/base/parker.hpp"
+
+namespace weft::base {
+
+/// What somebody waits for who may sleep in more than one way.
+class Awaited {
+ public:
+  virtual bool ready() noexcept = 0;
+  /// From now on the parker is unparked when it may have become ready. False: it is ready.
+  virtual bool enroll(Parker& parker) noexcept = 0;
+  virtual void withdraw() noexcept = 0;
+
+ protected:
+  ~Awaited() = default;
+};
+
+/// Who may call: any thread, several at once.
+class IdleWork {
+ public:
+  static constexpr uint64_t kNever = ~uint64_t{0};
+
+  /// Does a bit of it; how many events it found.
+  virtual uint32_t poll() noexcept = 0;
+  /// Sleeps until there may be something to poll, `awaited` is ready, or `now_ns()` passes
+  /// `deadline_ns`. False, at once: another thread sleeps here already.
+  virtual bool try_sleep(Awaited& awaited, uint64_t deadline_ns) noexcept = 0;
+  /// Ends a sleep, for the one who takes the work away.
+  virtual void interrupt() noexcept = 0;
+
+ protected:
+  ~IdleWork() = default;
+};
+
+/// Offers `work` to whoever idles. False: there are kMostIdleWork already.
+bool add_idle_work(IdleWork& work) noexcept;
+/// Takes it back; when this returns, nobody is in it any more.
+void remove_idle_work(IdleWork& work) noexcept;
+inline constexpr unsigned kMostIdleWork = 8;
+
+/// A hint; one load.
+bool has_idle_work() noexcept;
+/// Polls all that is offered; how many events it found.
+uint32_t poll_idle_work() noexcept;
+/// Sleeps where it can (IdleWork::try_sleep); false: nowhere. Who has more than one thing to sleep
+/// on sleeps on one, and a millisecond at most.
+bool sleep_on_idle_work(Awaited& awaited, uint64_t deadline_ns) noexcept;
+
+}  // namespace weft::base
