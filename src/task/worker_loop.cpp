@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 
+#include "task/locals.hpp"
 #include "task/overflow.hpp"
 #include "task/scheduler_impl.hpp"
 #include "task/worker.hpp"
@@ -237,6 +238,8 @@ bool Worker::run_in_place(Record& record) noexcept {
   Record& parent = *running_;
   running_ = &record;
   record.run(record);
+  if (record.locals != nullptr) [[unlikely]]
+    end_locals(record);
   Worker& now = *current();
   now.running_ = &parent;
   count(now.ended_);
@@ -317,6 +320,8 @@ void Worker::loop(Arrival arrival) {
     worker->poll_now_and_then();
     worker->running_ = record;
     record->run(*record);
+    if (record->locals != nullptr) [[unlikely]]
+      end_locals(*record);
     worker = current();
     worker->running_ = nullptr;
     worker->handed_ = worker->finish(*record);

@@ -14,6 +14,7 @@
 
 #include "task/workers.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/task/task_local.hpp"
 
 namespace weft::task {
 namespace {
@@ -217,6 +218,38 @@ TEST_P(Tasks, SleepAtLeastThatLong) {
     for (auto& each : all) each.join();
     EXPECT_FALSE(wait_until(base::now_ns() + 1000));
   });
+}
+
+struct Counted {
+  static inline std::atomic<int> alive{0};
+  int value = 0;
+  Counted() { ++alive; }
+  ~Counted() { --alive; }
+};
+TaskLocal<Counted> counted;
+TaskLocal<std::string> text;
+
+TEST_P(Tasks, HaveValuesOfTheirOwn) {
+  {
+    Scheduler scheduler(options());
+    scheduler.run([] {
+      std::vector<Handle<void>> all;
+      for (int i = 0; i < 50; ++i) {
+        all.push_back(spawn([i] {
+          counted->value = i;
+          for (int turn = 0; turn < 3; ++turn) yield();
+          text->assign("kept");
+          EXPECT_EQ(counted->value, i);
+          EXPECT_EQ(*text, "kept");
+        }));
+      }
+      for (auto& each : all) each.join();
+      EXPECT_EQ(counted->value, 0);
+    });
+  }
+  EXPECT_EQ(Counted::alive, 0);
+  std::thread([] { counted->value = 1; }).join();
+  EXPECT_EQ(Counted::alive, 0);
 }
 
 TEST_P(Tasks, GetTheStackTheyAskFor) {
