@@ -50,6 +50,10 @@ int main(int argc, char** argv) {
   const auto questions = static_cast<uint32_t>(argc > 2 ? std::atoi(argv[2]) : 10);
 
   weft::Runtime runtime;
+  if (runtime.size() != 2) {
+    std::fprintf(stderr, "start two of us: weftrun -n 2 %s\n", argv[0]);
+    return 1;
+  }
   weft::Endpoint line(runtime, {});  // messages meet their receives by rank and tag
   weft::task::Scheduler scheduler({.workers = 1});
   const weft::Rank peer{1 - runtime.rank().value};

@@ -27,4 +27,8 @@ for ranks in 1, 2:
                 for rank in range(ranks) for thread in range(4)]
     if printed != expected:
         findings.append(f"hello with {ranks} rank(s) printed {printed}")
-finish(findings, "1 example")
+printed = lines_of(weftrun, "-n", "2", "--timeout", "60", os.path.join(bin_folder, "conversations"),
+                   "3000", "3")
+if len(printed) != 1 or not printed[0].startswith("3000 conversations, 3 questions each: "):
+    findings.append(f"conversations printed {printed}")
+finish(findings, "2 examples")
