@@ -21,8 +21,8 @@ using comm::Work;
 
 // The usual case, without a call that would have to return here: stores of saved registers count. A
 // sender runs ahead of its receiver's cache lines by as many messages as its store buffer holds.
-Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,
-                    void* context) {
+WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte> data,
+                                     Completion* completion, void* context) {
   Impl& my = *impl_;
   const comm::ShortWay& way = my.short_way;
   if (static_cast<uint32_t>(to.value) < way.ranks && data.size() <= way.bytes &&
@@ -49,8 +49,9 @@ Post Endpoint::Impl::send_otherwise(Rank to, Tag tag, std::span<const std::byte>
   return device.port().try_send_short({to, device.number()}, header, data);
 }
 
-Post Endpoint::send_gathered(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
-                             Completion* completion, void* context) {
+WEFT_NOT_IN_LINE Post Endpoint::send_gathered(Rank to, Tag tag,
+                                              std::span<const std::span<const std::byte>> pieces,
+                                              Completion* completion, void* context) {
   Impl& my = *impl_;
   my.runtime.check_rank(to);
   std::size_t bytes = 0;
@@ -132,8 +133,8 @@ void Endpoint::Impl::refuse_null() const {
 
 // --- Receiving ---------------------------------------------------------------------------------
 
-Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion* completion,
-                    void* context, Event* now) {
+WEFT_NOT_IN_LINE Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> buffer,
+                                     Completion* completion, void* context, Event* now) {
   Impl& my = *impl_;
   if (my.table == nullptr) {
     throw Error(Errc::bad_argument, "recv needs an endpoint made with Arrival::matched");
@@ -199,7 +200,7 @@ bool Endpoint::cancel(Rank from, Tag tag, void* context) {
 }
 
 // Message after message of one peer takes the short way; whatever else there is, the other one.
-bool Endpoint::dequeue(Message& message) {
+WEFT_NOT_IN_LINE bool Endpoint::dequeue(Message& message) {
   Impl& my = *impl_;
   if (my.queue == nullptr) [[unlikely]]
     refuse_dequeue();

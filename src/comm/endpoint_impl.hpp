@@ -78,6 +78,10 @@ extern const Arrivals kMatched, kMatchedAllocated, kQueued, kHandled, kRefused;
 
 }  // namespace weft::comm
 
+/// For calls that are posted again and again with waits in between (until_posted): a task may go on
+/// in another thread then, where what a loop remembers of thread_locals' addresses is wrong.
+#define WEFT_NOT_IN_LINE [[gnu::noinline]]
+
 namespace weft {
 
 struct Endpoint::Impl {

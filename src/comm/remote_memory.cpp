@@ -276,20 +276,23 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   return runtime.posted_unless_refused(*op, answer);
 }
 
-Post Endpoint::put(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
-                   Completion* completion, void* context) {
+WEFT_NOT_IN_LINE Post Endpoint::put(const MemoryKey& to, std::size_t offset,
+                                    std::span<const std::byte> data, Completion* completion,
+                                    void* context) {
   return impl_->post_put(to, offset, data, std::nullopt,
                          completion != nullptr ? completion : impl_->spec.at_source, context);
 }
 
-Post Endpoint::put_signal(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
-                          Tag signal, Completion* completion, void* context) {
+WEFT_NOT_IN_LINE Post Endpoint::put_signal(const MemoryKey& to, std::size_t offset,
+                                           std::span<const std::byte> data, Tag signal,
+                                           Completion* completion, void* context) {
   return impl_->post_put(to, offset, data, signal,
                          completion != nullptr ? completion : impl_->spec.at_source, context);
 }
 
-Post Endpoint::get(const MemoryKey& from, std::size_t offset, std::span<std::byte> buffer,
-                   Completion* completion, void* context) {
+WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
+                                    std::span<std::byte> buffer, Completion* completion,
+                                    void* context) {
   Impl& my = *impl_;
   check_access(my, from, offset, buffer.data(), buffer.size());
   if (from.segment != 0) {

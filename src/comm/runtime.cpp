@@ -13,7 +13,7 @@
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
-#include "weft/base/thread_slot.hpp"
+#include "weft/base/share_number.hpp"
 #include "weft/fabric/config.hpp"
 
 namespace weft {
@@ -153,7 +153,8 @@ Device& Runtime::this_device() const noexcept { return impl_->this_device(); }
 Device& Runtime::Impl::one_of_many_devices() const noexcept {
   // Dedicated: a thread's slot is its own while it lives and is reused when it ended, and with it
   // the device (002 Alg. 1). Round-robin: from there on, a step a call.
-  uint32_t number = base::this_thread_slot();
+  // A task keeps its home's, also where it was stolen: what it sends stays in order.
+  uint32_t number = base::this_share_number();
   if (settings.assignment == Assignment::round_robin) {
     thread_local uint32_t turn = 0;
     number += turn++;

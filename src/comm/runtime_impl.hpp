@@ -146,6 +146,10 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kPollsPerTurn = 16;
   static constexpr uint32_t kTurnsBetweenOthers = 64;
   void wait(comm::Awaited& awaited);
+  /// Who waits need not poll itself.
+  [[nodiscard]] bool others_progress() const noexcept {
+    return offered || settings.progress == Progress::server;
+  }
   void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
   void wait_parked(comm::Awaited& awaited);

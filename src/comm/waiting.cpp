@@ -150,6 +150,11 @@ base::Parker* hand_over(WaitList& list) noexcept {
 
 void Runtime::wait(Synchronizer& done) {
   if (done.ready()) return;
+  if (base::Parker& caller = base::this_parker(); !caller.may_poll() && impl_->others_progress()) {
+    // As wait_as_task; and once it is ready there is no name to be taken back.
+    while (done.set_waiter(caller) && !done.ready()) caller.park();
+    return;
+  }
   comm::AwaitSynchronizer awaited(done);
   impl_->wait(awaited);
 }
@@ -192,7 +197,7 @@ void Runtime::Impl::wait(Awaited& awaited) {
 
 /// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
 void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task) {
-  if (settings.progress == Progress::server || offered) {
+  if (others_progress()) {
     while (!awaited.ready() && awaited.enroll(task) && !awaited.ready()) task.park();
     awaited.withdraw();
     return;

@@ -49,6 +49,26 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 0,
      .high = int64_t{3600} * 1000 * 1000 * 1000,
      .help = "How long the end of a scheduler waits for tasks that wait for what nobody does."},
+    {.key = "task.report_quiet",
+     .type = ConfigType::nanoseconds,
+     .fallback = "0",
+     .low = 0,
+     .high = int64_t{3600} * 1000 * 1000 * 1000,
+     .help =
+         "After how long a standstill, with tasks alive and none that can run, a scheduler logs "
+         "which they are and where they wait; 0: never."},
+    {.key = "task.blocking_threads",
+     .type = ConfigType::integer,
+     .fallback = "16",
+     .low = 1,
+     .high = 1024,
+     .help = "The most kernel threads that a scheduler makes for blocking calls."},
+    {.key = "task.blocking_idle",
+     .type = ConfigType::nanoseconds,
+     .fallback = "10s",
+     .low = 0,
+     .high = int64_t{3600} * 1000 * 1000 * 1000,
+     .help = "How long a thread for blocking calls stays without one."},
 };
 
 }  // namespace

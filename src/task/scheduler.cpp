@@ -2,6 +2,7 @@
 #include "weft/task/scheduler.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -16,8 +17,6 @@
 
 namespace weft::task {
 
-using detail::Record;
-using detail::Status;
 using detail::Worker;
 
 namespace {
@@ -39,6 +38,10 @@ Options complete(Options options) {
   if (options.stack_bytes == 0) {
     options.stack_bytes = static_cast<std::size_t>(base::config_int("task.stack_bytes"));
   }
+  if (StackPool::class_of(options.stack_bytes) > StackPool::kLargest) {
+    throw Error(Errc::bad_argument,
+                fmt::format("stacks of {} bytes are too large", options.stack_bytes));
+  }
   options.bind = options.bind && base::config_bool("task.bind");
   return options;
 }
@@ -50,21 +53,20 @@ void start_in_loop(Stack& stack) { prepare(stack, Worker::loop); }
 Scheduler::Impl::Impl(const Options& given)
     : options(complete(given)),
       stacks(static_cast<uint32_t>(base::config_int("task.mprotect_guards")), start_in_loop),
-      started(options.workers) {
+      started(options.workers),
+      crew(Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)),
+      workers(crew.workers) {
   stack_class = StackPool::class_of(options.stack_bytes);
-  if (stack_class > StackPool::kLargest) {
-    throw Error(Errc::bad_argument,
-                fmt::format("stacks of {} bytes are too large", options.stack_bytes));
-  }
   room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
   look_ticks = to_ticks(2000);
   worth_ticks = to_ticks(8000);
   pause_ticks = to_ticks(250'000);
   spin_ticks = to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
-  for (int number = 0; number < options.workers; ++number) {
-    workers.push_back(std::make_unique<Worker>(*this, number));
-  }
+  for (auto& worker : workers) worker->enter(*this);
+  enlisted = std::make_unique<Enlisted>(*this);
+  const auto quiet_ns = static_cast<uint64_t>(base::config_int("task.report_quiet"));
+  if (quiet_ns != 0) watch = std::make_unique<QuietWatch>(*this, quiet_ns);
   try {
     for (auto& worker : workers) worker->start();
   } catch (...) {
@@ -74,6 +76,7 @@ Scheduler::Impl::Impl(const Options& given)
     for (auto& worker : workers) missing += worker->has_started() ? 0U : 1U;
     started.count_down(static_cast<std::ptrdiff_t>(missing));
     for (auto& worker : workers) worker->join_thread();
+    Crew::give_back(crew);
     throw;
   }
   started.wait();
@@ -92,27 +95,16 @@ Scheduler::Impl::~Impl() {
       quiet_since = now;
     } else if (now - quiet_since > patience) {
       base::log(base::LogLevel::warn,
-                fmt::format("the scheduler ends, but {} tasks wait for what nobody does:\n{}",
-                            live(), dump()));
+                fmt::format("the scheduler ends, but tasks wait for what nobody does: {}", dump()));
       break;
     }
   }
+  watch.reset();
   stopping.store(true, std::memory_order_release);  // pairs with search's acquire
   for (auto& worker : workers) worker->wake();
   for (auto& worker : workers) worker->join_thread();
-}
-
-void Scheduler::Impl::wake_one() noexcept {
-  // relaxed: who fails to set it knows that somebody is coming; a sleeper clears it before it
-  // looks.
-  if (waking.exchange(true, std::memory_order_relaxed)) return;
-  for (auto& worker : workers) {
-    if (worker->mode() == detail::Mode::asleep) {
-      worker->wake();
-      return;
-    }
-  }
-  waking.store(false, std::memory_order_relaxed);
+  blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
+  enlisted.reset();
 }
 
 Worker& Scheduler::Impl::worker_for_outsider() noexcept {
@@ -121,7 +113,8 @@ Worker& Scheduler::Impl::worker_for_outsider() noexcept {
 }
 
 bool Scheduler::Impl::is_quiet() noexcept {
-  if (timers.earliest() != Timers::kNever) return false;
+  // First: once it is not used, its wake-ups are seen below.
+  if (blocking.is_used() || timers.earliest() != Timers::kNever) return false;
   for (auto& worker : workers) {
     if (worker->mode() != detail::Mode::asleep || worker->looks_ready()) return false;
   }
@@ -137,45 +130,21 @@ uint64_t Scheduler::Impl::live() const noexcept {
   return later.spawned + outside_spawned.load(std::memory_order_relaxed) - stats.ended;
 }
 
-namespace {
-std::string_view to_string(Status status, const Record& record) {
-  if (record.has_ended()) return "ended, not joined";
-  switch (status) {
-    case Status::free:
-      break;
-    case Status::fresh:
-      return "not started";
-    case Status::home:
-    case Status::away:
-      return "runs";
-    case Status::home_signalled:
-    case Status::away_signalled:
-      return "runs, signalled";
-    case Status::waiting:
-      return "waits";
-  }
-  return "free";
-}
-}  // namespace
-
-std::string Scheduler::Impl::dump() {
-  std::string text;
-  for (auto& worker : workers) {
-    worker->for_each_record([&](const Record& record) {
-      const Status status = record.status.load(std::memory_order_acquire);
-      if (status == Status::free) return;
-      text +=
-          fmt::format("  task {}.{} '{}': {}\n", worker->number(), record.index,
-                      record.name != nullptr ? record.name : "unnamed", to_string(status, record));
-    });
-  }
-  return text;
+uint64_t Scheduler::Impl::activity() const noexcept {
+  Stats stats;
+  for (const auto& worker : workers) worker->add_to(stats);
+  return stats.spawned + outside_spawned.load(std::memory_order_relaxed) + stats.ended +
+         stats.steals + stats.sleeps;
 }
 
 Scheduler::Scheduler(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
-Scheduler::~Scheduler() = default;
+Scheduler::~Scheduler() {
+  if (impl_->process == ::getpid()) return;
+  // A child process has none of the workers: nothing can be awaited or ended, so it stays.
+  [[maybe_unused]] static Impl* volatile kept = nullptr;  // for who looks for leaks
+  kept = impl_.release();
+}
 int Scheduler::workers() const noexcept { return static_cast<int>(impl_->workers.size()); }
-std::string Scheduler::dump() const { return impl_->dump(); }
 
 Stats Scheduler::stats() const noexcept {
   Stats stats;

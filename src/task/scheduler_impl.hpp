@@ -1,12 +1,18 @@
 // What the workers of one scheduler share.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <latch>
 #include <memory>
 #include <vector>
 
+#include "task/blocking_pool.hpp"
+#include "task/crew.hpp"
+#include "task/live.hpp"
+#include "task/quiet_watch.hpp"
 #include "task/stack.hpp"
 #include "task/timers.hpp"
 #include "weft/task/scheduler.hpp"
@@ -24,38 +30,36 @@ class Scheduler::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Somebody made work that its home may not come to soon: wakes a sleeping worker, unless one is
-  /// just coming.
-  void offer() noexcept {
-    // relaxed: ordered by the caller's fence; invariant 6.
-    if (sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      wake_one();
-  }
-  void wake_one() noexcept;
+  void offer() noexcept { crew.offer(); }
   detail::Worker& worker_for_outsider() noexcept;
   /// Nothing can run and nothing will by itself.
   [[nodiscard]] bool is_quiet() noexcept;
   [[nodiscard]] uint64_t live() const noexcept;
+  /// Grows with whatever workers do between two sleeps; the same twice: they slept on.
+  [[nodiscard]] uint64_t activity() const noexcept;
   std::string dump();
 
   Options options;
+  const pid_t process = ::getpid();
   uint32_t stack_class = 0;              ///< of a task that does not say
   std::size_t room_to_run_in_place = 0;  ///< bytes of stack that a child run in place must find
   uint64_t look_ticks = 0;               ///< how long a waiting task looks before it is suspended
-  uint64_t worth_ticks = 0;  ///< less work than this was not worth a theft
-  uint64_t pause_ticks = 0;  ///< the longest pause between thefts that were not
+  uint64_t worth_ticks = 0;              ///< less work than this was not worth a theft
+  uint64_t pause_ticks = 0;              ///< the longest pause between thefts that were not
   uint64_t spin_ticks = 0;               ///< how long an idle worker looks before it sleeps
   StackPool stacks;
   Timers timers;
-  std::atomic<uint32_t> sleepers{0};
-  std::atomic<bool> waking{false};   ///< somebody was woken and has not looked yet
   std::atomic<bool> watched{false};  ///< a sleeper looks after busy workers now and then
   std::atomic<bool> stopping{false};
   std::atomic<bool> out_of_stacks{false};
   std::atomic<uint32_t> outsider_turn{0};
   std::atomic<uint64_t> outside_spawned{0};
   std::latch started{0};
-  std::vector<std::unique_ptr<detail::Worker>> workers;
+  Crew& crew;
+  std::vector<std::unique_ptr<detail::Worker>>& workers;  ///< the crew's
+  BlockingPool blocking;
+  std::unique_ptr<Enlisted> enlisted;
+  std::unique_ptr<QuietWatch> watch;  ///< nullptr: nobody asked for it
 };
 
 }  // namespace weft::task

@@ -6,14 +6,14 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "weft/base/cache_line.hpp"
-#include "weft/base/error.hpp"
 
 namespace weft::task {
 
 /// Where a task is signalled: a word and a bit of it, and for tasks beyond the first 512 the hint
-/// above. Constant while the task lives.
+/// above.
 struct SignalAddress {
   std::atomic<uint64_t>* word = nullptr;
   uint64_t mask = 0;
@@ -41,13 +41,13 @@ class Signals {
  public:
   static constexpr uint32_t kOneLevel = 512;
   static constexpr uint32_t kPerBlock = 512 * 512;
-  static constexpr uint32_t kBlocks = 64;
+  static constexpr uint32_t kBlocks = 15;
 
   /// Makes room for indices below `bits`. Throws std::bad_alloc.
   void grow(std::size_t bits) {
     while (blocks_made() * std::size_t{kPerBlock} + kOneLevel < bits) {
       const uint32_t made = blocks_made();
-      WEFT_CHECK(made < kBlocks, "more than 16 million tasks on one worker");
+      if (made == kBlocks) throw std::bad_alloc();  // 4 million tasks
       blocks_[made] = std::make_unique<Block>();
       // release: pairs with blocks_made's acquire; the block is whole.
       blocks_made_.store(made + 1, std::memory_order_release);

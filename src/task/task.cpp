@@ -85,7 +85,7 @@ Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
 }
 
 void launch(Record& record) noexcept {
-  Worker& home = *record.home;
+  Worker& home = *record.home();
   if (Worker::current() == &home) [[likely]] {
     home.launch_here(record);
     return;
@@ -109,7 +109,7 @@ void release(Record& record) noexcept {
   if (Worker* here = Worker::current(); here != nullptr) {
     here->give_record(record);
   } else {
-    record.home->give_record_outside(record);
+    record.home()->give_record_outside(record);
   }
 }
 
@@ -141,6 +141,21 @@ void detach(Record& record) noexcept {
     return;
   }
   if (record.error) end_program(record);
+  release(record);
+}
+
+void abandon_task(Record& record) noexcept {
+  if (!record.detached) {
+    record.error = std::make_exception_ptr(
+        Error(Errc::not_initialized, "the scheduler ended before the task did"));
+    // acq_rel: as where a task ends.
+    void* const joiner = record.joiner.exchange(Record::ended(), std::memory_order_acq_rel);
+    if (joiner == nullptr) return;
+    if (joiner != Joiner::nobody()) {
+      if (Joiner::task(joiner) == nullptr) static_cast<base::Parker*>(joiner)->unpark();
+      return;
+    }
+  }
   release(record);
 }
 
@@ -184,6 +199,11 @@ TaskRef this_task() noexcept {
 const char* this_task_name() noexcept {
   Record* self = detail::running();
   return self != nullptr ? self->name : nullptr;
+}
+
+int this_worker() noexcept {
+  Worker* worker = Worker::current();
+  return worker != nullptr && worker->running() != nullptr ? worker->number() : -1;
 }
 
 void yield() noexcept {

@@ -4,17 +4,47 @@
 #include <mutex>
 #include <new>
 
+#include "task/crew.hpp"
 #include "task/scheduler_impl.hpp"
 #include "task/worker_hot.hpp"
 
 namespace weft::task::detail {
 
-Worker::Worker(Scheduler::Impl& scheduler, int number)
-    : newest_first_(scheduler.options.order == Order::depth_first),
-      scheduler_(scheduler),
-      number_(number) {
+Worker::Worker(Crew& crew, int number, bool two_levels) : crew_(crew), number_(number) {
   random_ = 0x9e3779b97f4a7c15ULL * (static_cast<uint64_t>(number) + 1);
-  if (scheduler.options.two_levels) make_records();  // the first 512 indices stay unused
+  if (two_levels) make_records();  // the first 512 indices stay unused
+}
+
+/// Before its thread starts.
+void Worker::enter(Scheduler::Impl& scheduler) noexcept {
+  scheduler_ = &scheduler;
+  newest_first_ = scheduler.options.order == Order::depth_first;
+  turns_ = cursor_ = 0;
+  handed_ = nullptr;
+  running_ = nullptr;
+  visited_at_ = next_visit_ = pause_ = 0;
+  // Theirs were unmapped with the last scheduler's.
+  spares_ = nullptr;
+  spare_count_ = 0;
+  for (auto* counter : {&spawned_, &ended_, &steals_, &stolen_, &sleeps_}) {
+    counter->store(0, std::memory_order_relaxed);
+  }
+  // relaxed: nobody else knows of it; the thread's start passes it on.
+  mode_.store(Mode::busy, std::memory_order_relaxed);
+}
+
+/// After all threads of the scheduler have ended: tasks that are left never run again. Who joins
+/// one gets an error.
+void Worker::abandon_all() noexcept {
+  guard_.enter();
+  for (std::size_t i = 0; i < records_.size(); ++i) {
+    Record& record = *records_[i];
+    const Status status = record.status.load(std::memory_order_acquire);
+    if (status == Status::free || record.has_ended()) continue;
+    abandon_task(record);
+  }
+  loot_count_.store(0, std::memory_order_relaxed);
+  guard_.leave();
 }
 
 Worker::~Worker() = default;
@@ -69,14 +99,9 @@ Record* Worker::make_records() noexcept {
   Record* chunk = chunks_.back().get();
   for (uint32_t i = 0; i < kChunk; ++i) {
     Record& record = chunk[i];
-    record.index = static_cast<uint32_t>(first) + i;
-    record.home = this;
+    record.place.store(Record::place_of(*this, static_cast<uint32_t>(first) + i),
+                       std::memory_order_relaxed);  // nobody knows it yet
     record.next = i + 1 < kChunk ? &chunk[i + 1] : nullptr;
-    const SignalAddress address = signals_.address(record.index);
-    record.signal_word = address.word;
-    record.signal_mask = address.mask;
-    record.hint_word = address.hint;
-    record.hint_mask = address.hint_mask;
     records_.push_back(&record);
   }
   return chunk;
@@ -92,7 +117,7 @@ bool Worker::set_ready(Record& record) noexcept {
     switch (status) {
       case Status::fresh:
       case Status::waiting:
-        ready_.set(record.index);
+        ready_.set(record.index());
         return true;
       case Status::home:
         // Compare-and-swap: a parent may at this moment be following its child to another worker.
@@ -132,15 +157,18 @@ void Worker::set_sleeper(base::Parker& sleeper) noexcept {
 
 /// The task of another worker, or the caller is none.
 void Worker::signal_from_outside(Record& record) noexcept {
-  Worker& home = *record.home;
-  SignalAddress{record.signal_word, record.signal_mask, record.hint_word, record.hint_mask}.set();
+  // acquire: pairs with move_here's release. Right unless the task moves just now, which then keeps
+  // a signal for it.
+  const uint64_t place = record.place.load(std::memory_order_acquire);
+  Worker& home = *Record::home_of(place);
+  home.signals_.address(Record::index_of(place)).set();
   base::light_fence();  // between the bit and the look whether the home sleeps (invariant 6)
   switch (home.mode()) {
     case Mode::asleep:
       home.wake();
       break;
     case Mode::busy:
-      home.scheduler_.offer();
+      home.crew_.offer();
       break;
     case Mode::searching:
       break;
@@ -194,7 +222,7 @@ bool Worker::claim_away(Record& record, ReadyBits& from) noexcept {
     case Status::fresh:
     case Status::waiting:
       record.status.store(Status::away, std::memory_order_relaxed);  // nobody else changes it now
-      from.clear(record.index);
+      from.clear(record.index());
       return true;
     case Status::home:
     case Status::home_signalled:
@@ -202,7 +230,7 @@ bool Worker::claim_away(Record& record, ReadyBits& from) noexcept {
     case Status::away:
     case Status::away_signalled:
     case Status::free:
-      from.clear(record.index);
+      from.clear(record.index());
       set_ready(record);
       return false;
   }

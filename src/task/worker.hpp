@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "task/crew.hpp"
 #include "task/ready_bits.hpp"
 #include "task/signals.hpp"
 #include "task/stack.hpp"
@@ -39,13 +40,15 @@ enum class After : uint8_t {
 /// stack; "any": any thread. What is under the guard says so.
 class alignas(base::kCacheLine) Worker {
  public:
-  Worker(Scheduler::Impl& scheduler, int number);
+  Worker(Crew& crew, int number, bool two_levels);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  void enter(Scheduler::Impl& scheduler) noexcept;
   void start();
   void join_thread();
+  void abandon_all() noexcept;
   [[nodiscard]] bool has_started() const noexcept { return thread_.joinable(); }
 
   /// The worker whose thread this is, or nullptr. Not to be remembered across a switch.
@@ -64,6 +67,12 @@ class alignas(base::kCacheLine) Worker {
   void yield() noexcept;
   void wait() noexcept;
   [[nodiscard]] Record* running() noexcept { return running_; }
+  /// What runs now on this thread; its share of resources is its home's.
+  void set_running(Record& record) noexcept {
+    running_ = &record;
+    if (Worker* home = record.home(); home != share_of_) [[unlikely]]
+      take_share_of(*home);
+  }
 
   // ---- any ----
   Record* take_record_outside() noexcept;
@@ -87,7 +96,7 @@ class alignas(base::kCacheLine) Worker {
   void add_to(Stats& stats) const noexcept;
 
   [[nodiscard]] int number() const noexcept { return number_; }
-  [[nodiscard]] Scheduler::Impl& scheduler() noexcept { return scheduler_; }
+  [[nodiscard]] Scheduler::Impl& scheduler() noexcept { return *scheduler_; }
   [[nodiscard]] Stack* stack() noexcept { return stack_; }
 
   /// Where every pooled stack starts.
@@ -122,9 +131,11 @@ class alignas(base::kCacheLine) Worker {
   void sleep() noexcept;
   void set_sleeper(base::Parker& sleeper) noexcept;
   void poll_now_and_then() noexcept;
+  void take_share_of(Worker& home) noexcept;
   Stack* stack_for(Record& record) noexcept;
   static void publish_waiting(Record& record) noexcept;
-  static void publish_yielded(Record& record) noexcept;
+  void publish_yielded(Record& record) noexcept;
+  bool move_here(Record& record) noexcept;
   Stack* take_spare(uint32_t size_class) noexcept;
   bool has_spare() noexcept;
   void give_spare(Stack& stack) noexcept;
@@ -156,6 +167,7 @@ class alignas(base::kCacheLine) Worker {
   // ---- what others look at ----
   std::atomic<Mode> mode_{Mode::busy};
   std::atomic<uint32_t> loot_count_{0};
+  unsigned thread_slot_ = 0;  ///< constant while its thread runs
   base::SpinLock sleeper_lock_;
   base::Parker* sleeper_ = nullptr;  ///< (sleeper_lock_) what wakes the thread: its own, or a bell
   Signals signals_;
@@ -167,7 +179,7 @@ class alignas(base::kCacheLine) Worker {
   ReadyBits later_;                       ///< runnable, after those: tasks that yielded
   std::vector<Record*> records_;          ///< by index
   std::array<Record*, kMostLoot> loot_ = {};  ///< claimed elsewhere, not yet run
-  const bool newest_first_;
+  bool newest_first_ = true;
   uint32_t turns_ = 0;
   uint32_t cursor_ = 0;  ///< where the next round goes on
 
@@ -182,6 +194,7 @@ class alignas(base::kCacheLine) Worker {
   Stack* spares_ = nullptr;
   unsigned spare_count_ = 0;
   abi::__cxa_eh_globals* exceptions_ = nullptr;
+  Worker* share_of_ = nullptr;  ///< base::this_share_number is this worker's thread's
   uint64_t random_ = 0;
   uint64_t visited_at_ = 0;  ///< when it last stole and has not wanted to since, in ticks; 0
   uint64_t next_visit_ = 0;
@@ -201,7 +214,8 @@ class alignas(base::kCacheLine) Worker {
   base::SpinLock outside_lock_;
   Record* outside_free_ = nullptr;  ///< (outside_lock_) for those who spawn from elsewhere
 
-  Scheduler::Impl& scheduler_;
+  Crew& crew_;
+  Scheduler::Impl* scheduler_ = nullptr;  ///< while it lives; not of who signals from outside
   const int number_;
   std::vector<std::unique_ptr<Record[]>> chunks_;  ///< under the guard
   std::thread thread_;
@@ -223,6 +237,8 @@ struct Joiner {
 };
 
 void install_parker_provider() noexcept;
+/// The scheduler ends before the task.
+void abandon_task(Record& record) noexcept;
 /// A detached task's exception ends the program.
 [[noreturn]] void end_program(Record& record) noexcept;
 

@@ -44,8 +44,8 @@ inline Record* Worker::take_record() noexcept {
 }
 
 inline void Worker::give_record(Record& record) noexcept {
-  if (record.home != this) [[unlikely]] {
-    record.home->give_record_outside(record);
+  if (record.home() != this) [[unlikely]] {
+    record.home()->give_record_outside(record);
     return;
   }
   record.next = free_;
@@ -58,14 +58,14 @@ inline void Worker::give_record(Record& record) noexcept {
 inline bool Worker::make_ready(Record& record) noexcept {
   if (!newest_first_) [[unlikely]] {
     const bool others = !ready_.empty();
-    ready_.set(record.index);
+    ready_.set(record.index());
     return others;
   }
   // relaxed: under the guard.
   Record* const before = newest_.load(std::memory_order_relaxed);
   newest_.store(&record, std::memory_order_relaxed);
   if (before == nullptr) return !ready_.empty();
-  if (before != &record) ready_.set(before->index);
+  if (before != &record) ready_.set(before->index());
   return true;
 }
 
@@ -74,7 +74,7 @@ inline void Worker::forget_newest() noexcept {
   Record* const newest = newest_.load(std::memory_order_relaxed);
   if (newest == nullptr) return;
   newest_.store(nullptr, std::memory_order_relaxed);
-  ready_.set(newest->index);
+  ready_.set(newest->index());
 }
 
 inline void Worker::launch_here(Record& record) noexcept {
@@ -85,13 +85,15 @@ inline void Worker::launch_here(Record& record) noexcept {
   }
   count(spawned_);
   base::light_fence();  // between the ready bit and the look for sleepers (invariant 6)
-  scheduler_.offer();
+  crew_.offer();
 }
 
 inline void Worker::signal_here(Record& record) noexcept {
   bool surplus = false;
   {
     const Inside inside(*this);
+    if (record.home() != this) [[unlikely]]
+      return signal_from_outside(record);  // it moved
     // acquire: pairs with the release that published `waiting`; the context is saved.
     if (record.status.load(std::memory_order_acquire) == Status::waiting) [[likely]] {
       surplus = make_ready(record);
@@ -103,12 +105,13 @@ inline void Worker::signal_here(Record& record) noexcept {
   // are work for others.
   if (surplus) {
     base::light_fence();  // as launch_here
-    scheduler_.offer();
+    crew_.offer();
   }
 }
 
 inline void Worker::signal(Record& record) noexcept {
-  if (Worker* here = current(); here == record.home) {
+  base::light_fence();  // between what the caller wrote and the place: see move_here
+  if (Worker* here = current(); here == record.home()) {
     here->signal_here(record);
   } else {
     signal_from_outside(record);

@@ -14,6 +14,7 @@
 #include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/idle_work.hpp"
+#include "weft/base/share_number.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::task::detail {
@@ -41,6 +42,12 @@ constexpr uint64_t kWatchNs = 1'000'000;
   return current_worker;
 }
 
+/// Not in line, as `current`.
+[[gnu::noinline]] void Worker::take_share_of(Worker& home) noexcept {
+  share_of_ = &home;
+  base::set_share_number(home.thread_slot_);
+}
+
 // ---- switching ---------------------------------------------------------------------------------
 
 /// The context of `record` is saved: from here on it may run elsewhere.
@@ -55,8 +62,14 @@ constexpr uint64_t kWatchNs = 1'000'000;
   if (before == Status::away_signalled || before == Status::home_signalled) signal(record);
 }
 
-/// The same for one that yielded on a thief's thread: its turn comes at home.
+/// The same for one that yielded on a thief's thread: its turn comes at home, or it moves.
 void Worker::publish_yielded(Record& record) noexcept {
+  if (scheduler_->options.migrate && record.home() != this && move_here(record)) {
+    const Inside inside(*this);
+    record.status.store(Status::waiting, std::memory_order_release);  // pairs with the claims
+    later_.set(record.index());
+    return;
+  }
   record.status.store(Status::waiting, std::memory_order_release);
   signal(record);
 }
@@ -101,7 +114,7 @@ void Worker::publish_yielded(Record& record) noexcept {
   after_ = after;
   if (next != nullptr && next->stack != nullptr) {
     to = static_cast<Stack*>(std::exchange(next->stack, nullptr));
-    running_ = next;
+    set_running(*next);
   } else {
     handed_ = next;
     running_ = nullptr;
@@ -112,7 +125,7 @@ void Worker::publish_yielded(Record& record) noexcept {
 
 Stack* Worker::take_spare(uint32_t size_class) noexcept {
   if (spares_ == nullptr || spares_->size_class < size_class) {
-    return scheduler_.stacks.take(std::max(size_class, scheduler_.stack_class));
+    return scheduler_->stacks.take(std::max(size_class, scheduler_->stack_class));
   }
   Stack* stack = spares_;
   spares_ = stack->next;
@@ -122,8 +135,8 @@ Stack* Worker::take_spare(uint32_t size_class) noexcept {
 
 void Worker::give_spare(Stack& stack) noexcept {
   // Large ones are kept for those who ask for them.
-  if (spare_count_ >= kSpares || stack.size_class != scheduler_.stack_class) {
-    scheduler_.stacks.give(stack);
+  if (spare_count_ >= kSpares || stack.size_class != scheduler_->stack_class) {
+    scheduler_->stacks.give(stack);
     return;
   }
   StackPool::check(stack);
@@ -135,9 +148,9 @@ void Worker::give_spare(Stack& stack) noexcept {
 bool Worker::has_spare() noexcept {
   if (spares_ != nullptr) [[likely]]
     return true;
-  Stack* stack = scheduler_.stacks.take(scheduler_.stack_class);
+  Stack* stack = scheduler_->stacks.take(scheduler_->stack_class);
   if (stack == nullptr) {
-    scheduler_.out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
+    scheduler_->out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
     return false;
   }
   give_spare(*stack);
@@ -167,6 +180,19 @@ inline void Worker::poll_now_and_then() noexcept {
     base::poll_idle_work();
 }
 
+namespace {
+/// By the task itself.
+void keep_signal(Record& self) noexcept {
+  Status status = self.status.load(std::memory_order_relaxed);
+  while (status == Status::home || status == Status::away) {
+    const Status signalled =
+        status == Status::home ? Status::home_signalled : Status::away_signalled;
+    // relaxed: from itself to itself.
+    if (self.status.compare_exchange_weak(status, signalled, std::memory_order_relaxed)) return;
+  }
+}
+}  // namespace
+
 void Worker::wait() noexcept {
   Record& self = *running_;
   if (take_signal(self)) return;
@@ -190,7 +216,7 @@ void Worker::wait_slowly(Record& self) noexcept {
       if (!base::has_idle_work() || base::poll_idle_work() == 0) base::cpu_relax();
       other = next();
     }
-    if (other != nullptr || base::ticks() - start > scheduler_.look_ticks) {
+    if (other != nullptr || base::ticks() - start > scheduler_->look_ticks) {
       if (other != nullptr) set_mode(Mode::busy);
       leave(self, After::wait, other);
       return;
@@ -203,47 +229,79 @@ void Worker::yield() noexcept {
   Record& self = *running_;
   poll_now_and_then();
   Record* other = nullptr;
-  bool at_home = self.home == this;
+  bool at_home = self.home() == this;
   {
     const Inside inside(*this);
     other = next_inside();
     // Its turn comes after all that can run now. A thief leaves the bit alone until the task waits.
-    if (other != nullptr && at_home) later_.set(self.index);
+    if (other != nullptr && at_home) later_.set(self.index());
   }
   if (other == nullptr) {
     other = look_everywhere();
     if (other == nullptr) return;
     at_home = false;  // the bit is still to be set
   }
+  const uint64_t place = self.place.load(std::memory_order_relaxed);
   leave(self, at_home ? After::wait : After::yield, other);
+  // Moved: signals that went to the old place are lost, so it is as if one had come.
+  if (self.place.load(std::memory_order_relaxed) != place) [[unlikely]]
+    keep_signal(self);
+}
+
+/// `record`, which nobody runs, takes the place of a free record of ours, and that one its place
+/// (000 §4.2.3). False: there is none.
+bool Worker::move_here(Record& record) noexcept {
+  Record* const other = take_record();
+  if (other == nullptr) return false;
+  const uint64_t here = other->place.load(std::memory_order_relaxed);
+  const uint64_t there = record.place.load(std::memory_order_relaxed);
+  Worker& home = *Record::home_of(there);
+  {
+    const Inside inside(*this);
+    records_[Record::index_of(here)] = &record;
+  }
+  home.guard_.enter();
+  home.records_[Record::index_of(there)] = other;
+  home.forget_newest();
+  home.ready_.clear(Record::index_of(there));
+  home.later_.clear(Record::index_of(there));
+  other->place.store(there, std::memory_order_relaxed);  // under the guard of its home
+  // release: pairs with signal_from_outside's acquire; the words at the new place are made.
+  record.place.store(here, std::memory_order_release);
+  home.guard_.leave();
+  // Whoever signals writes, light fence, looks at the place; the task, when it goes on, looks at
+  // what was written. Either the signal finds the new place, or the task what it is told.
+  base::heavy_fence();
+  home.give_record_outside(*other);
+  return true;
 }
 
 bool Worker::has_room() noexcept {
   const char* here = static_cast<const char*>(__builtin_frame_address(0));
-  return static_cast<std::size_t>(here - stack_->low) > scheduler_.room_to_run_in_place;
+  return static_cast<std::size_t>(here - stack_->low) > scheduler_->room_to_run_in_place;
 }
 
 bool Worker::run_in_place(Record& record) noexcept {
-  if (record.home != this || record.stack_class != 0 || !has_room()) return false;
+  if (record.home() != this || record.stack_class != 0 || !has_room()) return false;
   {
     const Inside inside(*this);
     if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
     if (newest_.load(std::memory_order_relaxed) == &record) {
       newest_.store(nullptr, std::memory_order_relaxed);
     } else {
-      ready_.clear(record.index);
+      ready_.clear(record.index());
     }
     record.status.store(Status::home, std::memory_order_relaxed);  // under the guard
   }
   Record& parent = *running_;
-  running_ = &record;
+  set_running(record);
   record.run(record);
   if (record.locals != nullptr) [[unlikely]]
     end_locals(record);
   Worker& now = *current();
-  now.running_ = &parent;
+  now.set_running(parent);
   count(now.ended_);
-  if (&now != parent.home) follow(parent);
+  if (&now != parent.home()) follow(parent);
   return true;
 }
 
@@ -281,7 +339,7 @@ Record* Worker::finish(Record& record) noexcept {
     static_cast<base::Parker*>(joiner)->unpark();
     return nullptr;
   }
-  if (task->home != this) {
+  if (task->home() != this) {
     signal(*task);
     return nullptr;
   }
@@ -304,7 +362,7 @@ void Worker::loop(Arrival arrival) {
     }
     if (record->stack != nullptr) {
       auto& to = *static_cast<Stack*>(std::exchange(record->stack, nullptr));
-      worker->running_ = record;
+      worker->set_running(*record);
       worker->after_ = After::spare;
       worker = &worker->switch_to(to);
       continue;
@@ -318,7 +376,7 @@ void Worker::loop(Arrival arrival) {
       continue;
     }
     worker->poll_now_and_then();
-    worker->running_ = record;
+    worker->set_running(*record);
     record->run(*record);
     if (record->locals != nullptr) [[unlikely]]
       end_locals(*record);
@@ -333,10 +391,10 @@ Stack* Worker::stack_for(Record& record) noexcept {
   if (has_spare()) {
     if (Stack* stack = take_spare(record.stack_class); stack != nullptr) return stack;
   }
-  scheduler_.out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
+  scheduler_->out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
   // Not started: it is fresh again. Others that end will leave their stacks.
   record.status.store(Status::fresh, std::memory_order_release);
-  SignalAddress{record.signal_word, record.signal_mask, record.hint_word, record.hint_mask}.set();
+  record.home()->signals_.address(record.index()).set();
   sched_yield();
   return nullptr;
 }
@@ -349,15 +407,15 @@ Record* Worker::search() noexcept {
   const uint64_t start = base::ticks();
   for (uint32_t look = 0;; ++look) {
     if ((record = next()) != nullptr) break;
-    if (base::has_idle_work() && base::poll_idle_work() != 0) continue;
     if ((look & (look - 1)) == 0 || look % kOwnLooks == 0) {
       if ((record = look_everywhere()) != nullptr) break;
     }
-    if (scheduler_.stopping.load(std::memory_order_acquire)) return nullptr;
+    if (scheduler_->stopping.load(std::memory_order_acquire)) return nullptr;
+    if (base::has_idle_work() && base::poll_idle_work() != 0) continue;
     const uint64_t spent = base::ticks() - start;
-    if (spent > scheduler_.spin_ticks) {
+    if (spent > scheduler_->spin_ticks) {
       sleep();
-    } else if (spent > scheduler_.look_ticks) {
+    } else if (spent > scheduler_->look_ticks) {
       sched_yield();  // threads may outnumber cores
     } else {
       base::cpu_relax();
@@ -369,10 +427,10 @@ Record* Worker::search() noexcept {
 
 /// Everything but one's own tasks: timers, others' tasks.
 Record* Worker::look_everywhere() noexcept {
-  const uint64_t deadline = scheduler_.timers.earliest();
+  const uint64_t deadline = scheduler_->timers.earliest();
   if (deadline != Timers::kNever) {
     const uint64_t now = base::now_ns();
-    if (deadline <= now && scheduler_.timers.expire(now) != 0) {
+    if (deadline <= now && scheduler_->timers.expire(now) != 0) {
       if (Record* record = next(); record != nullptr) return record;
     }
   }
@@ -386,9 +444,10 @@ Record* Worker::look_everywhere() noexcept {
 bool Worker::may_steal() noexcept {
   const uint64_t now = base::ticks();
   if (visited_at_ != 0) {
-    const bool worth_it = now - visited_at_ > scheduler_.worth_ticks;
+    const bool worth_it = now - visited_at_ > scheduler_->worth_ticks;
     visited_at_ = 0;
-    pause_ = worth_it ? 0 : std::clamp(pause_ * 2, scheduler_.worth_ticks, scheduler_.pause_ticks);
+    pause_ =
+        worth_it ? 0 : std::clamp(pause_ * 2, scheduler_->worth_ticks, scheduler_->pause_ticks);
     next_visit_ = now + pause_;
   }
   return now >= next_visit_;
@@ -396,7 +455,7 @@ bool Worker::may_steal() noexcept {
 
 /// A victim at random, then all others (000 §4.2.3).
 Record* Worker::steal() noexcept {
-  const auto& workers = scheduler_.workers;
+  const auto& workers = crew_.workers;
   if (workers.size() == 1 || !may_steal()) return nullptr;
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;
@@ -434,7 +493,7 @@ Record* Worker::steal_from(Worker& victim) noexcept {
   }
   if (more || count_taken > 1) {
     base::light_fence();  // as launch_here
-    scheduler_.offer();
+    crew_.offer();
   }
   return taken[0];
 }
@@ -448,8 +507,8 @@ unsigned Worker::give_to_thief(std::array<Record*, kMostLoot>& taken) noexcept {
     const auto word = static_cast<uint32_t>(at) / 64;
     uint64_t bits = from.word(word);
     auto most = static_cast<unsigned>(std::popcount(bits));
-    if (scheduler_.options.steal == Steal::half_word) most = (most + 1) / 2;
-    if (scheduler_.options.steal == Steal::one) most = 1;
+    if (scheduler_->options.steal == Steal::half_word) most = (most + 1) / 2;
+    if (scheduler_->options.steal == Steal::one) most = 1;
     for (; bits != 0 && count_taken < most; bits &= bits - 1) {
       Record& record = *records_[word * 64 + static_cast<uint32_t>(std::countr_zero(bits))];
       if (claim_away(record, from)) taken[count_taken++] = &record;
@@ -479,25 +538,25 @@ class Worker::Asleep final : public base::Awaited {
  public:
   explicit Asleep(Worker& worker) noexcept : worker_(worker) {}
   bool ready() noexcept override {
-    return worker_.scheduler_.stopping.load(std::memory_order_relaxed) || worker_.looks_ready();
+    return worker_.scheduler_->stopping.load(std::memory_order_relaxed) || worker_.looks_ready();
   }
   bool enroll(base::Parker& parker) noexcept override {
     worker_.set_sleeper(parker);
     worker_.set_mode(Mode::asleep);
-    worker_.scheduler_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
+    worker_.crew_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
     base::heavy_fence();
     return !ready();
   }
   void withdraw() noexcept override {
     if (worker_.mode() != Mode::asleep) return;
-    worker_.scheduler_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+    worker_.crew_.sleepers.fetch_sub(1, std::memory_order_relaxed);
     worker_.set_mode(Mode::searching);
     worker_.set_sleeper(*worker_.own_parker_);
-    worker_.scheduler_.waking.store(false, std::memory_order_relaxed);  // about to look
+    worker_.crew_.waking.store(false, std::memory_order_relaxed);  // about to look
   }
   /// What others have, seen after `enroll`.
   void look_at_others(bool& busy, bool& ready) const noexcept {
-    for (const auto& other : worker_.scheduler_.workers) {
+    for (const auto& other : worker_.crew_.workers) {
       if (other.get() == &worker_) continue;
       busy |= other->mode() == Mode::busy;
       ready |= other->looks_ready_to_thief();
@@ -519,16 +578,16 @@ void Worker::sleep() noexcept {
   looked_since_ = nothing && others_ready && !looked_since_;
   if (nothing && !looked_since_) {
     count(sleeps_);
-    uint64_t until = scheduler_.timers.earliest();
+    uint64_t until = scheduler_->timers.earliest();
     // While anybody computes, one watches whether it leaves work for others.
     const bool watches =
-        others_busy && !scheduler_.watched.exchange(true, std::memory_order_acq_rel);
+        others_busy && !scheduler_->watched.exchange(true, std::memory_order_acq_rel);
     if (watches) until = std::min(until, base::now_ns() + kWatchNs);
     if (base::has_idle_work()) {
       asleep.withdraw();
       if (base::sleep_on_idle_work(asleep, until)) {
         // Somebody else is to sleep there while this one has tasks.
-        scheduler_.offer();
+        crew_.offer();
       } else if (asleep.enroll(*own_parker_)) {
         own_parker_->park_until(until);
       }
@@ -537,7 +596,7 @@ void Worker::sleep() noexcept {
     } else {
       own_parker_->park_until(until);
     }
-    if (watches) scheduler_.watched.store(false, std::memory_order_release);
+    if (watches) scheduler_->watched.store(false, std::memory_order_release);
   }
   asleep.withdraw();
 }
@@ -554,18 +613,20 @@ void Worker::join_thread() {
 
 void Worker::thread_main() {
   const auto& cores = base::Topology::machine().cores();
-  if (scheduler_.options.bind && scheduler_.workers.size() <= cores.size()) {
+  if (scheduler_->options.bind && crew_.workers.size() <= cores.size()) {
     (void)base::bind_this_thread(cores[static_cast<std::size_t>(number_)].os_index);
   }
   current_worker = this;
   own_parker_ = &base::this_parker();
   set_sleeper(*own_parker_);
   exceptions_ = abi::__cxa_get_globals();
+  thread_slot_ = base::this_thread_slot();
+  share_of_ = this;
   const OverflowHandler on_overflow;
   describe_native_stack(native_);
   stack_ = &native_;
-  scheduler_.started.count_down();
-  scheduler_.started.wait();  // others may look at us from now on
+  scheduler_->started.count_down();
+  scheduler_->started.wait();  // others may look at us from now on
   after_ = After::nothing;
   if (has_spare()) switch_to(*take_spare(0));
   current_worker = nullptr;

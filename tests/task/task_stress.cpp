@@ -17,9 +17,9 @@ WEFT_WITH_WORKERS(TaskStress);
 
 // Each of N tasks has a mailbox; all send to random others and wait for their own to fill. A lost
 // signal is a hang, which the watchdog ends.
-TEST_P(TaskStress, NoSignalIsLost) {
+void send_to_each_other(const Options& options) {
   const uint64_t seed = test::stress_seed();
-  Scheduler scheduler(options());
+  Scheduler scheduler(options);
   const test::StressClock clock(0.1);
   for (uint64_t round = 0; clock.running(round); ++round) {
     constexpr std::size_t kTasks = 40;
@@ -47,6 +47,14 @@ TEST_P(TaskStress, NoSignalIsLost) {
     ready = true;
     for (auto& task : tasks) task.join();
   }
+}
+
+TEST_P(TaskStress, NoSignalIsLost) { send_to_each_other(options()); }
+
+TEST_P(TaskStress, NoSignalIsLostWhenTasksMove) {
+  Options moving = options();
+  moving.migrate = true;
+  send_to_each_other(moving);
 }
 
 // A plain thread signals tasks that steal, yield and end.

@@ -324,6 +324,30 @@ TEST(SchedulerTest, DepthFirstRunsTheNewestFirstAndBreadthFirstTheOldest) {
   }
 }
 
+// A task that yields on a thief's thread is at home there, if that is asked for: its worker then is
+// no longer in the way when it computes.
+TEST(SchedulerTest, TasksMoveWhenTheyYieldIfAskedTo) {
+  Options options;
+  options.workers = 2;
+  options.migrate = true;
+  Scheduler scheduler(options);
+  std::atomic<int> moved{0};
+  scheduler.run([&] {
+    const int here = this_worker();
+    std::vector<Handle<void>> others;
+    for (int i = 0; i < 10; ++i) {
+      others.push_back(spawn([&] {
+        while (this_worker() == here) yield();  // until it is stolen
+        for (int turn = 0; turn < 5; ++turn) yield();
+        EXPECT_NE(this_worker(), here);  // which has no time for it
+        ++moved;
+      }));
+    }
+    while (moved < 10) base::cpu_relax();  // never gives the worker away
+    for (auto& other : others) other.join();
+  });
+}
+
 TEST(SchedulerTest, SeveralSideBySide) {
   Options options;
   options.workers = 2;

@@ -35,6 +35,10 @@ TEST(InfoCommand, ShowsTheSameToPrograms) {
   EXPECT_THAT(facts.at("configuration").at("log.level").get<std::string>(), HasSubstr("info"));
 }
 
+TEST(InfoCommand, ShowsHowOverflowsOfTaskStacksAreMet) {
+  EXPECT_THAT(info("").output, ContainsRegex("  guards of task stacks +(guard|mprotect|canaries)"));
+}
+
 TEST(InfoCommand, RefusesBadFlagsLikeTheOtherTools) {
   for (const char* flags : {"--colour", "something", "--markdown", "--config --json --markdown"}) {
     const auto outcome = info(flags);

@@ -17,6 +17,7 @@
 #include "fabric/cma.hpp"
 #include "fabric/membarrier.hpp"
 #include "report.hpp"
+#include "task/stack.hpp"
 #include "weft/base/config.hpp"
 
 namespace weft::info {
@@ -114,6 +115,7 @@ Section about_kernel() {
           {{"release", fmt::format("{} {}", name.sysname, name.release)},
            {"cross-memory attach", cross_memory_answer()},
            {"membarrier", membarrier_answer()},
+           {"guards of task stacks", std::string(task::to_string(task::best_guard()))},
            {"/dev/shm", shared_memory_answer()},
            {"open files", limit_of(RLIMIT_NOFILE, "", 0)},
            {"locked memory", limit_of(RLIMIT_MEMLOCK, " KiB", 10)},

@@ -44,13 +44,8 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
   [[nodiscard]] bool may_poll() const noexcept override { return false; }
   void unpark() noexcept override;
 
-  // What signallers read: constant for the record's life.
-  std::atomic<uint64_t>* signal_word = nullptr;
-  uint64_t signal_mask = 0;
-  std::atomic<uint64_t>* hint_word = nullptr;  ///< nullptr: one level
-  uint64_t hint_mask = 0;
-  Worker* home = nullptr;
-  uint32_t index = 0;                   ///< at home
+  // What signallers read. It changes only when a task moves to another home (Options::migrate).
+  std::atomic<uint64_t> place{0};       ///< home and index there: see place_of
   std::atomic<uint32_t> generation{0};  ///< how many tasks it has been
 
   // What its runner writes.
@@ -67,6 +62,24 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
 
   // The function, or what it returned, or a pointer to either.
   std::byte storage[kInline];
+
+  static constexpr unsigned kIndexBits = 22;  // a worker's address without its 6 zeros has 42
+  static uint64_t place_of(Worker& home, uint32_t index) noexcept {
+    return reinterpret_cast<uintptr_t>(&home) >> 6 << kIndexBits | index;
+  }
+  static Worker* home_of(uint64_t place) noexcept {
+    return reinterpret_cast<Worker*>(place >> kIndexBits << 6);
+  }
+  static uint32_t index_of(uint64_t place) noexcept {
+    return static_cast<uint32_t>(place) & ((1U << kIndexBits) - 1);
+  }
+  // relaxed: under the home's guard, or by the task itself, or a hint that is looked at again.
+  [[nodiscard]] Worker* home() const noexcept {
+    return home_of(place.load(std::memory_order_relaxed));
+  }
+  [[nodiscard]] uint32_t index() const noexcept {
+    return index_of(place.load(std::memory_order_relaxed));
+  }
 
   static void* ended() noexcept { return reinterpret_cast<void*>(1); }
   [[nodiscard]] bool has_ended() const noexcept {

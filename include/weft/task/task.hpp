@@ -170,6 +170,10 @@ TaskRef this_task() noexcept;
 /// Of the calling task, or nullptr.
 const char* this_task_name() noexcept;
 
+/// The worker that runs the calling task now (it may be another after any wait); -1 for a plain
+/// thread.
+int this_worker() noexcept;
+
 /// Lets every other runnable task of the worker run first; sched_yield for a plain thread. A signal
 /// that comes while a task yields may be lost to a later wait (000 §4.2.2): loop on a condition.
 void yield() noexcept;

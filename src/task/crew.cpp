@@ -1,0 +1,70 @@
+// Crews and the depot in which they wait for the next scheduler.
+#include "task/crew.hpp"
+
+#include <mutex>
+
+#include "task/worker.hpp"
+
+namespace weft::task {
+namespace {
+
+struct Depot {
+  std::mutex lock;
+  std::vector<std::unique_ptr<Crew>> crews;
+};
+
+// Never ended: late signals may come while the process ends.
+Depot& depot() {
+  static auto* const the_depot = new Depot;
+  return *the_depot;
+}
+
+}  // namespace
+
+Crew::Crew(std::size_t count, bool two_levels) : two_levels_(two_levels) {
+  for (std::size_t number = 0; number < count; ++number) {
+    workers.push_back(
+        std::make_unique<detail::Worker>(*this, static_cast<int>(number), two_levels));
+  }
+}
+
+Crew::~Crew() = default;
+
+Crew& Crew::take(std::size_t count, bool two_levels) {
+  Depot& from = depot();
+  const std::lock_guard hold(from.lock);
+  for (auto& each : from.crews) {
+    if (each->workers.size() != count || each->two_levels_ != two_levels) continue;
+    std::swap(each, from.crews.back());
+    Crew& crew = *from.crews.back().release();
+    from.crews.pop_back();
+    return crew;
+  }
+  from.crews.reserve(from.crews.size() + 1);
+  return *new Crew(count, two_levels);
+}
+
+void Crew::give_back(Crew& crew) noexcept {
+  Depot& to = depot();
+  const std::lock_guard hold(to.lock);
+  // Fails only without memory; then this one is not used again.
+  try {
+    to.crews.emplace_back(&crew);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+void Crew::wake_one() noexcept {
+  // relaxed: who fails to set it knows that somebody is coming; a sleeper clears it before it
+  // looks.
+  if (waking.exchange(true, std::memory_order_relaxed)) return;
+  for (auto& worker : workers) {
+    if (worker->mode() == detail::Mode::asleep) {
+      worker->wake();
+      return;
+    }
+  }
+  waking.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace weft::task

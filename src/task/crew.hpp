@@ -1,0 +1,48 @@
+// The workers of one scheduler, and how those who sleep are woken: kept when the scheduler ends.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "weft/task/scheduler.hpp"
+
+namespace weft::task {
+
+namespace detail {
+class Worker;
+}
+
+/// Purpose: all that a signal touches. A signal may come late: who unparks a task may still be in
+/// `unpark` when the task has run to its end and its scheduler is gone. So crews, with their
+/// workers and records, are never unmapped, but given to the next scheduler of the same size.
+/// Owner: a scheduler, or the depot. Who may call: `offer` any thread, at any time.
+class Crew {
+ public:
+  /// One from the depot, or a new one. Throws std::bad_alloc.
+  static Crew& take(std::size_t workers, bool two_levels);
+  /// Its threads have ended.
+  static void give_back(Crew& crew) noexcept;
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  /// Somebody made work that its home may not come to soon: wakes a sleeping worker, unless one is
+  /// just coming.
+  void offer() noexcept {
+    // relaxed: ordered by the caller's fence; invariant 6 of docs/design/tasks.md.
+    if (sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake_one();
+  }
+
+  std::atomic<uint32_t> sleepers{0};
+  std::atomic<bool> waking{false};  ///< somebody was woken and has not looked yet
+  std::vector<std::unique_ptr<detail::Worker>> workers;
+
+ private:
+  Crew(std::size_t workers, bool two_levels);
+  void wake_one() noexcept;
+  const bool two_levels_;
+};
+
+}  // namespace weft::task

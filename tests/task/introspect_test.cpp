@@ -1,0 +1,252 @@
+// What dumps tell: which tasks there are, and where they wait.
+#include "weft/task/introspect.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/stress.hpp"
+#include "task/captured_stderr.hpp"
+#include "task/configured.hpp"
+#include "task/workers.hpp"
+#include "weft/task/blocking.hpp"
+#include "weft/task/group.hpp"
+
+namespace weft::task {
+namespace {
+
+#if defined(__x86_64__)
+constexpr bool kFramesAreKnown = true;
+#else
+constexpr bool kFramesAreKnown = false;
+#endif
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// A task waits here until it may go.
+class Gate {
+ public:
+  [[gnu::noinline]] void wait_at_gate() {
+    while (!open_) wait();
+    asm volatile("");  // not the last call: the frame stays
+  }
+  void open(const TaskRef& task) {
+    open_ = true;
+    signal(task);
+  }
+  void close() { open_ = false; }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+/// Dumps until it says that.
+std::string dump_with(const Scheduler& scheduler, std::string_view part) {
+  for (;;) {
+    std::string text = scheduler.dump();
+    if (has(text, part)) return text;
+    std::this_thread::yield();
+  }
+}
+
+class Dumps : public test::WithWorkers {};
+WEFT_WITH_WORKERS(Dumps);
+
+TEST_P(Dumps, SayWhereTasksWait) {
+  Scheduler scheduler(options());
+  Gate gate;
+  auto task = scheduler.spawn([&] { gate.wait_at_gate(); }, {.name = "visitor"});
+  const std::string text = dump_with(scheduler, "'visitor': waits");
+  EXPECT_TRUE(has(text, "1 tasks: waits: 1")) << text;
+  if (kFramesAreKnown) {
+    EXPECT_TRUE(has(text, "wait_at_gate")) << text;
+    EXPECT_FALSE(has(text, "run_boxed")) << text;
+    EXPECT_FALSE(has(text, "Worker::")) << text;
+  }
+  gate.open(task.ref());
+  task.join();
+  EXPECT_EQ(scheduler.dump(), "0 tasks\n");
+}
+
+TEST_P(Dumps, SayWhoRunsAndWhoHasNotStarted) {
+  Scheduler scheduler(options());
+  scheduler.run(
+      [&] {
+        // Spawned here, and nobody but the caller may start it.
+        Handle<void> later;
+        std::string text;
+        do {
+          if (later.joinable()) later.join();
+          later = spawn([] {}, {.name = "later"});
+          text = scheduler.dump();
+        } while (!has(text, "'later': not started"));
+        EXPECT_TRUE(has(text, "'teller': runs")) << text;
+      },
+      {.name = "teller"});
+}
+
+// The child waits on the stack of who joins it.
+TEST_P(Dumps, SayWhoWaitsBelowAChild) {
+  Scheduler scheduler(options());
+  Gate gate;
+  std::atomic<bool> taken{false};
+  TaskRef child_ref;
+  auto parent = scheduler.spawn(
+      [&] {
+        auto child = spawn(
+            [&] {
+              child_ref = this_task();
+              taken = true;
+              gate.wait_at_gate();
+            },
+            {.name = "child"});
+        child.join();
+      },
+      {.name = "parent"});
+  dump_with(scheduler, "'child': waits");
+  // Run in place, or stolen before that.
+  for (std::string text; !has(text, "'parent': waits");) text = scheduler.dump();
+  EXPECT_TRUE(taken);
+  gate.open(child_ref);
+  parent.join();
+}
+
+TEST_P(Dumps, CountWhatTheyDoNotList) {
+  Scheduler scheduler(options());
+  constexpr int kTasks = 1500;
+  std::atomic<int> come{0};
+  Gate gate;
+  std::vector<Handle<void>> all;
+  for (int i = 0; i < kTasks; ++i) {
+    all.push_back(scheduler.spawn([&] {
+      ++come;
+      gate.wait_at_gate();
+    }));
+  }
+  while (come != kTasks) std::this_thread::yield();
+  const std::string text = dump_with(scheduler, "1500 tasks: waits: 1500\n");
+  EXPECT_TRUE(has(text, "and 500 more")) << text;
+  EXPECT_TRUE(has(text, "  1500 wait in ")) << text;
+  for (auto& each : all) gate.open(each.ref());
+  for (auto& each : all) each.join();
+}
+
+// Tasks that come, wait, move and end while they are looked at.
+TEST_P(Dumps, MayBeTakenAtAnyTime) {
+  Scheduler scheduler(options());
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) {
+      scheduler.run(
+          [] {
+            Group group;
+            for (int i = 0; i < 40; ++i) {
+              group.spawn(
+                  [i] {
+                    for (int turn = 0; turn < i % 4; ++turn) yield();
+                    if (i % 10 == 0) sleep_for(std::chrono::microseconds(50));
+                    if (i % 8 == 0) spawn([] { yield(); }, {.name = "leaf"}).join();
+                  },
+                  {.name = "branch"});
+            }
+            group.wait();
+          },
+          {.name = "root"});
+    }
+  });
+  const test::StressClock clock(0.1);
+  for (uint64_t round = 0; clock.running(round); ++round) {
+    EXPECT_TRUE(has(scheduler.dump(), " tasks"));
+    EXPECT_TRUE(has(dump_all(), "scheduler 1 of 1"));
+  }
+  stop = true;
+  busy.join();
+}
+
+TEST(IntrospectTest, AllSchedulersAreFound) {
+  EXPECT_EQ(dump_all(), "weft: no scheduler\n");
+  const Scheduler one({.workers = 1});
+  {
+    const Scheduler two({.workers = 2});
+    const std::string text = dump_all();
+    EXPECT_TRUE(has(text, "scheduler 1 of 2, 1 workers")) << text;
+    EXPECT_TRUE(has(text, "scheduler 2 of 2, 2 workers")) << text;
+  }
+  EXPECT_TRUE(has(dump_all(), "scheduler 1 of 1, 1 workers"));
+}
+
+TEST(IntrospectTest, ASignalBringsTheDump) {
+  Scheduler scheduler({.workers = 2});
+  Gate gate;
+  auto task = scheduler.spawn([&] { gate.wait_at_gate(); }, {.name = "visitor"});
+  dump_with(scheduler, "'visitor': waits");
+  test::CapturedStderr err;
+  dump_on_signal();
+  dump_on_signal(SIGUSR1);
+  ASSERT_EQ(::kill(::getpid(), SIGUSR2), 0);
+  err.wait_for("'visitor': waits", 1);
+  ASSERT_EQ(::kill(::getpid(), SIGUSR1), 0);
+  err.wait_for("'visitor': waits", 2);
+  EXPECT_TRUE(has(err.text(), "weft: scheduler 1 of 1, 2 workers: 1 tasks")) << err.text();
+  EXPECT_THROW(dump_on_signal(SIGKILL), Error);
+  EXPECT_THROW(dump_on_signal(-3), Error);
+  gate.open(task.ref());
+  task.join();
+  ::signal(SIGUSR1, SIG_DFL);
+  ::signal(SIGUSR2, SIG_DFL);
+}
+
+class Standstill : public test::WithWorkers {};
+WEFT_WITH_WORKERS(Standstill);
+
+TEST_P(Standstill, IsReportedOnceAndAgainAfterAMove) {
+  const test::Configured soon("task.report_quiet", "20ms");
+  test::CapturedStderr err;
+  Scheduler scheduler(options());
+  Gate gate;
+  TaskRef stuck;
+  auto task = scheduler.spawn(
+      [&] {
+        stuck = this_task();
+        gate.wait_at_gate();
+        gate.close();
+        gate.wait_at_gate();
+      },
+      {.name = "stuck"});
+  err.wait_for("nothing can run");
+  EXPECT_TRUE(has(err.text(), "'stuck': waits")) << err.text();
+  // Longer than what would bring the next, if there were one.
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(err.count("nothing can run"), 1) << err.text();
+  gate.open(stuck);
+  err.wait_for("nothing can run", 2);
+  gate.open(stuck);
+  task.join();
+}
+
+TEST_P(Standstill, IsNotWhatWillGoOnByItself) {
+  const test::Configured soon("task.report_quiet", "5ms");
+  test::CapturedStderr err;
+  {
+    Scheduler scheduler(options());
+    scheduler.run([] {
+      sleep_for(std::chrono::milliseconds(30));
+      blocking([] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+    });
+    // No task is alive.
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  EXPECT_EQ(err.text(), "");
+}
+
+}  // namespace
+}  // namespace weft::task

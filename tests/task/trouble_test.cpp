@@ -1,0 +1,316 @@
+// What happens when tasks do what they should not, or the machine gives no more.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "task/captured_stderr.hpp"
+#include "task/configured.hpp"
+#include "task/stack.hpp"
+#include "task/switch.hpp"
+#include "task/workers.hpp"
+#include "weft/base/topology.hpp"
+#include "weft/task/group.hpp"
+
+namespace weft::task {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = kThreadSanitized;
+#endif
+
+class Trouble : public test::WithWorkers {
+ protected:
+  // A child by fork alone would lack the threads of schedulers that other tests ended.
+  Trouble() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+WEFT_WITH_WORKERS(Trouble);
+
+// ---- the program's mistakes --------------------------------------------------------------------
+
+std::atomic<bool> has_end{false};
+[[gnu::noinline]] int without_end(int depth) {
+  volatile char frame[256];
+  frame[0] = static_cast<char>(depth);
+  return has_end ? 0 : without_end(depth + 1) + frame[0];
+}
+
+TEST_P(Trouble, AStackThatOverflowsEndsInASentence) {
+  if (best_guard() == Guard::canary) GTEST_SKIP() << "nothing faults";
+  const auto overflow = [this] {
+    Scheduler scheduler(options());
+    scheduler.run([] { return without_end(0); }, {.name = "deep"});
+  };
+  EXPECT_DEATH(overflow(), "task 'deep' \\([0-9]+\\.[0-9]+\\) overflowed its stack of 64 KiB");
+  const auto larger = [this] {
+    Scheduler scheduler(options());
+    scheduler.run(
+        [] {
+          // Not the first to run, and one that has waited.
+          auto child = spawn(
+              [] {
+                yield();
+                return without_end(0);
+              },
+              {.name = "wide", .stack_bytes = 1 << 20});
+          yield();
+          return child.join();
+        },
+        {.name = "parent"});
+  };
+  EXPECT_DEATH(larger(), "task 'wide' .* overflowed its stack of 1024 KiB");
+}
+
+TEST_P(Trouble, OtherFaultsTakeTheirCourse) {
+  const auto fault = [this] {
+    Scheduler scheduler(options());
+    volatile uintptr_t nowhere = 16;
+    scheduler.run([&] { *reinterpret_cast<volatile int*>(nowhere) = 1; });
+  };
+  if (kSanitized) {
+    EXPECT_DEATH(fault(), "SEGV");
+  } else {
+    EXPECT_EXIT(fault(), testing::KilledBySignal(SIGSEGV), "^[^a-z]*$");
+  }
+}
+
+TEST_P(Trouble, AnExceptionThatLeavesADetachedTaskEndsTheProgram) {
+  const auto lose = [this] {
+    Scheduler scheduler(options());
+    scheduler.spawn_detached([] { throw std::runtime_error("no luck"); }, {.name = "careless"});
+  };
+  EXPECT_DEATH(lose(), "detached task 'careless': no luck");
+  const auto lose_later = [this] {
+    Scheduler scheduler(options());
+    scheduler
+        .spawn(
+            [] {
+              yield();
+              throw std::runtime_error("no luck");
+            },
+            {.name = "detached later"})
+        .detach();
+  };
+  EXPECT_DEATH(lose_later(), "detached task 'detached later': no luck");
+}
+
+TEST_P(Trouble, ASignalToATaskThatHasEndedDoesNothing) {
+  Scheduler scheduler(options());
+  std::vector<TaskRef> ended;
+  for (int i = 0; i < 20; ++i) {
+    auto task = scheduler.spawn([] { yield(); });
+    ended.push_back(task.ref());
+    task.join();
+  }
+  testing::internal::CaptureStderr();  // debug builds say so
+  for (const TaskRef& task : ended) signal(task);
+  scheduler.run([&] {
+    for (const TaskRef& task : ended) signal(task);
+  });
+  testing::internal::GetCapturedStderr();
+  // The records serve again: nobody is woken for good, nobody is lost.
+  EXPECT_EQ(scheduler.run([] { return spawn([] { return 5; }).join(); }), 5);
+  const Stats stats = scheduler.stats();
+  EXPECT_EQ(stats.spawned, stats.ended);
+}
+
+TEST_P(Trouble, ASchedulerThatEndsBeforeItsTasksSaysWhich) {
+  const test::Configured impatient("task.patience", "50ms");
+  testing::internal::CaptureStderr();
+  {
+    Scheduler scheduler(options());
+    // They hold nothing from the heap: nobody will ever give it back.
+    scheduler.spawn_detached(
+        [] {
+          for (;;) wait();
+        },
+        {.name = "forgotten"});
+    scheduler.spawn_detached(
+        [] {
+          spawn(
+              [] {
+                for (;;) wait();
+              },
+              {.name = "lost child"})
+              .join();
+        },
+        {.name = "lost parent"});
+    scheduler.run([] {});
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("the scheduler ends, but tasks wait for what nobody does: 3 tasks"),
+            std::string::npos)
+      << said;
+  for (const char* name : {"'forgotten': waits", "'lost child': waits", "'lost parent': waits"}) {
+    EXPECT_NE(said.find(name), std::string::npos) << said;
+  }
+}
+
+// ---- crowds ------------------------------------------------------------------------------------
+
+TEST_P(Trouble, ForeignThreadsSpawnAllAtOnce) {
+  Scheduler scheduler(options());
+  constexpr int kThreads = 8;
+  constexpr int kTasks = 300;
+  std::atomic<int> ready{0};
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      ++ready;
+      while (ready < kThreads) std::this_thread::yield();
+      std::vector<Handle<int>> mine;
+      for (int i = 0; i < kTasks; ++i) {
+        if (i % 3 == 0) {
+          scheduler.spawn_detached([&ended] { ++ended; });
+        } else {
+          mine.push_back(scheduler.spawn([&ended, i] {
+            if (i % 5 == 0) yield();
+            ++ended;
+            return i;
+          }));
+        }
+      }
+      int sum = 0;
+      for (auto& each : mine) sum += each.join();
+      EXPECT_EQ(sum, 30000) << t;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  while (ended != kThreads * kTasks) std::this_thread::yield();
+}
+
+TEST(TroubleTest, WorkersMayOutnumberCores) {
+  const auto cores = static_cast<int>(base::Topology::machine().cores().size());
+  Scheduler scheduler({.workers = 3 * cores + 1});
+  EXPECT_EQ(scheduler.workers(), 3 * cores + 1);
+  std::atomic<int> ended{0};
+  scheduler.run([&] {
+    Group group;
+    for (int i = 0; i < 500; ++i) {
+      group.spawn([&] {
+        yield();
+        ++ended;
+      });
+    }
+    group.wait();
+  });
+  EXPECT_EQ(ended, 500);
+}
+
+// ---- fork --------------------------------------------------------------------------------------
+
+/// Its exit status.
+int wait_for_child(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + status;
+}
+
+TEST_P(Trouble, AChildProcessOfATaskMayExit) {
+  Scheduler scheduler(options());
+  auto neighbour = scheduler.spawn([] { sleep_for(std::chrono::milliseconds(1)); });
+  EXPECT_EQ(scheduler.run([] {
+    yield();
+    const pid_t child = ::fork();
+    if (child == 0) std::_Exit(7);
+    return wait_for_child(child);
+  }),
+            7);
+  neighbour.join();
+}
+
+// The workers are not in the child: the end of its scheduler must not wait for them.
+TEST_P(Trouble, AChildProcessMayEndItsCopyOfAScheduler) {
+  auto scheduler = std::make_unique<Scheduler>(options());
+  scheduler->run([] {});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    scheduler.reset();
+    std::_Exit(7);
+  }
+  EXPECT_EQ(wait_for_child(child), 7);
+  scheduler->run([] {});
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+uint64_t address_space_in_use() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+/// By a task: spawns tasks that wait until there is no memory for more, lets them go on and spawn
+/// one each, and sees all of them end. False: nothing was refused, or not as it should be.
+bool use_all_memory(std::size_t stack_bytes) {
+  constexpr std::size_t kMost = 50'000;  // more than the limit has stacks for
+  std::atomic<bool> go{false};
+  std::atomic<int> grandchildren{0};
+  std::vector<Handle<bool>> all;
+  all.reserve(kMost);
+  int refused = 0;
+  while (all.size() < kMost && refused < 3) {
+    try {
+      all.push_back(spawn(
+          [&] {
+            while (!go) wait();
+            try {
+              spawn_detached([&grandchildren] { ++grandchildren; });
+              return true;
+            } catch (const Error&) {
+              return false;
+            }
+          },
+          {.stack_bytes = stack_bytes}));
+    } catch (const Error& e) {
+      if (e.code() != Errc::no_memory) return false;
+      ++refused;
+    }
+    if (all.size() % 50 == 0) yield();  // that they start, and keep a stack
+  }
+  go = true;
+  int spawned = 0;
+  for (auto& each : all) signal(each.ref());
+  for (auto& each : all) spawned += each.join() ? 1 : 0;
+  while (grandchildren != spawned) yield();
+  return refused == 3 && all.size() > 50;
+}
+
+/// In a process of its own. Exits with 0 if all went well.
+[[noreturn]] void run_out_of_memory(const Options& options, std::size_t stack_bytes) {
+  Scheduler scheduler(options);
+  scheduler.run([] { spawn([] { yield(); }).join(); });
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = address_space_in_use() + (160U << 20);
+  ::setrlimit(RLIMIT_AS, &limit);
+  const bool good = scheduler.run([&] {
+    // The second time with what the first has given back.
+    return use_all_memory(stack_bytes) && use_all_memory(stack_bytes);
+  });
+  std::_Exit(good ? 0 : 1);
+}
+
+TEST_P(Trouble, MoreTasksThanMemoryAreRefused) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory leaves no room for a limit";
+  EXPECT_EXIT(run_out_of_memory(options(), 0), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(run_out_of_memory(options(), 1 << 20), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace weft::task
