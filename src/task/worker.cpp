@@ -182,7 +182,7 @@ void Worker::drain_signals() noexcept {
 
 /// (guard, own thread) As next, where the newest ready task is not the answer.
 Record* Worker::next_slowly() noexcept {
-  forget_newest();
+  spill();
   if (!newest_first_) ++turns_;
   for (bool first = true;; first = false) {
     ReadyBits* from = &ready_;

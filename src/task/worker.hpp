@@ -146,13 +146,15 @@ class alignas(base::kCacheLine) Worker {
 
   // relaxed: hints to who does not hold the guard.
   [[nodiscard]] bool has_ready() const noexcept {
-    return newest_.load(std::memory_order_relaxed) != nullptr || !ready_.looks_empty() ||
+    return newest_.load(std::memory_order_relaxed) != nullptr ||
+           yielded_.load(std::memory_order_relaxed) != nullptr || !ready_.looks_empty() ||
            !later_.looks_empty() || loot_count_.load(std::memory_order_relaxed) != 0;
   }
 
   // under the guard
   bool make_ready(Record& record) noexcept;
-  void forget_newest() noexcept;
+  void spill() noexcept;
+  void make_later(Record& record) noexcept;
   Record* next_inside() noexcept;
   Record* next_slowly() noexcept;
   bool claim_home(Record& record) noexcept;
@@ -174,10 +176,11 @@ class alignas(base::kCacheLine) Worker {
 
   // ---- under the guard ----
   alignas(base::kCacheLine) base::OwnerLock guard_;
-  std::atomic<Record*> newest_{nullptr};  ///< made runnable last, and not in ready_ (depth first)
-  ReadyBits ready_;                       ///< runnable, in this round
-  ReadyBits later_;                       ///< runnable, after those: tasks that yielded
-  std::vector<Record*> records_;          ///< by index
+  std::atomic<Record*> newest_{nullptr};   ///< made runnable last, and not in ready_ (depth first)
+  std::atomic<Record*> yielded_{nullptr};  ///< the only one that yielded, and not in later_
+  ReadyBits ready_;                        ///< runnable, in this round
+  ReadyBits later_;                        ///< runnable, after those: tasks that yielded
+  std::vector<Record*> records_;           ///< by index
   std::array<Record*, kMostLoot> loot_ = {};  ///< claimed elsewhere, not yet run
   bool newest_first_ = true;
   uint32_t turns_ = 0;

@@ -69,12 +69,26 @@ inline bool Worker::make_ready(Record& record) noexcept {
   return true;
 }
 
-/// (guard) The newest is one of the ready.
-inline void Worker::forget_newest() noexcept {
-  Record* const newest = newest_.load(std::memory_order_relaxed);
-  if (newest == nullptr) return;
-  newest_.store(nullptr, std::memory_order_relaxed);
-  ready_.set(newest->index());
+/// (guard) The newest, and the one that yielded alone, are bits like the others.
+inline void Worker::spill() noexcept {
+  if (Record* newest = newest_.load(std::memory_order_relaxed); newest != nullptr) {
+    newest_.store(nullptr, std::memory_order_relaxed);
+    ready_.set(newest->index());
+  }
+  if (Record* yielded = yielded_.load(std::memory_order_relaxed); yielded != nullptr) {
+    yielded_.store(nullptr, std::memory_order_relaxed);
+    later_.set(yielded->index());
+  }
+}
+
+/// (guard, own thread) The turn of `record`, which runs here, comes after all that can run now. A
+/// thief leaves its token alone until it waits.
+inline void Worker::make_later(Record& record) noexcept {
+  if (yielded_.load(std::memory_order_relaxed) == nullptr && later_.empty()) {
+    yielded_.store(&record, std::memory_order_relaxed);
+  } else {
+    later_.set(record.index());
+  }
 }
 
 inline void Worker::launch_here(Record& record) noexcept {
@@ -152,9 +166,14 @@ inline Record* Worker::next_inside() noexcept {
     }
     ReadyBits* from = &ready_;
     int index = ready_.highest();
-    if (index == ReadyBits::kNone && turns_ % kTurnsPerLook != 0 && !later_.empty()) {
+    if (index == ReadyBits::kNone && turns_ % kTurnsPerLook != 0) {
+      if (Record* yielded = yielded_.load(std::memory_order_relaxed); yielded != nullptr) {
+        yielded_.store(nullptr, std::memory_order_relaxed);
+        if (claim_home(*yielded)) [[likely]]
+          return yielded;
+      }
       from = &later_;
-      index = next_round(later_);
+      index = later_.empty() ? ReadyBits::kNone : next_round(later_);
     }
     if (index != ReadyBits::kNone) {
       from->clear(static_cast<uint32_t>(index));

@@ -67,7 +67,7 @@ void Worker::publish_yielded(Record& record) noexcept {
   if (scheduler_->options.migrate && record.home() != this && move_here(record)) {
     const Inside inside(*this);
     record.status.store(Status::waiting, std::memory_order_release);  // pairs with the claims
-    later_.set(record.index());
+    make_later(record);
     return;
   }
   record.status.store(Status::waiting, std::memory_order_release);
@@ -233,8 +233,7 @@ void Worker::yield() noexcept {
   {
     const Inside inside(*this);
     other = next_inside();
-    // Its turn comes after all that can run now. A thief leaves the bit alone until the task waits.
-    if (other != nullptr && at_home) later_.set(self.index());
+    if (other != nullptr && at_home) make_later(self);
   }
   if (other == nullptr) {
     other = look_everywhere();
@@ -262,7 +261,7 @@ bool Worker::move_here(Record& record) noexcept {
   }
   home.guard_.enter();
   home.records_[Record::index_of(there)] = other;
-  home.forget_newest();
+  home.spill();
   home.ready_.clear(Record::index_of(there));
   home.later_.clear(Record::index_of(there));
   other->place.store(there, std::memory_order_relaxed);  // under the guard of its home
@@ -478,7 +477,7 @@ Record* Worker::steal_from(Worker& victim) noexcept {
   if (!victim.guard_.try_enter()) return nullptr;
   if (victim.ready_.empty()) {
     victim.drain_signals();
-    if (victim.ready_.empty()) victim.forget_newest();
+    if (victim.ready_.empty()) victim.spill();
   }
   count_taken = victim.give_to_thief(taken);
   const bool more = !victim.ready_.empty();
