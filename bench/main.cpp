@@ -10,9 +10,13 @@
 
 #include "comm/benches.hpp"
 #include "harness/pair.hpp"
+#include "task/task.hpp"
 
 namespace weft::bench {
 namespace {
+
+TaskOptions task_options;  // what `task` alone has
+int run_task_as_wanted(const Options& options) { return run_task(options, task_options); }
 
 enum class Needs { nothing, two_ranks, launcher };
 
@@ -29,6 +33,7 @@ constexpr Entry kEntries[] = {
     {"rate", Needs::two_ranks, run_rate, "message rate in one direction, windowed"},
     {"bandwidth", Needs::two_ranks, run_bandwidth, "bytes per second in one direction, windowed"},
     {"pingpong", Needs::two_ranks, run_pingpong, "messages that blocked threads exchange"},
+    {"talk", Needs::two_ranks, run_talk, "messages that tasks exchange, each blocking"},
     {"flood", Needs::two_ranks, run_flood, "a sender that never waits, a receiver that sleeps"},
     {"idle", Needs::two_ranks, run_idle, "what a waiting rank costs, and how fast it wakes"},
     {"counters", Needs::two_ranks, run_counters, "instructions and cache misses per operation"},
@@ -36,6 +41,7 @@ constexpr Entry kEntries[] = {
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
     {"structures", Needs::nothing, run_structures, "pool, matching, rings, queues against rivals"},
     {"locks", Needs::nothing, run_locks, "threads through one critical section, lock by lock"},
+    {"task", Needs::nothing, run_task_as_wanted, "tasks: spawn, switch, signal, steal, wait"},
     {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
     {"all", Needs::nothing, run_all, "everything, into a file"},
     {"report", Needs::nothing, run_report, "a file's figures beside their targets"},
@@ -103,6 +109,23 @@ void add_flags(CLI::App& command, Options& options) {
   command.add_option("--mpich", options.mpich, "start: folder of MPICH's mpiexec and mpicc");
 }
 
+void add_talk_flags(CLI::App& command, Options& options) {
+  command.add_option("--tasks", options.tasks, "tasks of each rank")
+      ->check(CLI::Range(1U, 2'000'000U));
+  command.add_flag("--one", options.one, "one pair at a time, the others wait");
+  command.add_option("--compute", options.compute_ns, "nanoseconds of computation at each message")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1'000'000}));
+}
+
+void add_task_flags(CLI::App& command, TaskOptions& task) {
+  command.add_option("name", task.name, "one of them; default: all")
+      ->check(CLI::IsMember(task_benchmarks()));
+  command.add_option("--tasks", task.tasks, "this many, or not more, instead of the usual")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}));
+  command.add_option("--workers", task.workers, "with so many alone; default: one, and two")
+      ->check(CLI::Range(1U, 1024U));
+}
+
 // Why the flags together make no sense; empty if they do.
 std::string contradiction(const Entry& entry, const Options& options) {
   if (options.own_tags && (entry.run != run_rate || options.mode != Mode::matched)) {
@@ -144,6 +167,8 @@ int parse_and_run(int count, char** arguments) {
       command->add_option("--only", options.only, "only runs whose words contain this");
       command->add_option("file,--file", options.file, "where the results go")->required();
     }
+    if (name == "talk") add_talk_flags(*command, options);
+    if (name == "task") add_task_flags(*command, task_options);
     if (name == "report") command->add_option("file", options.file, "results")->required();
     if (name == "compare") {
       command->add_option("a", options.file, "results before")->required();

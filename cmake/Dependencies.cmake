@@ -15,3 +15,7 @@ if(WEFT_TOOLS OR WEFT_BENCH)
   find_package(ZLIB REQUIRED)
   find_package(LibLZMA REQUIRED)
 endif()
+# The rival of tasks.
+if(WEFT_BENCH)
+  find_package(Boost REQUIRED COMPONENTS context fiber)
+endif()

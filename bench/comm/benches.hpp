@@ -12,6 +12,7 @@ int run_explain(const Options& options);
 int run_rate(const Options& options);
 int run_bandwidth(const Options& options);
 int run_pingpong(const Options& options);
+int run_talk(const Options& options);
 int run_flood(const Options& options);
 int run_idle(const Options& options);
 int run_counters(const Options& options);

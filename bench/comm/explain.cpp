@@ -7,6 +7,11 @@
 // a flag, reading it and clearing it; each in ns, medians of laps. The figure's limit is the sum of
 // the parts.
 //
+// Beside them, outside the sum: the same message between two tasks that block for it, one worker a
+// rank (`whole_of_tasks`), and what a task's wake-up alone costs: `wake_up_in_place`, a signal to a
+// task that still looks on from its own stack, kept and consumed; `wake_up_suspended`, half a round
+// of signal and wait between two tasks of a worker, which switch.
+//
 // It lies where parts overlap: a receive is posted while its message is still under way, so that
 // half of the matching may cost nothing in the whole; and tables used alone are warmer.
 #include <cstring>
@@ -17,6 +22,7 @@
 #include "comm/ping_pong.hpp"
 #include "harness/laps.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/task/scheduler.hpp"
 
 namespace weft::bench {
 namespace {
@@ -114,6 +120,56 @@ double completion_ns() {
   });
 }
 
+double task_one_way_ns(Pair& pair, Endpoint& endpoint, std::size_t bytes) {
+  task::Scheduler scheduler({.workers = 1});
+  pair.meet();
+  return scheduler.run([&] {
+    std::vector<std::byte> buffer(bytes);
+    Laps laps(32);
+    laps.start();
+    for (unsigned i = 0; i < kTrips; ++i) {
+      if (pair.leads()) expect_ok(endpoint.send_wait(pair.peer(), Tag{0}, buffer).error, "send");
+      expect_ok(endpoint.recv_wait(pair.peer(), Tag{0}, buffer).error, "receive");
+      if (!pair.leads()) expect_ok(endpoint.send_wait(pair.peer(), Tag{0}, buffer).error, "send");
+      laps.count();
+    }
+    return laps.median_ns() / 2;
+  });
+}
+
+double wake_up_in_place_ns() {
+  task::Scheduler scheduler({.workers = 1});
+  return scheduler.run([] {
+    return median_call_ns(kCalls, [me = task::this_task()](unsigned) {
+      task::signal(me);
+      task::wait();
+    });
+  });
+}
+
+double wake_up_suspended_ns() {
+  task::Scheduler scheduler({.workers = 1});
+  return scheduler.run([] {
+    bool over = false;
+    const task::TaskRef me = task::this_task();
+    auto other = task::spawn([&] {
+      while (!over) {
+        task::wait();
+        task::signal(me);
+      }
+    });
+    const task::TaskRef it = other.ref();
+    const double round_ns = median_call_ns(kCalls, [&](unsigned) {
+      task::signal(it);
+      task::wait();
+    });
+    over = true;
+    task::signal(it);
+    other.join();
+    return round_ns / 2;
+  });
+}
+
 }  // namespace
 
 int run_explain(const Options& options) {
@@ -136,11 +192,17 @@ int run_explain(const Options& options) {
       {"matching", alone([&] { return matching_ns(table); })},
       {"pool", alone([&] { return pool_ns(operations); })},
       {"completion", alone(completion_ns)}};
+  const std::size_t parts = contestants.size();
+  Endpoint of_tasks(runtime, {});
+  contestants.push_back(
+      {"whole_of_tasks", [&] { return Reading{task_one_way_ns(pair, of_tasks, options.size)}; }});
+  contestants.push_back({"wake_up_in_place", alone(wake_up_in_place_ns)});
+  contestants.push_back({"wake_up_suspended", alone(wake_up_suspended_ns)});
   auto rounds = run_contest(pair, contestants, options.seconds);
   if (!pair.leads()) return 0;
   for (Round& round : rounds) {
     double sum = 0;
-    for (std::size_t part = 1; part < contestants.size(); ++part) {
+    for (std::size_t part = 1; part < parts; ++part) {
       sum += round.readings[part].value;
     }
     round.readings.insert(round.readings.begin() + 1, Reading{sum});

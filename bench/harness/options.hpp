@@ -28,6 +28,9 @@ struct Options {
   std::string assignment;                ///< "", "dedicated", "round_robin"
   bool ordinary_memory = false;          ///< puts go to malloc'd memory, not weft's own
   bool own_tags = false;                 ///< rate, matched: a tag for each message of a window
+  uint32_t tasks = 64;                   ///< talk: tasks a rank
+  bool one = false;                      ///< talk: one pair at a time
+  uint64_t compute_ns = 0;               ///< talk: between messages
   bool explain = false;                  ///< latency: the parts alone
   unsigned ranks = 0;                    ///< start, memory: only this many; 0: 2 and 64
   std::string mpich;                     ///< start: folder of a rival's mpiexec and mpicc

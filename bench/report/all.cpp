@@ -47,6 +47,15 @@ std::vector<Run> plan(double seconds) {
     for (const char* size : {"0", "64"}) add(fmt::format("rate --mode {} --size {}", mode, size));
   }
   add("rate --mode matched --own-tags", 2);
+  for (const unsigned tasks : {1U, 16U, 64U, 256U, 1024U, 4096U, 16'384U}) {
+    add(fmt::format("talk --tasks {}", tasks));
+  }
+  for (const unsigned tasks : {64U, 4096U})
+    add(fmt::format("talk --tasks {} --compute 500", tasks));
+  for (const unsigned tasks : {1U, 1024U, 65'536U, 1'000'000U}) {
+    add(fmt::format("talk --one --tasks {}", tasks));
+  }
+  add("talk --tasks 1000000");
   for (const char* mode : {"matched", "handler", "queue"}) {
     add(fmt::format("rate --mode {} --threads 2", mode));
     add(fmt::format("rate --mode {} --threads 8", mode), 2);

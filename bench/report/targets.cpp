@@ -84,6 +84,7 @@ std::vector<Target> make_targets() {
   at_most("its growth with ranks", "memory", "growth_per_rank", 0, 1);
   at_most("64 ranks, start to end, beside MPICH", "start", "whole_64", 0, 1);
   add_structure_targets(targets);
+  add_task_targets(targets);
   return targets;
 }
 
@@ -128,10 +129,11 @@ double Target::reach_in(State state) const {
 }
 
 std::string Target::text(const Result& result) const {
-  std::string text = fmt::format("{} {}", at_most ? "<=" : ">=",
+  const char* const sign = at_most ? "<=" : ">=";
+  std::string text = fmt::format("{} {}", sign,
                                  measure == "value" ? with_unit(reach_in(result.state), result.unit)
                                                     : fmt::format("{:g}", reach_in(result.state)));
-  if (or_value) text += fmt::format(" or >= {}", with_unit(*or_value, result.unit));
+  if (or_value) text += fmt::format(" or {} {}", sign, with_unit(*or_value, result.unit));
   return text;
 }
 
@@ -149,7 +151,7 @@ Reached check(const Target& target, const Result& result) {
       against(found->value, found->noise, target.at_most, target.reach_in(result.state));
   if (first == Reached::yes || !target.or_value) return first;
   const Reached second =
-      against(result.value.median, result.value.spread(), false, *target.or_value);
+      against(result.value.median, result.value.spread(), target.at_most, *target.or_value);
   return second == Reached::no ? first : second;
 }
 

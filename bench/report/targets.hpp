@@ -23,7 +23,7 @@ struct Target {
   bool at_most;         ///< else at least
   double reach;
   std::optional<double> reach_shared;  ///< where a shared cache has a target of its own
-  std::optional<double> or_value;      ///< or the figure itself is at least this
+  std::optional<double> or_value;      ///< or the figure itself reaches this
   std::optional<State> only_state{};   ///< the target is given for this cache state alone
   std::string memory{};                ///< whose memory, where results tell: "weft", "ordinary"
 
@@ -37,6 +37,9 @@ const std::vector<Target>& all_targets();
 
 /// Those of the structures alone, (report/structure_targets.cpp).
 void add_structure_targets(std::vector<Target>& targets);
+
+/// Those of tasks (report/task_targets.cpp).
+void add_task_targets(std::vector<Target>& targets);
 
 /// No verdict when the noise of the measure exceeds its distance from the target, or when the
 /// result itself has none.

@@ -198,6 +198,60 @@ TEST(WeftBench, RefusesWhatMakesNoSense) {
   EXPECT_EQ(three.code, 1);
 }
 
+// Each with few tasks, and the rows that one core must give, and those that need two.
+struct TaskBench {
+  const char* words;
+  std::vector<std::string> modes;
+  std::vector<std::string> modes_of_two = {};
+};
+
+TEST(WeftBench, TasksAreMeasuredEachBesideItsRivals) {
+  const TaskBench benches[] = {
+      {"spawn --tasks 100", {"spawn_100"}},
+      {"yield", {"yield"}},
+      {"pingpong", {"pingpong", "pingpong_two_levels"}, {"pingpong", "pingpong_two_levels"}},
+      {"fib --tasks 300", {"fib_11_both", "fib_11_call"}, {"fib_11_both_2_over_1"}},
+      {"queens --tasks 600", {"queens_7"}, {"queens_7", "queens_7_2_over_1"}},
+      {"uts --tasks 2100", {"uts_part_of_T3"}, {"uts_part_of_T3", "uts_part_of_T3_2_over_1"}},
+      {"mutex --tasks 4 --workers 1", {"mutex_0", "mutex_128", "mutex_1024", "mutex_32768"}},
+      {"mutex --tasks 4 --workers 2", {}, {"mutex_0", "mutex_32768"}},
+      {"barrier --tasks 5", {"barrier_5"}, {"barrier_5"}},
+      {"blocked --tasks 300",
+       {"blocked_300_cold", "blocked_300_warm", "blocked_300_end", "blocked_300_memory"}},
+  };
+  for (const TaskBench& bench : benches) {
+    const auto results = measure(std::string("task ") + bench.words);
+    const auto has = [&](const std::string& mode, unsigned workers) {
+      return std::any_of(results.begin(), results.end(), [&](const Result& r) {
+        return r.bench == "task" && r.mode == mode && r.threads == workers;
+      });
+    };
+    for (const auto& mode : bench.modes) EXPECT_TRUE(has(mode, 1)) << mode;
+    if (results[0].extra["cores"].get<int>() < 2) continue;
+    for (const auto& mode : bench.modes_of_two) EXPECT_TRUE(has(mode, 2)) << mode;
+  }
+}
+
+TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
+#ifndef WEFT_SANITIZED  // it does not know of the rivals' switches
+  EXPECT_EQ(measure("task spawn --tasks 10")[0].limit_name, "boost_fiber");
+  EXPECT_EQ(measure("task yield")[0].limit_name, "two_bare_switches");
+#endif
+  const auto blocked = measure("task blocked --tasks 300");
+  EXPECT_EQ(blocked[0].limit_name, "first_touch");
+  EXPECT_TRUE(blocked[3].extra.contains("page_tables"));
+  const auto all = measure("task --tasks 40 --workers 1");
+  for (const char* mode : {"spawn_40", "yield", "pingpong", "fib_7_both", "queens_4",
+                           "uts_part_of_T3", "mutex_128", "barrier_40", "blocked_40_cold"}) {
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Result& r) {
+      return r.mode == mode;
+    })) << mode;
+  }
+  EXPECT_EQ(run("task sleep", true).code, 2);
+  EXPECT_EQ(run("task spawn --tasks 0", true).code, 2);
+  EXPECT_EQ(run("task pingpong --workers 3", true).code, 1);
+}
+
 TEST(WeftBench, QuickPrintsLinesAndTakesItsLengthFromTheUser) {
   std::vector<std::string> benches;
   for (const Result& r : measure("quick")) benches.push_back(r.bench);

@@ -1,0 +1,181 @@
+// A million tasks that wait at once: what each costs to make, and in memory.
+//
+// Measured, by one task on one worker, in ns a task; the tasks are made in chunks of 4096, each
+// from before its first spawn until all of it have started and wait:
+//   cold   the scheduler new: each task gets a record, a stack with its guard, and touches the
+//          stack's first page;
+//   warm   the same again with the same scheduler, all of them having ended;
+//   end    (of the warm ones) from the first signal until the last is joined; `cold_end` beside it.
+// And by how much the process's resident memory grows while the cold ones are made, in bytes a
+// task, and its page tables, which the kernel counts apart. The handles are not counted.
+//
+// Limit of `cold`: the first touch of a page of a map, by the same thread, a quarter as many pages
+// after each chunk: so both get their memory from a machine in the same mood. Limit of `memory`:
+// 4.5 KiB.
+//
+// It lies when the host of a virtual machine must find the memory first: a first touch then takes
+// ten times as long, and the ratio is the host's. And where tasks touch more than a page, as most
+// do.
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+#include "harness/process.hpp"
+#include "rounds.hpp"
+#include "task.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/task/scheduler.hpp"
+
+namespace weft::bench::tasks {
+namespace {
+
+constexpr uint64_t kTasks = 1'000'000;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kStackBytes = std::size_t{64} << 10;
+constexpr std::size_t kChunk = 4096;      ///< tasks made at once
+constexpr std::size_t kTasksOfAPage = 4;  ///< a page is touched for so many tasks
+constexpr double kLimitBytes = 4.5 * 1024;
+
+std::size_t page_table_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("VmPTE:", 0) == 0) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+struct Memory {
+  std::size_t resident = resident_bytes();
+  std::size_t page_tables = page_table_bytes();
+};
+
+/// Pages that nobody has touched.
+class FreshPages {
+ public:
+  explicit FreshPages(std::size_t pages) : bytes_(pages * kPage) {
+    void* const map = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) throw std::runtime_error("blocked: no address space for its limit");
+    ::madvise(map, bytes_, MADV_NOHUGEPAGE);
+    map_ = static_cast<volatile char*>(map);
+  }
+  ~FreshPages() { ::munmap(const_cast<char*>(map_), bytes_); }
+  FreshPages(const FreshPages&) = delete;
+  FreshPages& operator=(const FreshPages&) = delete;
+
+  void touch(std::size_t pages) {
+    for (; pages != 0 && touched_ < bytes_; --pages, touched_ += kPage) map_[touched_] = 1;
+  }
+  [[nodiscard]] std::size_t touched() const { return touched_ / kPage; }
+
+ private:
+  volatile char* map_ = nullptr;
+  std::size_t bytes_;
+  std::size_t touched_ = 0;
+};
+
+/// Sums over all tasks.
+struct Times {
+  double make_ns = 0;
+  double touch_ns = 0;
+  double end_ns = 0;
+  double resident = 0;
+  double page_tables = 0;
+};
+
+template <class Call>
+void add_time_of(double& sum, Call call) {
+  const uint64_t start = base::now_ns();
+  call();
+  sum += static_cast<double>(base::now_ns() - start);
+}
+
+// Of a task: makes the tasks, lets them wait, ends them; between the chunks, touches `pages`.
+Times make_and_end(std::vector<task::Handle<void>>& handles, FreshPages* pages) {
+  std::atomic<uint64_t> arrived{0};
+  std::atomic<bool> go{false};
+  Times times;
+  const auto body = [&] {
+    arrived.fetch_add(1, std::memory_order_relaxed);           // counted, not passed on
+    while (!go.load(std::memory_order_relaxed)) task::wait();  // comes with the signal
+  };
+  for (std::size_t made = 0; made < handles.size();) {
+    const std::size_t end = std::min(handles.size(), made + kChunk);
+    const Memory before;
+    add_time_of(times.make_ns, [&] {
+      for (; made < end; ++made) handles[made] = task::spawn(body);
+      while (arrived.load(std::memory_order_relaxed) != made) task::yield();
+    });
+    const Memory after;
+    times.resident += static_cast<double>(after.resident) - static_cast<double>(before.resident);
+    times.page_tables +=
+        static_cast<double>(after.page_tables) - static_cast<double>(before.page_tables);
+    if (pages != nullptr)
+      add_time_of(times.touch_ns, [&] { pages->touch(kChunk / kTasksOfAPage); });
+  }
+  add_time_of(times.end_ns, [&] {
+    go.store(true, std::memory_order_relaxed);
+    for (auto& handle : handles) task::signal(handle.ref());
+    for (auto& handle : handles) handle.join();
+  });
+  return times;
+}
+
+// In the order in which they are entered below.
+std::vector<double> turn(uint64_t tasks) {
+  task::Scheduler scheduler({.workers = 1, .stack_bytes = kStackBytes});
+  return scheduler.run([tasks] {
+    std::vector<task::Handle<void>> handles(tasks);
+    FreshPages pages(std::max<uint64_t>(tasks / kTasksOfAPage, 1));
+    const Times cold = make_and_end(handles, &pages);
+    const Times warm = make_and_end(handles, nullptr);
+    const auto count = static_cast<double>(tasks);
+    return std::vector{
+        cold.make_ns / count,    cold.touch_ns / static_cast<double>(pages.touched()),
+        warm.make_ns / count,    warm.end_ns / count,
+        cold.end_ns / count,     cold.resident / count,
+        cold.page_tables / count};
+  });
+}
+
+// The memory's limit is a number of bytes.
+void set_limit(Result& result) {
+  const auto of_limit = [](double value) { return value / kLimitBytes; };
+  const Summary& value = result.value;
+  result.limit_name = "target";
+  result.limit = Summary{kLimitBytes, kLimitBytes, kLimitBytes, value.samples};
+  result.ratio =
+      Summary{of_limit(value.median), of_limit(value.low), of_limit(value.high), value.samples};
+}
+
+}  // namespace
+
+void measure_blocked(const Wanted& wanted) {
+  const uint64_t tasks = wanted.tasks != 0 ? wanted.tasks : kTasks;
+  Contest contest(false);
+  const auto cold =
+      contest.enter_all({"cold", "first_touch", "warm", "end", "cold_end", "memory", "page_tables"},
+                        [tasks] { return turn(tasks); });
+  const auto touch = cold + 1, warm = cold + 2, end = cold + 3, cold_end = cold + 4,
+             memory = cold + 5, page_tables = cold + 6;
+  contest.run(wanted.options.seconds, 3, 0);
+  const auto results_of = [&](const char* what, const std::vector<std::size_t>& who,
+                              const char* unit = "ns") {
+    Result named = form(fmt::format("blocked_{}_{}", tasks, what), 1);
+    named.unit = unit;
+    return contest.results(named, who);
+  };
+  print_all(results_of("cold", {cold, touch}), wanted.options);
+  print_all(results_of("warm", {warm}), wanted.options);
+  print_all(results_of("end", {end, Contest::kNoLimit, cold_end}), wanted.options);
+  auto bytes = results_of("memory", {memory, Contest::kNoLimit, page_tables}, "B");
+  for (Result& result : bytes) set_limit(result);
+  print_all(bytes, wanted.options);
+}
+
+}  // namespace weft::bench::tasks

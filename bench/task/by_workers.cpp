@@ -1,0 +1,42 @@
+#include "by_workers.hpp"
+
+#include <fmt/format.h>
+
+namespace weft::bench::tasks {
+
+ByWorkers::ByWorkers(const Wanted& wanted, std::function<double(task::Scheduler&)> turn)
+    : options_(wanted.options),
+      counts_(wanted.workers_or_one_and_two()),
+      contest_(counts_.back() > 1) {
+  for (const unsigned workers : counts_) {
+    const task::Options options{.workers = static_cast<int>(workers)};
+    schedulers_.push_back(std::make_unique<task::Scheduler>(options));
+    entries_.push_back(
+        contest_.enter(workers == 1 ? "one_worker" : fmt::format("{}_workers", workers),
+                       [turn, at = schedulers_.back().get()] { return turn(*at); }));
+  }
+}
+
+void ByWorkers::print(const std::string& mode, const std::vector<std::size_t>& rivals,
+                      const nlohmann::ordered_json& extra) const {
+  const auto print_with = [&](std::vector<Result> results) {
+    for (Result& result : results) result.extra.update(extra);
+    print_all(results, options_);
+  };
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    std::vector<std::size_t> who{entries_[i]};
+    if (i == 0) {
+      who.insert(who.end(), rivals.begin(), rivals.end());
+    } else {
+      who.push_back(entries_[0]);
+    }
+    print_with(contest_.results(form(mode, counts_[i]), who));
+  }
+  if (counts_ == std::vector{1U, 2U}) {
+    Result speedup = figure("task", mode + "_2_over_1", "x", Better::higher);
+    speedup.threads = 2;
+    print_with(contest_.speedups(speedup, entries_[1], entries_[0]));
+  }
+}
+
+}  // namespace weft::bench::tasks

@@ -1,0 +1,34 @@
+// One benchmark by schedulers of one worker and of more, and how much faster more are.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rounds.hpp"
+#include "task.hpp"
+#include "weft/task/scheduler.hpp"
+
+namespace weft::bench::tasks {
+
+/// A contest of schedulers that do the same. Rivals are entered into `contest()`.
+class ByWorkers {
+ public:
+  ByWorkers(const Wanted& wanted, std::function<double(task::Scheduler&)> turn);
+
+  [[nodiscard]] Contest& contest() noexcept { return contest_; }
+  /// The fewest workers beside `rivals`, the first of them their limit; more workers beside the
+  /// fewest, and two over one as a figure of its own. `extra` goes to each.
+  void print(const std::string& mode, const std::vector<std::size_t>& rivals,
+             const nlohmann::ordered_json& extra) const;
+
+ private:
+  const Options& options_;
+  const std::vector<unsigned> counts_;
+  Contest contest_;
+  std::vector<std::unique_ptr<task::Scheduler>> schedulers_;
+  std::vector<std::size_t> entries_;  ///< in the order of counts_
+};
+
+}  // namespace weft::bench::tasks

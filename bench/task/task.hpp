@@ -1,0 +1,51 @@
+// The benchmarks of the task scheduler: `weft-bench task NAME`, or all of them one after the other.
+//
+// Every figure is of tasks in one process, beside rivals and limits that take turns with it (see
+// rounds.hpp). A result's `threads` are the scheduler's workers. What is measured, between which
+// points, and what would make it lie, stands at the head of each source.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/options.hpp"
+
+namespace weft::bench {
+
+/// The flags that `task` has beside those of all benchmarks.
+struct TaskOptions {
+  std::string name;      ///< one of task_benchmarks(); empty: all
+  uint64_t tasks = 0;    ///< this many, or about so many at most; 0: as the benchmark likes
+  unsigned workers = 0;  ///< with this many only; 0: as the benchmark likes
+};
+
+std::vector<std::string> task_benchmarks();
+int run_task(const Options& options, const TaskOptions& task_options);
+
+namespace tasks {
+
+/// Options of both kinds, as the benchmarks below get them.
+struct Wanted {
+  const Options& options;
+  uint64_t tasks;
+  unsigned workers;
+
+  /// The numbers of workers to measure with: what was asked for, else one, and two where there are
+  /// two cores.
+  [[nodiscard]] std::vector<unsigned> workers_or_one_and_two() const;
+};
+
+// Each prints its results.
+void measure_spawn(const Wanted& wanted);
+void measure_yield(const Wanted& wanted);
+void measure_pingpong(const Wanted& wanted);
+void measure_fib(const Wanted& wanted);
+void measure_queens(const Wanted& wanted);
+void measure_uts(const Wanted& wanted);
+void measure_mutex(const Wanted& wanted);
+void measure_barrier(const Wanted& wanted);
+void measure_blocked(const Wanted& wanted);
+
+}  // namespace tasks
+}  // namespace weft::bench

@@ -1,0 +1,111 @@
+// Two tasks that yield to each other on one worker.
+//
+// Measured: from a task's call of yield to its return, in which the other task ran and yielded as
+// well: two yields, two switches, in ns; the median of laps of 1000.
+// Limit: two bare switches of Boost.Context, there and back, with nothing around them: what any
+// stackful task must pay. Rivals: two fibers of Boost.Fiber; two threads on one core that hand a
+// word to each other and call sched_yield until it comes back (a yield of a thread may return
+// without the other having run; these are counted in).
+//
+// It lies when more tasks are runnable than two: then each waits longer, though a switch costs the
+// same; and when the work between two switches needs the caches.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <atomic>
+#include <boost/context/detail/fcontext.hpp>
+
+#include "fibers.hpp"
+#include "rounds.hpp"
+#include "task.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/task/scheduler.hpp"
+
+namespace weft::bench::tasks {
+namespace {
+
+constexpr double kTurn = 0.004;
+
+double task_ns(task::Scheduler& scheduler) {
+  return scheduler.run([] {
+    bool done = false;  // plain: there is one worker
+    auto other = task::spawn([&] {
+      while (!done) task::yield();
+    });
+    const double ns = per_item_ns(1, kTurn, [] { task::yield(); });
+    done = true;
+    other.join();
+    return ns;
+  });
+}
+
+double fiber_ns() {
+  return on_first_core([] {
+    Fibers fibers;
+    bool done = false;
+    auto other = fibers.start_later([&] {
+      while (!done) boost::this_fiber::yield();
+    });
+    const double ns = per_item_ns(1, kTurn, [] { boost::this_fiber::yield(); });
+    done = true;
+    other.join();
+    return ns;
+  });
+}
+
+namespace context = boost::context::detail;
+
+double bare_ns() {
+  return on_first_core([] {
+    std::vector<char> stack(kFiberStackBytes);
+    context::transfer_t there{context::make_fcontext(stack.data() + stack.size(), stack.size(),
+                                                     [](context::transfer_t back) {
+                                                       for (;;) {
+                                                         back = context::jump_fcontext(back.fctx,
+                                                                                       nullptr);
+                                                       }
+                                                     }),
+                              nullptr};
+    return per_item_ns(1, kTurn, [&] { there = context::jump_fcontext(there.fctx, nullptr); });
+  });
+}
+
+double thread_ns() {
+  enum : int { first, second, neither };
+  base::OwnLine<std::atomic<int>> turn;
+  double ns = 0;
+  turns::run_together(2, [&](unsigned me) {
+    turns::bind_to(0);
+    // release and acquire: each sees what the other did in its turn, as a task does.
+    if (me == 0) {
+      ns = per_item_ns(1, kTurn, [&] {
+        turn->store(second, std::memory_order_release);
+        while (turn->load(std::memory_order_acquire) == second) sched_yield();
+      });
+      turn->store(neither, std::memory_order_release);
+      return;
+    }
+    for (int whose = first; whose != neither; whose = turn->load(std::memory_order_acquire)) {
+      if (whose == second) turn->store(first, std::memory_order_release);
+      sched_yield();
+    }
+  });
+  return ns;
+}
+
+}  // namespace
+
+void measure_yield(const Wanted& wanted) {
+  task::Scheduler scheduler({.workers = 1});
+  Contest contest(false);
+  std::vector<std::size_t> who{contest.enter("weft", [&] { return task_ns(scheduler); })};
+  if (kSwitchesCanBeMeasured) {
+    who.push_back(contest.enter("two_bare_switches", bare_ns));
+    who.push_back(contest.enter("boost_fiber", fiber_ns));
+  }
+  who.push_back(contest.enter("sched_yield", thread_ns));
+  contest.run(wanted.options.seconds);
+  print_all(contest.results(form("yield", 1), who), wanted.options);
+}
+
+}  // namespace weft::bench::tasks
