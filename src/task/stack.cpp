@@ -11,14 +11,11 @@
 #include "task/switch.hpp"
 #include "weft/base/error.hpp"
 
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
-
 namespace weft::task {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL, which older headers lack
 constexpr std::size_t kMapBytes = std::size_t{64} << 20;
 constexpr uint64_t kCanary = 0x57454654'43414e41;  // "WEFTCANA"
 
@@ -27,7 +24,7 @@ uint64_t& canary_of(Stack& stack) noexcept { return *reinterpret_cast<uint64_t*>
 bool kernel_installs_guards() noexcept {
   void* page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return false;
-  const bool works = ::madvise(page, kPage, MADV_GUARD_INSTALL) == 0;
+  const bool works = ::madvise(page, kPage, kGuardInstall) == 0;
   ::munmap(page, kPage);
   return works;
 }
@@ -115,7 +112,7 @@ Stack* StackPool::carve(Map& map) noexcept {
 }
 
 bool StackPool::guard(char* page) noexcept {
-  if (best_guard() == Guard::install) return ::madvise(page, kPage, MADV_GUARD_INSTALL) == 0;
+  if (best_guard() == Guard::install) return ::madvise(page, kPage, kGuardInstall) == 0;
   if (guards_left_ == 0) return false;
   --guards_left_;
   return ::mprotect(page, kPage, PROT_NONE) == 0;
