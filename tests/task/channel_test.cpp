@@ -75,13 +75,16 @@ TEST_P(Channels, MoveOnlyWhatTheySend) {
     ChannelOf<decltype(kind)> channel(1);
     auto first = std::make_unique<int>(1);
     auto second = std::make_unique<int>(2);
+    const auto try_to_send = [&] { return channel.try_send(std::move(second)); };
+    const auto send_soon = [&] { return channel.send_for(std::move(second), 10us); };
+    const auto send = [&] { return channel.send(std::move(second)); };
     EXPECT_TRUE(channel.try_send(std::move(first)));
-    EXPECT_FALSE(channel.try_send(std::move(second)));
-    EXPECT_FALSE(channel.send_for(std::move(second), 10us));
+    EXPECT_FALSE(try_to_send());
+    EXPECT_FALSE(send_soon());
     ASSERT_TRUE(second);
     EXPECT_EQ(**channel.receive(), 1);
     channel.close();
-    EXPECT_FALSE(channel.send(std::move(second)));
+    EXPECT_FALSE(send());
     EXPECT_EQ(*second, 2);
   });
   with_both<std::string>([](auto kind) {

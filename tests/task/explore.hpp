@@ -20,9 +20,10 @@ struct Explored {
 /// shortest one. Steps are atomic and one after the other: a sequentially consistent machine.
 ///
 /// A model has: `State`, without padding; `start()`; `choices(state, thread)`, how many different
-/// steps the thread may take now (0: it waits); `step(state, thread, choice, tale)`, which takes one
-/// and, if `tale` is not nullptr, says in a few words what it was; `broken(state)`, what is wrong in
-/// any state; `unfinished(state)`, what is missing in a last one. Both answer nullptr for "nothing".
+/// steps the thread may take now (0: it waits); `step(state, thread, choice, tale)`, which takes
+/// one and, if `tale` is not nullptr, says in a few words what it was; `broken(state)`, what is
+/// wrong in any state; `unfinished(state)`, what is missing in a last one. Both answer nullptr for
+/// "nothing".
 ///
 /// Wrong is, too, a state from which no good last state can be reached any more: who spins for ever
 /// has lost what he waits for just as one who sleeps.
@@ -72,8 +73,8 @@ class Explorer {
         State next = states_[at];
         model_.step(next, thread, choice, nullptr);
         const auto from = static_cast<uint32_t>(at);
-        const uint32_t to = find_or_add(
-            next, {from, static_cast<uint16_t>(thread), static_cast<uint16_t>(choice)});
+        const uint32_t to =
+            find_or_add(next, {from, static_cast<uint16_t>(thread), static_cast<uint16_t>(choice)});
         edges_.push_back({from, to});
         any = true;
       }
@@ -154,7 +155,7 @@ class Explorer {
   const Model& model_;
   const std::size_t most_;
   std::vector<State> states_;
-  std::vector<Way> ways_;       ///< how each was first reached
+  std::vector<Way> ways_;        ///< how each was first reached
   std::vector<uint32_t> table_;  ///< open addressing: indices of states
   std::vector<Edge> edges_;
   std::vector<uint32_t> good_;

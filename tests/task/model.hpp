@@ -1,12 +1,9 @@
-// The scheduler's protocol in small, to be explored: which bit is set, taken and kept by whom, when.
+// The scheduler's protocol in small, to be explored: which bit is set, taken and kept, and when.
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace weft::task::model {
@@ -19,20 +16,22 @@ inline constexpr uint8_t kNobody = 0xff;
 /// One that the search is to find. `none`: the protocol as it is (docs/design/tasks.md).
 enum class Mistake : uint8_t {
   none,
-  hint_before_word,         ///< a signaller sets the hint first; 000 §4.2.3
-  word_before_hint,         ///< a worker takes the word, then clears the hint; 000 §4.2.3
-  both_hint_orders,         ///< the two together, as printed
-  bit_before_context,       ///< a task may be taken before its context is saved; Alg. 4.3
-  thief_forgets_the_rest,   ///< takes a word, runs one; Alg. 4.5
-  thief_forgets_running,    ///< the bits of those that run and were signalled; Alg. 4.5
-  sleeper_looks_first,      ///< looks, then announces that it sleeps
-  signaller_wakes_nobody,   ///< does not look whether the home sleeps
-  kept_is_overwritten,      ///< `waiting` is published by a plain store on a thief, too
-  nobody_follows,           ///< a parent whose child moved goes on as if it were at home
-  thief_keeps_for_home,     ///< a thief keeps the signal of a task that runs at home
-  rest_is_not_offered,      ///< who wakes up for one task does not tell others of more
-  running_hides_the_rest,   ///< a thief looks at signals only where no bit is ready
-  only_busy_ones_watched,   ///< a sleeper watches only who is busy when it falls asleep
+  hint_before_word,        ///< a signaller sets the hint first; 000 §4.2.3
+  word_before_hint,        ///< a worker takes the word, then clears the hint; 000 §4.2.3
+  both_hint_orders,        ///< the two together, as printed
+  bit_before_context,      ///< a task may be taken before its context is saved; Alg. 4.3
+  thief_forgets_the_rest,  ///< takes a word, runs one; Alg. 4.5
+  thief_forgets_running,   ///< the bits of those that run and were signalled; Alg. 4.5
+  sleeper_looks_first,     ///< looks, then announces that it sleeps
+  signaller_wakes_nobody,  ///< does not look whether the home sleeps
+  kept_is_overwritten,     ///< `waiting` is published by a plain store on a thief, too
+  nobody_follows,          ///< a parent whose child moved goes on as if it were at home
+  thief_keeps_for_home,    ///< a thief keeps the signal of a task that runs at home
+  busy_is_not_said,        ///< who finds a task before it slept still counts as searching
+  rest_is_not_offered,     ///< who wakes up for one task does not tell others of more
+  running_hides_the_rest,  ///< a thief looks at signals only where no bit is ready
+  only_busy_ones_watched,  ///< a sleeper watches only who is busy when it falls asleep
+  watch_is_not_passed_on,  ///< who wakes up for a task does not see to it that another watches
 };
 
 /// What a task or a plain thread does, one after the other.
@@ -44,11 +43,13 @@ struct Action {
 /// A small program.
 struct Case {
   const char* name;
-  std::array<uint8_t, kTasks> home;  ///< the worker; kNobody: there is no such task
-  std::array<uint8_t, kTasks> word;  ///< of the home's signals, 0 or 1
-  uint8_t ready;                     ///< a bit for each task that is ready from the beginning
-  std::array<std::vector<Action>, kTasks> tasks;
-  std::array<std::vector<Action>, kThreads - kWorkers> threads;
+  uint8_t workers = kWorkers;
+  bool sleeps = true;                  ///< false: workers without work look again and again
+  std::array<uint8_t, kTasks> home{};  ///< the worker; kNobody: there is no such task
+  std::array<uint8_t, kTasks> word{};  ///< of the home's signals, 0 or 1
+  uint8_t ready = 0;                   ///< a bit for each task that is ready from the beginning
+  std::array<std::vector<Action>, kTasks> tasks{};
+  std::array<std::vector<Action>, kThreads - kWorkers> threads{};
 };
 
 class Protocol {
@@ -60,13 +61,12 @@ class Protocol {
     body,  ///< its task's next action, or the plain thread's
     consume,
     pick,
-    drain,
     drain_words,
     drop_hints,  ///< the mistake
     be_busy,
     offer_rest,
-    resume,
-    change_stacks,
+    resume,         ///< only to come back to
+    change_stacks,  ///< the mistake
     publish,
     store_waiting,
     follow,
@@ -86,19 +86,17 @@ class Protocol {
     visit,
     enter,
     give,
-    wake_victim,
     keep_loot,
     // sleeping
     be_searching,
     announce,
-    count_sleeper,
     look_at_own,
     look_at_others,
     sleep,
     uncount_sleeper,
     search_again,
     unsay_waking,
-    done,
+    count,
   };
   enum class Why : uint8_t { search, wait, yield };
 
@@ -124,10 +122,10 @@ class Protocol {
   };
   struct Thread {
     At at;
-    At back;       ///< after a signal or an offer
-    Why why;       ///< it looks for a task
-    uint8_t task;  ///< that it runs
-    uint8_t next;  ///< claimed, to be run
+    At back;        ///< after a signal or an offer
+    Why why;        ///< it looks for a task
+    uint8_t task;   ///< that it runs
+    uint8_t next;   ///< claimed, to be run
     uint8_t other;  ///< whom it signals, or left
     uint8_t after_yield;
     uint8_t hands;   ///< words or tasks taken
@@ -161,6 +159,8 @@ class Protocol {
 
  private:
   struct Step;
+  [[nodiscard]] bool all_ended(const State& state) const;
+
   const Case& case_;
   const Mistake mistake_;
 };

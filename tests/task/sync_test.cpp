@@ -149,6 +149,35 @@ TEST_P(Sync, NobodyStarvesForAMutex) {
   }
 }
 
+// On one worker, so that nothing is left to chance: woken, it finds the mutex taken again for
+// longer than it tries; then it gets it before anybody else.
+TEST(SyncTest, AMutexIsHandedToWhoTriedInVain) {
+  Options options;
+  options.workers = 1;
+  Scheduler scheduler(options);
+  scheduler.run([] {
+    Mutex mutex;
+    bool had = false;
+    mutex.lock();
+    auto waits = spawn([&] {
+      const std::lock_guard hold(mutex);
+      had = true;
+    });
+    yield();  // it queues
+    mutex.unlock();
+    ASSERT_TRUE(mutex.try_lock());  // it is woken, but cannot run yet
+    const uint64_t before = base::now_ns();
+    while (base::now_ns() < before + 300'000) yield();
+    for (int turn = 0; turn < 3; ++turn) yield();
+    mutex.unlock();
+    EXPECT_FALSE(had);
+    EXPECT_FALSE(mutex.try_lock());
+    waits.join();
+    EXPECT_TRUE(had);
+    EXPECT_TRUE(mutex.try_lock());
+  });
+}
+
 // Whoever has it last ends it, while the `unlock` before may still be on its way out.
 TEST_P(Sync, AMutexMayBeDestroyedByTheNextOwner) {
   struct Shared {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -38,9 +39,9 @@ class Places {
     ::new (static_cast<void*>(places_[at].bytes)) T(std::move(value));
   }
   void take(std::size_t at, std::optional<T>& value) noexcept {
-    T& here = *std::launder(reinterpret_cast<T*>(places_[at].bytes));
-    value.emplace(std::move(here));
-    here.~T();
+    T* const here = std::launder(reinterpret_cast<T*>(places_[at].bytes));
+    value.emplace(std::move(*here));
+    std::destroy_at(here);
   }
 
  private:
@@ -181,8 +182,7 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
                                 closers_.load(std::memory_order_acquire) != 0;) {
       backoff.pause();
     }
-    for (std::optional<T> rest; take(rest);) {
-    }
+    for (std::optional<T> rest; has_value();) take(rest);
   }
   SpscChannel(const SpscChannel&) = delete;
   SpscChannel& operator=(const SpscChannel&) = delete;
@@ -191,7 +191,7 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
   /// sent while another than its sender closes may be sent and never received.)
   void close() noexcept {
     closers_.fetch_add(1, std::memory_order_relaxed);  // published by what follows
-    // release: pairs with the receiver's acquire; what we sent before is seen.
+    // release: pairs with is_closed's acquire; what we sent before is seen.
     closed_.store(true, std::memory_order_release);
     filled_.wake();
     emptied_.wake();
@@ -203,13 +203,13 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
   // What `select` and the waiting calls are made of: see Awaited.
   Attempt attempt_send(T& value, WaitEntry* waiter) noexcept {
     for (;;) {
-      // relaxed: it orders nothing.
-      if (closed_.load(std::memory_order_relaxed)) [[unlikely]] {
+      if (is_closed()) [[unlikely]] {
         if (waiter != nullptr) emptied_.leave(*waiter);
         return Attempt::closed;
       }
-      if (put(value)) [[likely]] {
-        if (waiter != nullptr) emptied_.leave(*waiter);
+      if (has_room()) [[likely]] {
+        if (waiter != nullptr) emptied_.leave(*waiter);  // before: `put` is the last touch
+        put(value);
         return Attempt::done;
       }
       if (waiter == nullptr || waiter->waits()) return Attempt::not_now;
@@ -218,14 +218,16 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
   }
   Attempt attempt_receive(std::optional<T>& value, WaitEntry* waiter) noexcept {
     for (;;) {
-      if (take(value)) [[likely]] {
-        if (waiter != nullptr) filled_.leave(*waiter);
+      // Closed, then empty: in this order.
+      const bool closed = !has_value() && is_closed();
+      if (has_value()) [[likely]] {
+        if (waiter != nullptr) filled_.leave(*waiter);  // before: `take` is the last touch
+        take(value);
         return Attempt::done;
       }
-      // Closed, then empty: in this order.
-      if (is_closed()) {
+      if (closed) {
         if (waiter != nullptr) filled_.leave(*waiter);
-        return take(value) ? Attempt::done : Attempt::closed;
+        return Attempt::closed;
       }
       if (waiter == nullptr || waiter->waits()) return Attempt::not_now;
       filled_.add(*waiter);
@@ -242,37 +244,37 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
     std::atomic<bool> busy{false};  ///< invariant 3
   };
 
-  bool put(T& value) noexcept {
-    const uint64_t at = sender_.at;
-    if (at == sender_.limit) [[unlikely]] {
-      // acquire: pairs with take's release; the receiver is done with the place.
-      sender_.limit = head_.load(std::memory_order_acquire) + capacity_;
-      if (at == sender_.limit) return false;
-    }
+  bool has_room() noexcept {
+    if (sender_.at != sender_.limit) [[likely]]
+      return true;
+    // acquire: pairs with take's release; the receiver is done with the place.
+    sender_.limit = head_.load(std::memory_order_acquire) + capacity_;
+    return sender_.at != sender_.limit;
+  }
+  void put(T& value) noexcept {
+    const uint64_t at = sender_.at++;
     sender_.busy.store(true, std::memory_order_relaxed);  // published by tail_
     places_.put(at & mask_, value);
-    sender_.at = at + 1;
-    // release: pairs with take's acquire; the value is seen.
+    // release: pairs with has_value's acquire; the value is seen.
     tail_.store(at + 1, std::memory_order_release);
     filled_.ring();
     sender_.busy.store(false, std::memory_order_release);  // pairs with the end's acquire
-    return true;
   }
-  bool take(std::optional<T>& value) noexcept {
-    const uint64_t at = receiver_.at;
-    if (at == receiver_.limit) [[unlikely]] {
-      // acquire: pairs with put's release.
-      receiver_.limit = tail_.load(std::memory_order_acquire);
-      if (at == receiver_.limit) return false;
-    }
+  bool has_value() noexcept {
+    if (receiver_.at != receiver_.limit) [[likely]]
+      return true;
+    // acquire: pairs with put's release.
+    receiver_.limit = tail_.load(std::memory_order_acquire);
+    return receiver_.at != receiver_.limit;
+  }
+  void take(std::optional<T>& value) noexcept {
+    const uint64_t at = receiver_.at++;
     receiver_.busy.store(true, std::memory_order_relaxed);  // published by head_
     places_.take(at & mask_, value);
-    receiver_.at = at + 1;
-    // release: pairs with put's acquire; we are done with the place.
+    // release: pairs with has_room's acquire; we are done with the place.
     head_.store(at + 1, std::memory_order_release);
     emptied_.ring();
     receiver_.busy.store(false, std::memory_order_release);  // pairs with the end's acquire
-    return true;
   }
 
   // Seldom written.
@@ -298,7 +300,8 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
 /// What was sent and not received ends with it.
 /// Who may call: any function, any number of tasks and threads. Who waits suspends a task, or its
 /// thread. Values are moved under a short lock: their move constructor must not wait.
-/// Progress: each call is one short section under a spin lock.
+/// Progress: each call is one short section under a spin lock. Who was woken competes with whoever
+/// comes just then, and if it is too late, goes to the end of the list.
 /// Invariants
 ///  1. Who finds the channel empty (or full) goes into the list under the same lock.
 ///  2. Each value put takes one waiting receiver out of the list, to be told; each value taken, one

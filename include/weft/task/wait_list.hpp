@@ -21,7 +21,7 @@ inline constexpr uint64_t kNoDeadline = ~uint64_t{0};
 template <class Rep, class Period>
 uint64_t deadline_after(const std::chrono::duration<Rep, Period>& time) noexcept {
   constexpr std::chrono::hours kCentury{24 * 365 * 100};
-  if (time >= kCentury) return kNoDeadline;
+  if (std::chrono::duration<double>(time) >= kCentury) return kNoDeadline;
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
   return base::now_ns() + (ns > 0 ? static_cast<uint64_t>(ns) : 0);
 }
@@ -103,6 +103,8 @@ class WaitList {
 /// Purpose: where one context waits for what one other publishes without a lock. As long as nobody
 /// has to wait, publishing costs one load more.
 ///
+/// Owner and lifetime: part of what is waited for, which must not end before `ring` and `wake` have
+/// returned, though who waits may have gone on by then.
 /// Who may call: `ring` who publishes, one context at a time; `add` and `leave` who waits, one
 /// context at a time; `wake` anyone.
 /// Progress: `ring` and `wake` never wait; `add` may take a microsecond.
