@@ -22,7 +22,7 @@ inline Sha1 sha1_of(std::span<const uint32_t> message) {
   words[15] = static_cast<uint32_t>(message.size() * 32);
 
   constexpr Sha1 kStart{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
-  auto [a, b, c, d, e] = kStart;
+  uint32_t a = kStart[0], b = kStart[1], c = kStart[2], d = kStart[3], e = kStart[4];
   const auto twenty = [&](unsigned first, uint32_t constant, auto mix) {
     for (unsigned t = first; t < first + 20; ++t) {
       uint32_t& word = words[t % 16];

@@ -67,7 +67,7 @@ struct Line {
 
 /// A name is reset when its task ends; it may do so just now. Either value will do: names are not
 /// owned by tasks.
-[[gnu::no_sanitize("thread")]] const char* name_of(const Record& record) noexcept {
+__attribute__((no_sanitize("thread"))) const char* name_of(const Record& record) noexcept {
   return *const_cast<const char* const volatile*>(&record.name);
 }
 

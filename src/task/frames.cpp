@@ -15,7 +15,8 @@ constexpr std::size_t kReturnAddress = 0x38;
 constexpr std::size_t kSavedBytes = 0x40;
 
 /// Not by the sanitizers' rules: it is others' frames that are read here.
-[[gnu::no_sanitize("address", "thread", "undefined")]] uintptr_t word_at(uintptr_t at) noexcept {
+__attribute__((no_sanitize("address", "thread", "undefined"))) uintptr_t word_at(
+    uintptr_t at) noexcept {
   return *reinterpret_cast<const volatile uintptr_t*>(at);
 }
 

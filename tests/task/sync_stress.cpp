@@ -115,9 +115,42 @@ TEST_P(SyncStress, PermitsAreConserved) {
       });
 }
 
-// Whoever was notified consumes; whoever timed out does not even look. So a notification that goes
-// to one who says that it timed out is a hang of those who wait without a deadline.
+// One notification, and many who wait with a deadline: each that gets it passes it on, until it
+// comes to the one that waits without. Lost to one that says that it timed out, it is a hang.
 TEST_P(SyncStress, NotificationsAreNotLostToDeadlines) {
+  Mutex mutex;
+  ConditionVariable changed;
+  int waiting = 0;
+  constexpr int kAll = 8;
+  rounds(
+      kAll - 1, 1, [&] { waiting = 0; },
+      [&](int who, Random& random) {
+        std::unique_lock lock(mutex);
+        if (who == kAll / 2) {
+          while (waiting != kAll - 1) {
+            lock.unlock();
+            yield();
+            lock.lock();
+          }
+          lock.unlock();
+          const uint64_t until = base::now_ns() + random() % 5000;
+          while (base::now_ns() < until) {
+          }
+          changed.notify_one();
+          return;
+        }
+        ++waiting;
+        if (who == 1) {
+          changed.wait(lock);
+        } else if (changed.wait_for(lock, soon(random)) == std::cv_status::no_timeout) {
+          changed.notify_one();
+        }
+      },
+      [] {});
+}
+
+// Items go through in spite of deadlines.
+TEST_P(SyncStress, ProducersAndConsumersWithDeadlines) {
   Mutex mutex;
   ConditionVariable changed;
   int tokens = 0;
@@ -146,7 +179,7 @@ TEST_P(SyncStress, NotificationsAreNotLostToDeadlines) {
           std::unique_lock lock(mutex);
           if (wanted == 0) return;
           bool timed_out = false;
-          // One of them waits for ever, unless there is nothing to come.
+          // One of them waits for ever, unless nothing is to come.
           while (tokens == 0 && wanted != 0 && !timed_out) {
             if (who == 1) {
               changed.wait(lock);
