@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint8_t kA = 0;
 constexpr uint8_t kB = 1;
-constexpr uint8_t kC = 2;
 constexpr uint8_t kNone = kNobody;
 
 Action wait_for(uint8_t signals) { return {Action::wait_for, signals}; }
