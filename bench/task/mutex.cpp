@@ -31,7 +31,9 @@ namespace {
 constexpr uint64_t kTasks = 64;
 constexpr unsigned kCycles[] = {0, 128, 1024, 32768};
 constexpr double kTurnNs = 10e6;
-constexpr uint64_t kMostTimes = 1000;
+// What a section may take beside its cycles: how many make a turn.
+constexpr double kTasksNs = 20;
+constexpr double kThreadsNs = 300;
 
 // Each step waits for the one before, and the first for the section before: none overlap.
 uint64_t compute(uint64_t value, unsigned steps) {
@@ -58,7 +60,16 @@ struct Work {
   uint64_t crowd;
   unsigned workers;
   unsigned steps;
-  uint64_t times;
+  double section_ns;
+  uint64_t times = 0;
+
+  /// The same, so often that a turn takes some milliseconds.
+  [[nodiscard]] Work for_a_turn(double more_ns) const {
+    Work work = *this;
+    const auto all = static_cast<uint64_t>(kTurnNs / (section_ns + more_ns));
+    work.times = std::max<uint64_t>(all / crowd, 1);
+    return work;
+  }
 };
 
 /// The lock, and what it guards: a line each.
@@ -130,13 +141,15 @@ double alone_ns(const Work& work) {
 }
 
 void measure(const Wanted& wanted, unsigned cycles, const Work& work, double seconds) {
+  const Work ours = work.for_a_turn(kTasksNs);
+  const Work theirs = work.for_a_turn(kThreadsNs);
   task::Scheduler scheduler({.workers = static_cast<int>(work.workers)});
   Contest contest(work.workers > 1);
-  std::vector<std::size_t> who{contest.enter("weft", [&] { return task_ns(scheduler, work); })};
-  if (cycles != 0) who.push_back(contest.enter("section_alone", [&] { return alone_ns(work); }));
-  who.push_back(contest.enter("std_mutex", [&] { return thread_ns(work); }));
+  std::vector<std::size_t> who{contest.enter("weft", [&] { return task_ns(scheduler, ours); })};
+  if (cycles != 0) who.push_back(contest.enter("section_alone", [&] { return alone_ns(ours); }));
+  who.push_back(contest.enter("std_mutex", [&] { return thread_ns(theirs); }));
   if (kSwitchesCanBeMeasured) {
-    who.push_back(contest.enter("boost_fiber", [&] { return fiber_ns(work); }));
+    who.push_back(contest.enter("boost_fiber", [&] { return fiber_ns(theirs); }));
   }
   contest.run(seconds);
   auto results = contest.results(form(fmt::format("mutex_{}", cycles), work.workers), who);
@@ -147,13 +160,14 @@ void measure(const Wanted& wanted, unsigned cycles, const Work& work, double sec
 }  // namespace
 
 void measure_mutex(const Wanted& wanted) {
-  Work work{wanted.tasks != 0 ? wanted.tasks : kTasks, wanted.workers_or_one_and_two().back(), 0,
-            0};
+  const uint64_t crowd = wanted.tasks != 0 ? wanted.tasks : kTasks;
+  const unsigned workers = wanted.workers_or_one_and_two().back();
   const double step = cycles_of_a_step();
   for (const unsigned cycles : kCycles) {
-    work.steps = static_cast<unsigned>(cycles / step);
-    const double ns = (cycles + 1) * static_cast<double>(work.crowd) / base::ticks_per_ns();
-    work.times = std::clamp(static_cast<uint64_t>(kTurnNs / ns), uint64_t{1}, kMostTimes);
+    const Work work{.crowd = crowd,
+                    .workers = workers,
+                    .steps = static_cast<unsigned>(cycles / step),
+                    .section_ns = cycles / base::ticks_per_ns()};
     measure(wanted, cycles, work, wanted.options.seconds / std::size(kCycles));
   }
 }

@@ -11,6 +11,7 @@ namespace {
 struct Depot {
   std::mutex lock;
   std::vector<std::unique_ptr<Crew>> crews;
+  std::vector<std::unique_ptr<Crew>> retired;
 };
 
 // Never ended: late signals may come while the process ends.
@@ -44,12 +45,13 @@ Crew& Crew::take(std::size_t count, bool two_levels) {
   return *new Crew(count, two_levels);
 }
 
-void Crew::give_back(Crew& crew) noexcept {
+void Crew::give_back(Crew& crew, bool all_ended) noexcept {
   Depot& to = depot();
+  crew.waking.store(false, std::memory_order_relaxed);  // its threads have ended
   const std::lock_guard hold(to.lock);
   // Fails only without memory; then this one is not used again.
   try {
-    to.crews.emplace_back(&crew);
+    (all_ended ? to.crews : to.retired).emplace_back(&crew);
   } catch (const std::bad_alloc&) {
   }
 }

@@ -21,8 +21,8 @@ class Crew {
  public:
   /// One from the depot, or a new one. Throws std::bad_alloc.
   static Crew& take(std::size_t workers, bool two_levels);
-  /// Its threads have ended.
-  static void give_back(Crew& crew) noexcept;
+  /// Its threads have ended. Where tasks are left in the middle it is kept, but not used again.
+  static void give_back(Crew& crew, bool all_ended) noexcept;
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;

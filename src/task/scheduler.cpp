@@ -76,7 +76,7 @@ Scheduler::Impl::Impl(const Options& given)
     for (auto& worker : workers) missing += worker->has_started() ? 0U : 1U;
     started.count_down(static_cast<std::ptrdiff_t>(missing));
     for (auto& worker : workers) worker->join_thread();
-    Crew::give_back(crew);
+    Crew::give_back(crew, true);
     throw;
   }
   started.wait();
@@ -105,6 +105,9 @@ Scheduler::Impl::~Impl() {
   for (auto& worker : workers) worker->join_thread();
   blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
   enlisted.reset();
+  const bool all_ended = live() == 0;
+  for (auto& worker : workers) worker->abandon_all();
+  Crew::give_back(crew, all_ended);
 }
 
 Worker& Scheduler::Impl::worker_for_outsider() noexcept {

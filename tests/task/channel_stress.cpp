@@ -127,6 +127,47 @@ TEST_P(ChannelStress, OneToOneInOrder) {
   }
 }
 
+// The publisher stops to be careful, since nobody has waited for a while, just when somebody comes
+// to wait: that one must be seen by this ring or the next.
+TEST(WaitSlotStress, NobodyIsForgottenWhoComesWhenCareEnds) {
+  Random random(test::stress_seed());
+  WaitSlot slot;
+  std::atomic<uint64_t> begun{0};
+  std::atomic<uint64_t> published{0};
+  std::atomic<uint64_t> seen{0};
+  std::atomic<bool> over{false};
+  std::thread waits([&] {
+    WaitEntry entry;
+    for (uint64_t round = 1;; ++round) {
+      slot.add(entry);  // now the publisher is careful
+      slot.leave(entry);
+      seen = round;
+      while (begun < round && !over) base::cpu_relax();
+      if (over) return;
+      while (published < round) {
+        slot.add(entry);
+        if (published < round) {
+          while (entry.waits()) entry.parker().park();
+        }
+        slot.leave(entry);
+      }
+    }
+  });
+  const test::StressClock clock(0.1);
+  uint64_t round = 1;
+  for (; clock.running(round); ++round) {
+    while (seen < round) base::cpu_relax();
+    for (uint64_t quiet = 252 + random() % 4; quiet > 0; --quiet) slot.ring();
+    begun = round;
+    for (uint64_t quiet = random() % 4; quiet > 0; --quiet) slot.ring();
+    published.store(round, std::memory_order_release);
+    slot.ring();
+  }
+  while (seen < round) base::cpu_relax();
+  over = true;
+  waits.join();
+}
+
 // Many to many over several channels, each task with a select of its own choice: every value once.
 TEST_P(ChannelStress, ManyToManyOnce) {
   const uint64_t seed = test::stress_seed();

@@ -247,7 +247,7 @@ TEST_P(SyncStress, TheWaiterEndsWhatItWaitedFor) {
     rounds(
         2 - threads, threads, [] {},
         [&](int who, Random& random) {
-          for (int i = 0; i < 20; ++i) {
+          for (int i = 0; i < 5; ++i) {
             if (who == 0) {
               const Latch mine(1);
               latch = const_cast<Latch*>(&mine);
