@@ -59,7 +59,7 @@ void Crew::give_back(Crew& crew, bool all_ended) noexcept {
 void Crew::wake_one() noexcept {
   // relaxed: who fails to set it knows that somebody is coming; a sleeper clears it before it
   // looks.
-  if (waking.exchange(true, std::memory_order_relaxed)) return;
+  if (waking.exchange(true, std::memory_order_acquire)) return;
   for (auto& worker : workers) {
     if (worker->mode() == detail::Mode::asleep) {
       worker->wake();

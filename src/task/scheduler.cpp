@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "task/scheduler_impl.hpp"
 #include "task/worker.hpp"
@@ -85,11 +86,14 @@ Scheduler::Impl::Impl(const Options& given)
 Scheduler::Impl::~Impl() {
   const auto patience = static_cast<uint64_t>(base::config_int("task.patience"));
   uint64_t quiet_since = 0;
+  uint64_t active = 0;
   for (auto pause = std::chrono::microseconds(20); live() != 0;) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(2000));
     const uint64_t now = base::now_ns();
-    if (!is_quiet()) {
+    // Between two looks somebody may have been awake.
+    const uint64_t before = std::exchange(active, activity());
+    if (!is_quiet() || active != before) {
       quiet_since = 0;
     } else if (quiet_since == 0) {
       quiet_since = now;

@@ -105,8 +105,8 @@ class Signals {
   template <class F>
   static void take_line(Line& line, std::size_t first_word, F& each) noexcept {
     for (std::size_t w = 0; w < 8; ++w) {
-      // relaxed: a look; a bit that comes later is found later (a sleeper looks after a fence).
-      if (line.word[w].load(std::memory_order_relaxed) == 0) continue;
+      // seq_cst: after the hint was cleared: who saw it set had set its bit before (invariant 5).
+      if (line.word[w].load(std::memory_order_seq_cst) == 0) continue;
       // seq_cst: acquire, pairs with `set`; and after the hint.
       if (const uint64_t bits = line.word[w].exchange(0, std::memory_order_seq_cst); bits != 0) {
         each(first_word + w, bits);

@@ -41,6 +41,7 @@ void Worker::abandon_all() noexcept {
     Record& record = *records_[i];
     const Status status = record.status.load(std::memory_order_acquire);
     if (status == Status::free || record.has_ended()) continue;
+    record.status.store(Status::home, std::memory_order_relaxed);  // no token runs it any more
     abandon_task(record);
   }
   loot_count_.store(0, std::memory_order_relaxed);
@@ -121,7 +122,9 @@ bool Worker::set_ready(Record& record) noexcept {
         return true;
       case Status::home:
         // Compare-and-swap: a parent may at this moment be following its child to another worker.
+        // release: then it is on another worker that the signal is acquired.
         if (record.status.compare_exchange_weak(status, Status::home_signalled,
+                                                std::memory_order_release,
                                                 std::memory_order_relaxed)) {
           return false;
         }
@@ -190,6 +193,9 @@ Record* Worker::next_slowly() noexcept {
     if (first && turns_ % kTurnsPerRound == 0) {
       // However busy: what was signalled, what yielded, and what is old get their turns, too.
       drain_signals();
+      if (turns_ / kTurnsPerRound % 4 == 1) {
+        if (Record* record = take_loot(); record != nullptr) return record;
+      }
       if (!later_.empty() && (turns_ / kTurnsPerRound) % 2 == 0) from = &later_;
       index = next_round(*from);
     } else {
@@ -216,13 +222,14 @@ Record* Worker::next_slowly() noexcept {
 
 /// (guard, a thief) The same for a thief; false: it is not to be run. The token is gone unless the
 /// task runs at home.
-bool Worker::claim_away(Record& record, ReadyBits& from) noexcept {
+bool Worker::claim_away(uint32_t index, ReadyBits& from) noexcept {
+  Record& record = *records_[index];  // which may say another index: it is just moving here
   const Status status = record.status.load(std::memory_order_acquire);  // as claim_home
   switch (status) {
     case Status::fresh:
     case Status::waiting:
       record.status.store(Status::away, std::memory_order_relaxed);  // nobody else changes it now
-      from.clear(record.index());
+      from.clear(index);
       return true;
     case Status::home:
     case Status::home_signalled:
@@ -230,7 +237,7 @@ bool Worker::claim_away(Record& record, ReadyBits& from) noexcept {
     case Status::away:
     case Status::away_signalled:
     case Status::free:
-      from.clear(record.index());
+      from.clear(index);
       set_ready(record);
       return false;
   }
@@ -240,7 +247,7 @@ bool Worker::claim_away(Record& record, ReadyBits& from) noexcept {
 void Worker::add_to(Stats& stats) const noexcept {
   // relaxed: statistics.
   stats.spawned += spawned_.load(std::memory_order_relaxed);
-  stats.ended += ended_.load(std::memory_order_relaxed);
+  stats.ended += ended_.load(std::memory_order_acquire);  // pairs with count_end
   stats.steals += steals_.load(std::memory_order_relaxed);
   stats.stolen += stolen_.load(std::memory_order_relaxed);
   stats.sleeps += sleeps_.load(std::memory_order_relaxed);

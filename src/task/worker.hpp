@@ -107,9 +107,10 @@ class alignas(base::kCacheLine) Worker {
   static constexpr unsigned kMostLoot = 64;
   static constexpr uint32_t kChunk = 512;         ///< records made at once
   static constexpr uint32_t kTurnsPerRound = 64;  ///< every so often, all are gone round
-  static constexpr uint32_t kTurnsPerLook = 8;    ///< at signals, while tasks yield in turn
-  static constexpr uint32_t kTurnsPerPoll = 64;   ///< of idle work, however busy
-  static constexpr unsigned kSpares = 32;         ///< stacks kept, spare
+  static constexpr uint32_t kInPlacePerTurn = 1024;
+  static constexpr uint32_t kTurnsPerLook = 8;   ///< at signals, while tasks yield in turn
+  static constexpr uint32_t kTurnsPerPoll = 64;  ///< of idle work, however busy
+  static constexpr unsigned kSpares = 32;        ///< stacks kept, spare
 
   /// The guard, entered as the own thread.
   class Inside;
@@ -120,6 +121,8 @@ class alignas(base::kCacheLine) Worker {
   Record* more_records() noexcept;
   Record* search() noexcept;
   Record* look_everywhere() noexcept;
+  void become_busy(bool slept) noexcept;
+  bool look_at_timers() noexcept;
   bool may_steal() noexcept;
   Record* steal() noexcept;
   Record* steal_from(Worker& victim) noexcept;
@@ -158,7 +161,7 @@ class alignas(base::kCacheLine) Worker {
   Record* next_inside() noexcept;
   Record* next_slowly() noexcept;
   bool claim_home(Record& record) noexcept;
-  bool claim_away(Record& record, ReadyBits& from) noexcept;
+  bool claim_away(uint32_t index, ReadyBits& from) noexcept;
   int next_round(const ReadyBits& bits) noexcept;
   void drain_signals() noexcept;
   Record* make_records() noexcept;
@@ -184,7 +187,9 @@ class alignas(base::kCacheLine) Worker {
   std::array<Record*, kMostLoot> loot_ = {};  ///< claimed elsewhere, not yet run
   bool newest_first_ = true;
   uint32_t turns_ = 0;
-  uint32_t cursor_ = 0;  ///< where the next round goes on
+  uint32_t in_place_ = 0;
+  uint32_t cursor_ = 0;        ///< where the next round of ready_ goes on
+  uint32_t later_cursor_ = 0;  ///< of later_; apart, or one would make the other skip
 
   // ---- the own thread's ----
   alignas(base::kCacheLine) Record* running_ = nullptr;

@@ -31,6 +31,12 @@ inline void count(std::atomic<uint64_t>& counter, uint64_t n = 1) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
+/// As count, for ends. release: pairs with add_to's acquire: who sees an end sees every spawn that
+/// came before it.
+inline void count_end(std::atomic<uint64_t>& counter) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
 // ---- records -----------------------------------------------------------------------------------
 
 inline Record* Worker::take_record() noexcept {
@@ -92,12 +98,12 @@ inline void Worker::make_later(Record& record) noexcept {
 }
 
 inline void Worker::launch_here(Record& record) noexcept {
+  count(spawned_);  // first: a thief may have run it before we come to the next line (Impl::live)
   {
     const Inside inside(*this);
     record.status.store(Status::fresh, std::memory_order_relaxed);  // under the guard
     make_ready(record);
   }
-  count(spawned_);
   base::light_fence();  // between the ready bit and the look for sleepers (invariant 6)
   crew_.offer();
 }
@@ -150,9 +156,10 @@ inline bool Worker::claim_home(Record& record) noexcept {
 
 /// (guard) The next one round about: each gets its turn.
 inline int Worker::next_round(const ReadyBits& bits) noexcept {
-  int index = bits.next_from(cursor_);
+  uint32_t& cursor = &bits == &later_ ? later_cursor_ : cursor_;
+  int index = bits.next_from(cursor);
   if (index == ReadyBits::kNone) index = bits.next_from(0);
-  cursor_ = static_cast<uint32_t>(index) + 1;  // kNone: 0
+  cursor = static_cast<uint32_t>(index) + 1;  // kNone: 0
   return index;
 }
 

@@ -135,7 +135,9 @@ Stack* Worker::take_spare(uint32_t size_class) noexcept {
 
 void Worker::give_spare(Stack& stack) noexcept {
   // Large ones are kept for those who ask for them.
-  if (spare_count_ >= kSpares || stack.size_class != scheduler_->stack_class) {
+  // One of any size is kept: who runs may have to leave to it (see leave).
+  if (spares_ != nullptr &&
+      (spare_count_ >= kSpares || stack.size_class != scheduler_->stack_class)) {
     scheduler_->stacks.give(stack);
     return;
   }
@@ -176,8 +178,10 @@ bool take_signal(Record& self) noexcept {
 
 /// However many tasks can run: what the message core has to do must not wait for an idle worker.
 inline void Worker::poll_now_and_then() noexcept {
-  if (++polls_ % kTurnsPerPoll == 0 && base::has_idle_work()) [[unlikely]]
-    base::poll_idle_work();
+  if (++polls_ % kTurnsPerPoll != 0) [[likely]]
+    return;
+  if (base::has_idle_work()) base::poll_idle_work();
+  look_at_timers();
 }
 
 namespace {
@@ -217,12 +221,12 @@ void Worker::wait_slowly(Record& self) noexcept {
       other = next();
     }
     if (other != nullptr || base::ticks() - start > scheduler_->look_ticks) {
-      if (other != nullptr) set_mode(Mode::busy);
+      if (other != nullptr) become_busy(false);
       leave(self, After::wait, other);
       return;
     }
   }
-  set_mode(Mode::busy);
+  become_busy(false);
 }
 
 void Worker::yield() noexcept {
@@ -285,6 +289,8 @@ bool Worker::run_in_place(Record& record) noexcept {
   {
     const Inside inside(*this);
     if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
+    // Who spawns and joins all the time leaves a turn to others, too: then it waits.
+    if (++in_place_ % kInPlacePerTurn == 0) return false;
     if (newest_.load(std::memory_order_relaxed) == &record) {
       newest_.store(nullptr, std::memory_order_relaxed);
     } else {
@@ -299,7 +305,7 @@ bool Worker::run_in_place(Record& record) noexcept {
     end_locals(record);
   Worker& now = *current();
   now.set_running(parent);
-  count(now.ended_);
+  count_end(now.ended_);
   if (&now != parent.home()) follow(parent);
   return true;
 }
@@ -316,7 +322,7 @@ void Worker::follow(Record& parent) noexcept {
 
 /// `record` has run. The task that waits for it, claimed, if that is to go on here and now.
 Record* Worker::finish(Record& record) noexcept {
-  count(ended_);
+  count_end(ended_);
   if (record.detached) {
     if (record.error) [[unlikely]]
       end_program(record);
@@ -342,8 +348,13 @@ Record* Worker::finish(Record& record) noexcept {
     signal(*task);
     return nullptr;
   }
-  const Inside inside(*this);
-  return claim_home(*task) ? task : nullptr;  // or keeps the signal
+  {
+    const Inside inside(*this);
+    // Under the guard of its home it stays there (it may have gone on already, and moved).
+    if (task->home() == this) return claim_home(*task) ? task : nullptr;  // or keeps the signal
+  }
+  signal(*task);
+  return nullptr;
 }
 
 // ---- the loop ----------------------------------------------------------------------------------
@@ -393,7 +404,7 @@ Stack* Worker::stack_for(Record& record) noexcept {
   scheduler_->out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
   // Not started: it is fresh again. Others that end will leave their stacks.
   record.status.store(Status::fresh, std::memory_order_release);
-  record.home()->signals_.address(record.index()).set();
+  signal_from_outside(record);  // its home may sleep
   sched_yield();
   return nullptr;
 }
@@ -401,8 +412,12 @@ Stack* Worker::stack_for(Record& record) noexcept {
 /// The next to run, however long it takes; nullptr: the scheduler stops.
 Record* Worker::search() noexcept {
   Record* record = next();
-  if (record != nullptr) return record;
+  if (record != nullptr) {
+    if (mode() != Mode::busy) become_busy(false);  // wait_slowly left it at that
+    return record;
+  }
   set_mode(Mode::searching);
+  bool slept = false;
   const uint64_t start = base::ticks();
   for (uint32_t look = 0;; ++look) {
     if ((record = next()) != nullptr) break;
@@ -414,26 +429,42 @@ Record* Worker::search() noexcept {
     const uint64_t spent = base::ticks() - start;
     if (spent > scheduler_->spin_ticks) {
       sleep();
+      slept = true;
+      look = ~uint32_t{0};  // whoever woke us may have work for others: visit them
     } else if (spent > scheduler_->look_ticks) {
       sched_yield();  // threads may outnumber cores
     } else {
       base::cpu_relax();
     }
   }
-  set_mode(Mode::busy);
+  become_busy(slept);
   return record;
+}
+
+/// Found something. Who made work while this worker searched left that to it, so it offers the
+/// rest. One that was asleep, or said so, sees to it that another one watches instead.
+void Worker::become_busy(bool slept) noexcept {
+  // seq_cst: announces, then looks; a signaller sets its bit, then looks at the mode.
+  mode_.exchange(Mode::busy, std::memory_order_seq_cst);
+  if (looks_ready() || (slept && !scheduler_->watched.load(std::memory_order_relaxed))) {
+    crew_.offer();
+  }
 }
 
 /// Everything but one's own tasks: timers, others' tasks.
 Record* Worker::look_everywhere() noexcept {
-  const uint64_t deadline = scheduler_->timers.earliest();
-  if (deadline != Timers::kNever) {
-    const uint64_t now = base::now_ns();
-    if (deadline <= now && scheduler_->timers.expire(now) != 0) {
-      if (Record* record = next(); record != nullptr) return record;
-    }
+  if (look_at_timers()) {
+    if (Record* record = next(); record != nullptr) return record;
   }
   return steal();
+}
+
+/// True: somebody was due.
+bool Worker::look_at_timers() noexcept {
+  const uint64_t deadline = scheduler_->timers.earliest();
+  if (deadline == Timers::kNever) return false;
+  const uint64_t now = base::now_ns();
+  return deadline <= now && scheduler_->timers.expire(now) != 0;
 }
 
 // ---- stealing ----------------------------------------------------------------------------------
@@ -480,8 +511,19 @@ Record* Worker::steal_from(Worker& victim) noexcept {
     if (victim.ready_.empty()) victim.spill();
   }
   count_taken = victim.give_to_thief(taken);
+  if (count_taken == 0) {
+    // What was ready cannot be claimed (it runs); what came since may be.
+    victim.drain_signals();
+    victim.spill();
+    count_taken = victim.give_to_thief(taken);
+  }
   const bool more = !victim.ready_.empty();
   victim.guard_.leave();
+  if (more) {
+    // We moved its signals: it may have looked for them in between, and sleep (invariant 6).
+    base::light_fence();
+    if (victim.mode() == Mode::asleep) victim.wake();
+  }
   if (count_taken == 0) return nullptr;
   count(steals_);
   count(stolen_, count_taken);
@@ -501,18 +543,20 @@ Record* Worker::steal_from(Worker& victim) noexcept {
 /// Options::steal says; else of the loot.
 unsigned Worker::give_to_thief(std::array<Record*, kMostLoot>& taken) noexcept {
   unsigned count_taken = 0;
-  ReadyBits& from = ready_.empty() ? later_ : ready_;
-  for (int at = from.next_from(0); at != ReadyBits::kNone && count_taken == 0;) {
-    const auto word = static_cast<uint32_t>(at) / 64;
-    uint64_t bits = from.word(word);
-    auto most = static_cast<unsigned>(std::popcount(bits));
-    if (scheduler_->options.steal == Steal::half_word) most = (most + 1) / 2;
-    if (scheduler_->options.steal == Steal::one) most = 1;
-    for (; bits != 0 && count_taken < most; bits &= bits - 1) {
-      Record& record = *records_[word * 64 + static_cast<uint32_t>(std::countr_zero(bits))];
-      if (claim_away(record, from)) taken[count_taken++] = &record;
+  for (ReadyBits* each : {&ready_, &later_}) {
+    ReadyBits& from = *each;
+    for (int at = from.next_from(0); at != ReadyBits::kNone && count_taken == 0;) {
+      const auto word = static_cast<uint32_t>(at) / 64;
+      uint64_t bits = from.word(word);
+      auto most = static_cast<unsigned>(std::popcount(bits));
+      if (scheduler_->options.steal == Steal::half_word) most = (most + 1) / 2;
+      if (scheduler_->options.steal == Steal::one) most = 1;
+      for (; bits != 0 && count_taken < most; bits &= bits - 1) {
+        const uint32_t index = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
+        if (claim_away(index, from)) taken[count_taken++] = records_[index];
+      }
+      at = from.next_from((word + 1) * 64);
     }
-    at = from.next_from((word + 1) * 64);
   }
   if (count_taken != 0) return count_taken;
   const uint32_t loot = loot_count_.load(std::memory_order_relaxed);
@@ -551,13 +595,14 @@ class Worker::Asleep final : public base::Awaited {
     worker_.crew_.sleepers.fetch_sub(1, std::memory_order_relaxed);
     worker_.set_mode(Mode::searching);
     worker_.set_sleeper(*worker_.own_parker_);
-    worker_.crew_.waking.store(false, std::memory_order_relaxed);  // about to look
+    // release: pairs with wake_one's exchange, which then does not take it for asleep any more.
+    worker_.crew_.waking.store(false, std::memory_order_release);
   }
   /// What others have, seen after `enroll`.
   void look_at_others(bool& busy, bool& ready) const noexcept {
     for (const auto& other : worker_.crew_.workers) {
       if (other.get() == &worker_) continue;
-      busy |= other->mode() == Mode::busy;
+      busy |= other->mode() != Mode::asleep;
       ready |= other->looks_ready_to_thief();
     }
   }
