@@ -1,0 +1,133 @@
+// Nobody who can run is forgotten: programs that end only if somebody else gets a turn meanwhile.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "task/scheduler_impl.hpp"
+#include "task/worker.hpp"
+#include "weft/task/scheduler.hpp"
+
+namespace weft::task {
+namespace {
+
+Options with_workers(int workers) {
+  Options options;
+  options.workers = workers;
+  return options;
+}
+
+void wait_until_all_sleep(Scheduler& scheduler) {
+  for (bool all = false; !all;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    all = true;
+    for (const auto& worker : scheduler.impl().workers) {
+      all = all && worker->mode() == detail::Mode::asleep;
+    }
+  }
+}
+
+TEST(FairnessTest, TimersComeWhileTasksYield) {
+  Scheduler scheduler(with_workers(1));
+  scheduler.run([] {
+    bool over = false;
+    auto sleeper = spawn([&] {
+      sleep_for(std::chrono::milliseconds(1));
+      over = true;
+    });
+    auto one = spawn([&] {
+      while (!over) yield();
+    });
+    auto two = spawn([&] {
+      while (!over) yield();
+    });
+    one.join();
+    two.join();
+    sleeper.join();
+  });
+}
+
+TEST(FairnessTest, WhoSpawnsAndJoinsAllTheTimeLeavesOthersATurn) {
+  Scheduler scheduler(with_workers(1));
+  scheduler.run([] {
+    bool over = false;
+    auto other = spawn([&] { over = true; });
+    while (!over) spawn([] {}).join();
+    other.join();
+  });
+}
+
+// Two tasks at one home that sleeps: each computes until the other runs.
+TEST(FairnessTest, WhatASleepingHomeGetsIsForOthersToo) {
+  for (int round = 0; round < 10; ++round) {
+    Scheduler scheduler(with_workers(2));
+    wait_until_all_sleep(scheduler);
+    std::atomic<int> running{0};
+    const auto meet = [&] {
+      ++running;
+      while (running < 2) base::cpu_relax();
+    };
+    auto one = scheduler.spawn(meet, {.worker = 0});
+    auto two = scheduler.spawn(meet, {.worker = 0});
+    one.join();
+    two.join();
+  }
+}
+
+TEST(FairnessTest, WhoSignalsAndComputesDoesNotKeepTheOther) {
+  Scheduler scheduler(with_workers(2));
+  std::atomic<bool> go{false};
+  std::atomic<bool> ran{false};
+  auto other = scheduler.spawn(
+      [&] {
+        wait();
+        ran = true;
+      },
+      {.worker = 0});
+  const TaskRef ref = other.ref();
+  auto computes = scheduler.spawn(
+      [&] {
+        while (!go) wait();
+        signal(ref);
+        while (!ran) base::cpu_relax();
+      },
+      {.worker = 0});
+  wait_until_all_sleep(scheduler);
+  go = true;
+  signal(computes.ref());
+  computes.join();
+  other.join();
+}
+
+// A thief cannot take a task that runs, though it was signalled; what is behind it, it can.
+TEST(FairnessTest, ASignalledTaskThatRunsHidesNothing) {
+  Scheduler scheduler(with_workers(2));
+  std::atomic<bool> started{false};
+  std::atomic<bool> go{false};
+  std::atomic<bool> ran{false};
+  auto waits = scheduler.spawn(
+      [&] {
+        while (!go) wait();
+        ran = true;
+      },
+      {.worker = 0});
+  wait_until_all_sleep(scheduler);
+  auto computes = scheduler.spawn(
+      [&] {
+        started = true;
+        while (!ran) base::cpu_relax();
+      },
+      {.worker = 0});
+  while (!started) std::this_thread::yield();
+  signal(computes.ref());
+  // Long enough for the idle worker to have visited: without it the test is weaker, not wrong.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  go = true;
+  signal(waits.ref());
+  computes.join();
+  waits.join();
+}
+
+}  // namespace
+}  // namespace weft::task
