@@ -28,7 +28,7 @@ void add_task_targets(std::vector<Target>& targets) {
     add("the same beside Boost.Fiber", mode, 1, "ratio", true, 0.2);
   }
   add("spawn and join, 65536 at once", "spawn_65536", 1, "value", true, 80);
-  add("yield, there and back, beside two switches", "yield", 1, "ratio", true, 1.5);
+  add("a yield, beside two bare switches", "yield", 1, "ratio", true, 1.5);
   targets.back().or_value = 20;
   add("signal and wait, a round in a worker", "pingpong", 1, "value", true, 40);
   add("the same between two workers, one level", "pingpong", 2, "ratio", true, 2);

@@ -8,8 +8,8 @@
 //
 // Measured: from the start of the search in a task to its end, in ns a node (of wall time), each
 // node a task that spawns one for each of its children, joins them, and returns its counts; with
-// one worker and with two, and how many times faster two are, in the same round. Most of
-// the time is SHA-1.
+// one worker and with two, and how many times faster two are, in the same round. Most of the
+// time is SHA-1.
 // Limit: with one worker the same search as a plain recursion on a thread; with two the same with
 // one worker.
 //

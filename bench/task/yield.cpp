@@ -1,11 +1,11 @@
 // Two tasks that yield to each other on one worker.
 //
-// Measured: from a task's call of yield to its return, in which the other task ran and yielded as
-// well: two yields, two switches, in ns; the median of laps of 1000.
-// Limit: two bare switches of Boost.Context, there and back, with nothing around them: what any
-// stackful task must pay. Rivals: two fibers of Boost.Fiber; two threads on one core that hand a
-// word to each other and call sched_yield until it comes back (a yield of a thread may return
-// without the other having run; these are counted in).
+// Measured: a yield, in ns: half of the time from a task's call of yield to its return, in which
+// the other task ran and yielded as well; the median of laps of 2000. Limit: two bare switches of
+// Boost.Context, there and back, with nothing around them: what any stackful task must pay. Rivals:
+// two fibers of Boost.Fiber; two threads on one core that hand a word to each other and call
+// sched_yield until it comes back (a yield of a thread may return without the other having run;
+// these are counted in).
 //
 // It lies when more tasks are runnable than two: then each waits longer, though a switch costs the
 // same; and when the work between two switches needs the caches.
@@ -32,7 +32,7 @@ double task_ns(task::Scheduler& scheduler) {
     auto other = task::spawn([&] {
       while (!done) task::yield();
     });
-    const double ns = per_item_ns(1, kTurn, [] { task::yield(); });
+    const double ns = per_item_ns(1, kTurn, [] { task::yield(); }) / 2;
     done = true;
     other.join();
     return ns;
@@ -46,7 +46,7 @@ double fiber_ns() {
     auto other = fibers.start_later([&] {
       while (!done) boost::this_fiber::yield();
     });
-    const double ns = per_item_ns(1, kTurn, [] { boost::this_fiber::yield(); });
+    const double ns = per_item_ns(1, kTurn, [] { boost::this_fiber::yield(); }) / 2;
     done = true;
     other.join();
     return ns;
@@ -78,10 +78,12 @@ double thread_ns() {
     turns::bind_to(0);
     // release and acquire: each sees what the other did in its turn, as a task does.
     if (me == 0) {
-      ns = per_item_ns(1, kTurn, [&] {
-        turn->store(second, std::memory_order_release);
-        while (turn->load(std::memory_order_acquire) == second) sched_yield();
-      });
+      ns = per_item_ns(1, kTurn,
+                       [&] {
+                         turn->store(second, std::memory_order_release);
+                         while (turn->load(std::memory_order_acquire) == second) sched_yield();
+                       }) /
+           2;
       turn->store(neither, std::memory_order_release);
       return;
     }
