@@ -12,6 +12,7 @@
 #include "harness/pair.hpp"
 #include "harness/process.hpp"
 #include "report/results_file.hpp"
+#include "task/task.hpp"
 
 namespace weft::bench {
 namespace {
@@ -62,6 +63,7 @@ std::vector<Run> plan(double seconds) {
     add(fmt::format("rate --mode {} --threads 64 --devices 1", mode), 4);
     add(fmt::format("rate --mode {} --threads 64 --devices 63", mode), 4);
   }
+  for (const std::string& name : task_benchmarks()) add("task " + name, 1.5);
   for (const unsigned threads : {2U, 64U}) add(fmt::format("locks --threads {}", threads), 3);
   for (const char* size : {"64K", "1M", "16M"}) {
     for (const char* mode : {"matched", "put", "get"}) {

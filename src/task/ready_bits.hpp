@@ -1,6 +1,7 @@
 // A set of task indices that one thread at a time touches: what a worker has taken and not yet run.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -19,7 +20,8 @@ class ReadyBits {
   /// Makes room for indices below `bits`; keeps what is set.
   void grow(std::size_t bits) {
     if (bits <= words_.size() * 64) return;
-    words_.resize((bits + 63) / 64);
+    // Twice as much at least, since all is looked through.
+    words_.resize(std::max((bits + 63) / 64, 2 * words_.size()));
     std::size_t below = words_.size();
     for (auto& level : summaries_) {
       if (below <= 64) break;

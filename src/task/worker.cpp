@@ -92,7 +92,7 @@ Record* Worker::make_records() noexcept {
     signals_.grow(first + kChunk);
     ready_.grow(first + kChunk);
     later_.grow(first + kChunk);
-    records_.reserve(first + kChunk);
+    if (records_.capacity() < first + kChunk) records_.reserve(2 * first + kChunk);
     chunks_.push_back(std::make_unique<Record[]>(kChunk));
   } catch (const std::bad_alloc&) {
     return nullptr;

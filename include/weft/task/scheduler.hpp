@@ -24,7 +24,7 @@ struct Options {
   bool bind = true;             ///< each to a core, while there are enough; task.bind false wins
   std::size_t stack_bytes = 0;  ///< of a task that does not say, guard included
   Order order = Order::depth_first;
-  Steal steal = Steal::half_word;
+  Steal steal = Steal::word;
   /// A task that yields on a thief's thread stays there. (By default it goes home.)
   bool migrate = false;
   /// Indices start at 512, so that signals take both levels: for measuring.

@@ -179,7 +179,7 @@ int this_worker() noexcept;
 void yield() noexcept;
 
 /// Suspends the calling task until it is signalled. A signal that came before is kept (one, however
-/// many came). May return without one, so: `while (!condition) wait();`. A plain thread waits, too,
+/// many came; one that came before the task started is its start). May return without one, so: `while (!condition) wait();`. A plain thread waits, too,
 /// for what signals its parker.
 void wait() noexcept;
 /// The same, or until `now_ns()` passes `deadline_ns`: then false.
