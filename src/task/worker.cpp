@@ -139,6 +139,13 @@ bool Worker::set_ready(Record& record) noexcept {
         break;
       case Status::home_signalled:
       case Status::away_signalled:
+        // Written even where one is kept already: it orders what came before this signal before the
+        // wait that consumes the kept one. A mere look could come before the caller's stores.
+        if (record.status.compare_exchange_weak(status, status, std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+          return false;
+        }
+        break;
       case Status::free:
         return false;
     }

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <thread>
 
+#include "base/stress.hpp"
 #include "task/scheduler_impl.hpp"
 #include "task/worker.hpp"
+#include "weft/task/channel.hpp"
 #include "weft/task/scheduler.hpp"
 
 namespace weft::task {
@@ -127,6 +129,29 @@ TEST(FairnessTest, ASignalledTaskThatRunsHidesNothing) {
   signal(waits.ref());
   computes.join();
   waits.join();
+}
+
+// A signal to a stolen task for which one is kept already: what was written before it must be seen
+// after the wait that consumes the kept one.
+TEST(FairnessTest, ASecondSignalToAStolenTaskCounts) {
+  const test::StressClock clock(0.5);
+  Scheduler scheduler(with_workers(2));
+  for (uint64_t round = 0; clock.running(round); ++round) {
+    constexpr long kValues = 20'000;
+    SpscChannel<long> channel(16);
+    auto sends = scheduler.spawn(
+        [&] {
+          for (long i = 0; i < kValues; ++i) channel.send(i);
+        },
+        {.worker = 0});
+    auto receives = scheduler.spawn(
+        [&] {
+          for (long i = 0; i < kValues; ++i) EXPECT_EQ(channel.receive(), i);
+        },
+        {.worker = 1});
+    sends.join();
+    receives.join();
+  }
 }
 
 }  // namespace
