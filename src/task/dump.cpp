@@ -65,12 +65,6 @@ struct Line {
   Calls calls;
 };
 
-/// A name is reset when its task ends; it may do so just now. Either value will do: names are not
-/// owned by tasks.
-__attribute__((no_sanitize("thread"))) const char* name_of(const Record& record) noexcept {
-  return *const_cast<const char* const volatile*>(&record.name);
-}
-
 /// Takes no memory once it is made: it is filled under the guards of workers.
 class Survey {
  public:
@@ -80,7 +74,7 @@ class Survey {
     Line line{.worker = worker,
               .index = record.index(),
               .state = state_of(record, status, worker_sleeps),
-              .name = name_of(record)};
+              .name = record.name.load(std::memory_order_relaxed)};
     ++counts_[static_cast<std::size_t>(line.state)];
     if (line.state == State::waits) {
       // It is not claimed while its home's guard is held, so nobody runs on its stack.

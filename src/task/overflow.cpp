@@ -22,11 +22,13 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   if (detail::Worker* worker = detail::Worker::current(); worker != nullptr) {
     if (Stack* stack = worker->scheduler().stacks.guarded_by(info->si_addr)) {
       const detail::Record* task = worker->running();
+      // relaxed: its own.
+      const char* name = task != nullptr ? task->name.load(std::memory_order_relaxed) : nullptr;
       char text[256];
       const auto end = fmt::format_to_n(
           text, sizeof text, "weft: task '{}' ({}.{}) overflowed its stack of {} KiB\n",
-          task != nullptr && task->name != nullptr ? task->name : "unnamed", worker->number(),
-          task != nullptr ? task->index() : 0, (stack->bytes() + 4096 + sizeof(Stack)) / 1024);
+          name != nullptr ? name : "unnamed", worker->number(), task != nullptr ? task->index() : 0,
+          (stack->bytes() + 4096 + sizeof(Stack)) / 1024);
       (void)!::write(STDERR_FILENO, text, std::min(end.size, sizeof text));
     }
   }

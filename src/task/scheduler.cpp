@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -65,22 +66,41 @@ Scheduler::Impl::Impl(const Options& given)
   spin_ticks = to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
   for (auto& worker : workers) worker->enter(*this);
-  enlisted = std::make_unique<Enlisted>(*this);
-  const auto quiet_ns = static_cast<uint64_t>(base::config_int("task.report_quiet"));
-  if (quiet_ns != 0) watch = std::make_unique<QuietWatch>(*this, quiet_ns);
+  const char* missing = nullptr;
   try {
+    enlisted = std::make_unique<Enlisted>(*this);
+    const auto quiet_ns = static_cast<uint64_t>(base::config_int("task.report_quiet"));
+    if (quiet_ns != 0) watch = std::make_unique<QuietWatch>(*this, quiet_ns);
     for (auto& worker : workers) worker->start();
-  } catch (...) {
-    // Those that started wait for the rest: let them go, and end.
-    stopping.store(true, std::memory_order_release);
-    std::size_t missing = 0;
-    for (auto& worker : workers) missing += worker->has_started() ? 0U : 1U;
-    started.count_down(static_cast<std::ptrdiff_t>(missing));
-    for (auto& worker : workers) worker->join_thread();
-    Crew::give_back(crew, true);
-    throw;
+  } catch (const std::exception&) {
+    missing = "threads";
+    // Those that started wait for the rest.
+    const auto rest =
+        std::ranges::count_if(workers, [](const auto& each) { return !each->has_started(); });
+    started.count_down(rest);
   }
   started.wait();
+  // relaxed: ordered by the latch.
+  if (out_of_stacks.load(std::memory_order_relaxed)) missing = "stacks";
+  if (missing != nullptr) {
+    watch.reset();
+    end_workers();
+    throw Error(Errc::no_memory, fmt::format("a scheduler of {} workers: no memory for their {}",
+                                             options.workers, missing));
+  }
+}
+
+void Scheduler::Impl::end_workers() noexcept {
+  stopping.store(true, std::memory_order_release);  // pairs with search's acquire
+  for (auto& worker : workers) {
+    if (worker->has_started()) worker->wake();
+  }
+  for (auto& worker : workers) worker->join_thread();
+  blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
+  enlisted.reset();
+  const bool all_ended = live() == 0;
+  for (auto& worker : workers) worker->abandon_all();
+  Crew::give_back(crew, all_ended);
 }
 
 Scheduler::Impl::~Impl() {
@@ -104,14 +124,7 @@ Scheduler::Impl::~Impl() {
     }
   }
   watch.reset();
-  stopping.store(true, std::memory_order_release);  // pairs with search's acquire
-  for (auto& worker : workers) worker->wake();
-  for (auto& worker : workers) worker->join_thread();
-  blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
-  enlisted.reset();
-  const bool all_ended = live() == 0;
-  for (auto& worker : workers) worker->abandon_all();
-  Crew::give_back(crew, all_ended);
+  end_workers();
 }
 
 Worker& Scheduler::Impl::worker_for_outsider() noexcept {

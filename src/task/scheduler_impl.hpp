@@ -38,6 +38,8 @@ class Scheduler::Impl {
   /// Grows with whatever workers do between two sleeps; the same twice: they slept on.
   [[nodiscard]] uint64_t activity() const noexcept;
   std::string dump();
+  /// Their threads have ended when this returns, and they are the next scheduler's.
+  void end_workers() noexcept;
 
   Options options;
   const pid_t process = ::getpid();

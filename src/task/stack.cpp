@@ -1,6 +1,7 @@
 // Mapping, carving and guarding of stacks.
 #include "task/stack.hpp"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -56,6 +57,7 @@ StackPool::~StackPool() {
         forget(*reinterpret_cast<Stack*>(map.address + end - sizeof(Stack)));
       }
     }
+    forget_frames(map.address, map.carved);
     ::munmap(map.address, map.bytes);
   }
 }
@@ -124,9 +126,14 @@ void StackPool::check(Stack& stack) noexcept {
 }
 
 Stack* StackPool::guarded_by(const void* address) noexcept {
-  // In a handler: the lock may be held by the very thread that faulted (not: no task runs under
-  // it) or by another, for a moment.
-  const std::lock_guard hold(lock_);
+  // In a handler: another thread may hold the lock for a moment; the one that faulted itself only
+  // where the pool is at fault, which must not hang.
+  std::unique_lock hold(lock_, std::try_to_lock);
+  for (int i = 0; i < 1000 && !hold; ++i) {
+    ::sched_yield();
+    (void)hold.try_lock();
+  }
+  if (!hold) return nullptr;
   const auto* at = static_cast<const char*>(address);
   for (const Map& map : maps_) {
     if (at < map.address || at >= map.address + map.carved) continue;

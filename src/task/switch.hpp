@@ -7,6 +7,7 @@
 #include "task/stack.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -36,6 +37,15 @@ inline void prepare(Stack& stack, void (*entry)(Arrival)) noexcept {
 inline void forget([[maybe_unused]] Stack& stack) noexcept {
 #if defined(__SANITIZE_THREAD__)
   if (stack.tsan_fiber != nullptr) __tsan_destroy_fiber(stack.tsan_fiber);
+#endif
+}
+
+/// No frame of a task lives in this memory any more: whoever maps the addresses next finds no
+/// marks.
+inline void forget_frames([[maybe_unused]] const void* memory,
+                          [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
 #endif
 }
 

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "task/scheduler_impl.hpp"
@@ -26,7 +27,8 @@ Record* running() noexcept {
 }
 
 const char* name_of(const Record& record) noexcept {
-  return record.name != nullptr ? record.name : "unnamed";
+  const char* name = record.name.load(std::memory_order_relaxed);
+  return name != nullptr ? name : "unnamed";
 }
 
 std::string what_of(const std::exception_ptr& error) {
@@ -50,8 +52,14 @@ Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
   }
   Scheduler::Impl& impl = scheduler != nullptr ? scheduler->impl() : here->scheduler();
   if (impl.out_of_stacks.load(std::memory_order_relaxed)) [[unlikely]] {  // a hint
-    impl.out_of_stacks.store(false, std::memory_order_relaxed);           // the next may try
-    throw Error(Errc::no_memory, "spawn: no memory for another stack");
+    // Somebody found none since it was last looked: there may be one again.
+    const uint32_t asked = options != nullptr && options->stack_bytes != 0
+                               ? StackPool::class_of(options->stack_bytes)
+                               : 0;
+    Stack* const stack = impl.stacks.take(std::clamp(asked, impl.stack_class, StackPool::kLargest));
+    if (stack == nullptr) throw Error(Errc::no_memory, "spawn: no memory for another stack");
+    impl.stacks.give(*stack);
+    impl.out_of_stacks.store(false, std::memory_order_relaxed);
   }
   const int worker = options != nullptr ? options->worker : kAnywhere;
   Record* record = nullptr;
@@ -69,7 +77,7 @@ Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
   }
   if (record == nullptr) throw Error(Errc::no_memory, "spawn: no memory for another task");
   if (options != nullptr) {
-    record->name = options->name;
+    record->name.store(options->name, std::memory_order_relaxed);
     if (options->stack_bytes != 0) {
       const uint32_t size_class = StackPool::class_of(options->stack_bytes);
       if (size_class > StackPool::kLargest) {
@@ -100,7 +108,7 @@ void abandon(Record& record) noexcept { release(record); }
 
 void release(Record& record) noexcept {
   record.generation.fetch_add(1, std::memory_order_relaxed);  // a hint to signallers
-  record.name = nullptr;
+  record.name.store(nullptr, std::memory_order_relaxed);
   record.stack_class = 0;
   record.error = nullptr;
   // relaxed: the record's lists pass it on, and a late token may see either.
@@ -198,7 +206,7 @@ TaskRef this_task() noexcept {
 
 const char* this_task_name() noexcept {
   Record* self = detail::running();
-  return self != nullptr ? self->name : nullptr;
+  return self != nullptr ? self->name.load(std::memory_order_relaxed) : nullptr;
 }
 
 int this_worker() noexcept {

@@ -3,6 +3,8 @@
 
 #include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "task/crew.hpp"
 #include "task/scheduler_impl.hpp"
@@ -29,6 +31,7 @@ void Worker::enter(Scheduler::Impl& scheduler) noexcept {
   for (auto* counter : {&spawned_, &ended_, &steals_, &stolen_, &sleeps_}) {
     counter->store(0, std::memory_order_relaxed);
   }
+  sort_free_records();
   // relaxed: nobody else knows of it; the thread's start passes it on.
   mode_.store(Mode::busy, std::memory_order_relaxed);
 }
@@ -51,6 +54,25 @@ void Worker::abandon_all() noexcept {
 Worker::~Worker() = default;
 
 // ---- records -----------------------------------------------------------------------------------
+
+/// The lowest first, as if they were new: the order in which tasks run depends on it. Some may be
+/// missing, with a handle that has outlived its scheduler.
+void Worker::sort_free_records() noexcept try {
+  std::vector<bool> is_free(records_.size());
+  // acquire: as take_record.
+  for (Record* list : {free_, std::exchange(outside_free_, nullptr),
+                       returned_.exchange(nullptr, std::memory_order_acquire)}) {
+    for (; list != nullptr; list = list->next) is_free[list->index()] = true;
+  }
+  free_ = nullptr;
+  for (std::size_t index = records_.size(); index-- != 0;) {
+    if (!is_free[index]) continue;
+    records_[index]->next = free_;
+    free_ = records_[index];
+  }
+} catch (const std::bad_alloc&) {
+  // Any order will do.
+}
 
 Record* Worker::take_record_outside() noexcept {
   const std::lock_guard hold(outside_lock_);

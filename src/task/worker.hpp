@@ -165,6 +165,7 @@ class alignas(base::kCacheLine) Worker {
   int next_round(const ReadyBits& bits) noexcept;
   void drain_signals() noexcept;
   Record* make_records() noexcept;
+  void sort_free_records() noexcept;
   bool set_ready(Record& record) noexcept;
   Record* take_loot() noexcept;
   unsigned give_to_thief(std::array<Record*, kMostLoot>& taken) noexcept;

@@ -405,6 +405,8 @@ Stack* Worker::stack_for(Record& record) noexcept {
   // Not started: it is fresh again. Others that end will leave their stacks.
   record.status.store(Status::fresh, std::memory_order_release);
   signal_from_outside(record);  // its home may sleep
+  // This worker's own next may well be this one again: nothing else would look at the clock.
+  look_at_timers();
   sched_yield();
   return nullptr;
 }
@@ -669,6 +671,7 @@ void Worker::thread_main() {
   const OverflowHandler on_overflow;
   describe_native_stack(native_);
   stack_ = &native_;
+  (void)has_spare();  // or the scheduler's start fails
   scheduler_->started.count_down();
   scheduler_->started.wait();  // others may look at us from now on
   after_ = After::nothing;

@@ -211,6 +211,25 @@ TEST(TroubleTest, WorkersMayOutnumberCores) {
   EXPECT_EQ(ended, 500);
 }
 
+// Somebody must look at the clock, too.
+TEST_P(Trouble, SleepersWakeWhileAllWorkersAreBusy) {
+  Scheduler scheduler(options());
+  scheduler.run([&] {
+    std::atomic<bool> woken{false};
+    Group group;
+    group.spawn([&] {
+      sleep_for(std::chrono::milliseconds(1));
+      woken = true;
+    });
+    for (int i = 0; i < 2 * scheduler.workers(); ++i) {
+      group.spawn([&] {
+        while (!woken) yield();
+      });
+    }
+    group.wait();
+  });
+}
+
 // ---- fork --------------------------------------------------------------------------------------
 
 /// Its exit status.
@@ -255,6 +274,13 @@ uint64_t address_space_in_use() {
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+void limit_memory(uint64_t more_bytes) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = address_space_in_use() + more_bytes;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
 /// By a task: spawns tasks that wait until there is no memory for more, lets them go on and spawn
 /// one each, and sees all of them end. False: nothing was refused, or not as it should be.
 bool use_all_memory(std::size_t stack_bytes) {
@@ -295,15 +321,29 @@ bool use_all_memory(std::size_t stack_bytes) {
 [[noreturn]] void run_out_of_memory(const Options& options, std::size_t stack_bytes) {
   Scheduler scheduler(options);
   scheduler.run([] { spawn([] { yield(); }).join(); });
-  rlimit limit{};
-  ::getrlimit(RLIMIT_AS, &limit);
-  limit.rlim_cur = address_space_in_use() + (160U << 20);
-  ::setrlimit(RLIMIT_AS, &limit);
+  limit_memory(160 << 20);
   const bool good = scheduler.run([&] {
     // The second time with what the first has given back.
-    return use_all_memory(stack_bytes) && use_all_memory(stack_bytes);
+    bool both = use_all_memory(stack_bytes);
+    spawn([] {}).join();  // that there was none is over
+    both &= use_all_memory(stack_bytes);
+    return both;
   });
   std::_Exit(good ? 0 : 1);
+}
+
+TEST_P(Trouble, ASchedulerWithoutMemoryIsRefused) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory leaves no room for a limit";
+  const auto make = [this] {
+    limit_memory(20 << 20);  // room for two threads, none for a map of stacks
+    try {
+      const Scheduler scheduler(options());
+    } catch (const Error& e) {
+      std::_Exit(e.code() == Errc::no_memory ? 0 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(0), "");
 }
 
 TEST_P(Trouble, MoreTasksThanMemoryAreRefused) {

@@ -54,11 +54,11 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
   uint8_t stack_class = 0;  ///< 0: any
   void* stack = nullptr;    ///< where its context is saved; nullptr: not started
   void (*run)(Record&) noexcept = nullptr;
-  std::atomic<void*> joiner{nullptr};  ///< nullptr, the parker of who joins, or kEnded
-  Record* next = nullptr;              ///< in a list of free records
-  const char* name = nullptr;
-  void* locals = nullptr;    ///< task-local values
-  std::exception_ptr error;  ///< what left the function
+  std::atomic<void*> joiner{nullptr};      ///< nullptr, the parker of who joins, or kEnded
+  Record* next = nullptr;                  ///< in a list of free records
+  std::atomic<const char*> name{nullptr};  ///< relaxed: dumps read it at any time
+  void* locals = nullptr;                  ///< task-local values
+  std::exception_ptr error;                ///< what left the function
 
   // The function, or what it returned, or a pointer to either.
   std::byte storage[kInline];
