@@ -179,8 +179,8 @@ int this_worker() noexcept;
 void yield() noexcept;
 
 /// Suspends the calling task until it is signalled. A signal that came before is kept (one, however
-/// many came; one that came before the task started is its start). May return without one, so: `while (!condition) wait();`. A plain thread waits, too,
-/// for what signals its parker.
+/// many came; one that came before the task started is its start). May return without one, so:
+/// `while (!condition) wait();`. A plain thread waits, too, for what signals its parker.
 void wait() noexcept;
 /// The same, or until `now_ns()` passes `deadline_ns`: then false.
 bool wait_until(uint64_t deadline_ns) noexcept;
