@@ -301,23 +301,23 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
 // --- Blocking conveniences ---------------------------------------------------------------------
 
 Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
-  Event event =
-      impl_->runtime.complete_now([&](Completion& done) { return send(to, tag, data, &done); },
-                                  Event{.peer = to, .tag = tag, .bytes = data.size()});
+  Runtime::Impl& runtime = impl_->runtime;
+  Event event{.peer = to, .tag = tag, .bytes = data.size()};
+  if (data.size() <= runtime.settings.eager_bytes) {
+    (void)until_posted(runtime.self, [&] { return send(to, tag, data); });  // done: it is copied
+  } else {
+    event =
+        runtime.complete_now([&](Completion& done) { return send(to, tag, data, &done); }, event);
+  }
   // A small message to the dead goes nowhere and is done.
-  if (event.error == Errc::ok && impl_->runtime.is_dead(to)) event.error = Errc::peer_died;
+  if (event.error == Errc::ok && runtime.is_dead(to)) event.error = Errc::peer_died;
   return event;
 }
 
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
-  Event event;
-  Synchronizer done;
-  const Post answer = until_posted(impl_->runtime.self,
-                                   [&] { return recv(from, tag, buffer, &done, nullptr, &event); });
-  if (answer == Post::done) return event;
-  impl_->runtime.self.wait(done);
-  assign(event, done.event());
-  return event;
+  Event now;
+  return impl_->runtime.complete_now(
+      [&](Completion& done) { return recv(from, tag, buffer, &done, nullptr, &now); }, now);
 }
 
 Message Endpoint::dequeue_wait() {

@@ -123,6 +123,11 @@ struct Runtime::Impl final : base::IdleWork {
   /// Posts until it is not refused, waits, and returns the event; `at_once`: what it is for done.
   template <class Call>
   Event complete_now(Call post, const Event& at_once) {
+    if (base::Parker& caller = base::this_parker(); !caller.may_poll() && others_progress()) {
+      comm::BlockedTask done(caller);
+      if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
+      return done.wait();
+    }
     Synchronizer done;
     if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
     self.wait(done);

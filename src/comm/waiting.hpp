@@ -30,6 +30,7 @@
 #include "weft/base/idle_work.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/base/parker.hpp"
+#include "weft/comm/completion.hpp"
 
 namespace weft::comm {
 
@@ -78,5 +79,33 @@ class WaitSet {
 
 /// What a thread or task waits for.
 using base::Awaited;
+
+/// The end of the one operation for which a task blocks. Who waits is known before the operation is
+/// posted and never changes, so that, unlike a Synchronizer, it takes no read-modify-write.
+class BlockedTask final : public Completion {
+ public:
+  explicit BlockedTask(base::Parker& task) noexcept : Completion(true), task_(task) {}
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override {
+    complete_many(event, 1);
+    return true;
+  }
+  void complete_many(const Event& event, uint32_t /*one*/) noexcept override {
+    base::Parker& task = task_;
+    assign(event_, event);
+    // release: pairs with wait's acquire. The last access: the task may go on at once.
+    ready_.store(true, std::memory_order_release);
+    task.unpark();
+  }
+  /// By the task. Others progress meanwhile.
+  const Event& wait() noexcept {
+    while (!ready_.load(std::memory_order_acquire)) task_.park();
+    return event_;
+  }
+
+ private:
+  base::Parker& task_;
+  std::atomic<bool> ready_{false};
+  Event event_;
+};
 
 }  // namespace weft::comm

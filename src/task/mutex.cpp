@@ -63,7 +63,7 @@ class Patience {
 
 bool Mutex::lock_slowly(uint64_t deadline_ns) noexcept {
   if (look_briefly()) return true;
-  if (deadline_ns != detail::kForever && base::now_ns() >= deadline_ns) return false;
+  if (deadline_ns != kNoDeadline && base::now_ns() >= deadline_ns) return false;
   Waiter self;
   for (;;) {
     if (link(self)) return true;
@@ -73,7 +73,7 @@ bool Mutex::lock_slowly(uint64_t deadline_ns) noexcept {
     }
     if (self.granted() == Grant::given) return true;
     if (compete(self.is_task())) return true;
-    if (deadline_ns != detail::kForever && base::now_ns() >= deadline_ns) return give_up();
+    if (deadline_ns != kNoDeadline && base::now_ns() >= deadline_ns) return give_up();
     self.reset();
     self.insists = true;
   }

@@ -19,6 +19,7 @@ namespace weft::task {
 struct ExceptionState {
   void* caught = nullptr;
   unsigned int uncaught = 0;
+  friend bool operator==(const ExceptionState&, const ExceptionState&) = default;
 };
 
 /// A stack, described at its own upper end. It always has a context to continue: a task's, or the

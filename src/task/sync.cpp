@@ -23,11 +23,11 @@ Waiter::Waiter() noexcept : is_task_(this_task().valid()), parker_(base::this_pa
 bool Waiter::wait_until(uint64_t deadline_ns) noexcept {
   if (!is_task_) {
     for (base::BriefSpin spin; granted() == Grant::none && spin.again();) {
-      if (deadline_ns != kForever && base::now_ns() >= deadline_ns) return false;
+      if (deadline_ns != kNoDeadline && base::now_ns() >= deadline_ns) return false;
     }
   }
   while (granted() == Grant::none) {
-    if (deadline_ns == kForever) {
+    if (deadline_ns == kNoDeadline) {
       parker_.park();
     } else if (!parker_.park_until(deadline_ns)) {
       return granted() != Grant::none;
@@ -113,7 +113,7 @@ bool Semaphore::acquire_slowly(uint64_t deadline_ns) noexcept {
       return true;
     }
   }
-  if (deadline_ns != kForever && base::now_ns() >= deadline_ns) {
+  if (deadline_ns != kNoDeadline && base::now_ns() >= deadline_ns) {
     state_.fetch_and(~kQueue, std::memory_order_release);
     return false;
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "task/scheduler_impl.hpp"
+#include "task/what_of.hpp"
 #include "task/worker_hot.hpp"
 #include "weft/base/log.hpp"
 
@@ -29,16 +30,6 @@ Record* running() noexcept {
 const char* name_of(const Record& record) noexcept {
   const char* name = record.name.load(std::memory_order_relaxed);
   return name != nullptr ? name : "unnamed";
-}
-
-std::string what_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "not a std::exception";
-  }
 }
 
 }  // namespace
@@ -185,7 +176,7 @@ void Record::yield() noexcept { Worker::current()->yield(); }
 void Record::unpark() noexcept { Worker::signal(*this); }
 bool Record::park_until(uint64_t deadline_ns) noexcept {
   Scheduler::Impl& scheduler = Worker::current()->scheduler();
-  Timers::Entry entry{deadline_ns, this};
+  Timers::Entry entry(deadline_ns, *this);
   // The earliest of all: somebody must sleep no longer than this.
   if (scheduler.timers.add(entry)) {
     base::light_fence();

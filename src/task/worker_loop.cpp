@@ -286,6 +286,9 @@ bool Worker::has_room() noexcept {
 
 bool Worker::run_in_place(Record& record) noexcept {
   if (record.home() != this || record.stack_class != 0 || !has_room()) return false;
+  // A child of its own has no exceptions of its parent's.
+  if (*reinterpret_cast<ExceptionState*>(exceptions_) != ExceptionState{}) [[unlikely]]
+    return false;
   {
     const Inside inside(*this);
     if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
@@ -583,7 +586,8 @@ class Worker::Asleep final : public base::Awaited {
  public:
   explicit Asleep(Worker& worker) noexcept : worker_(worker) {}
   bool ready() noexcept override {
-    return worker_.scheduler_->stopping.load(std::memory_order_relaxed) || worker_.looks_ready();
+    return worker_.scheduler_->stopping.load(std::memory_order_relaxed) || worker_.looks_ready() ||
+           worker_.scheduler_->timers.earliest() < until_ns;
   }
   bool enroll(base::Parker& parker) noexcept override {
     worker_.set_sleeper(parker);
@@ -600,6 +604,8 @@ class Worker::Asleep final : public base::Awaited {
     // release: pairs with wake_one's exchange, which then does not take it for asleep any more.
     worker_.crew_.waking.store(false, std::memory_order_release);
   }
+  /// How long it means to sleep: an earlier deadline is a reason to wake.
+  uint64_t until_ns = 0;
   /// What others have, seen after `enroll`.
   void look_at_others(bool& busy, bool& ready) const noexcept {
     for (const auto& other : worker_.crew_.workers) {
@@ -624,23 +630,23 @@ void Worker::sleep() noexcept {
   looked_since_ = nothing && others_ready && !looked_since_;
   if (nothing && !looked_since_) {
     count(sleeps_);
-    uint64_t until = scheduler_->timers.earliest();
+    asleep.until_ns = scheduler_->timers.earliest();
     // While anybody computes, one watches whether it leaves work for others.
     const bool watches =
         others_busy && !scheduler_->watched.exchange(true, std::memory_order_acq_rel);
-    if (watches) until = std::min(until, base::now_ns() + kWatchNs);
+    if (watches) asleep.until_ns = std::min(asleep.until_ns, base::now_ns() + kWatchNs);
     if (base::has_idle_work()) {
       asleep.withdraw();
-      if (base::sleep_on_idle_work(asleep, until)) {
+      if (base::sleep_on_idle_work(asleep, asleep.until_ns)) {
         // Somebody else is to sleep there while this one has tasks.
         crew_.offer();
       } else if (asleep.enroll(*own_parker_)) {
-        own_parker_->park_until(until);
+        own_parker_->park_until(asleep.until_ns);
       }
-    } else if (until == Timers::kNever) {
+    } else if (asleep.until_ns == Timers::kNever) {
       own_parker_->park();
     } else {
-      own_parker_->park_until(until);
+      own_parker_->park_until(asleep.until_ns);
     }
     if (watches) scheduler_->watched.store(false, std::memory_order_release);
   }

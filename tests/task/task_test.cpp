@@ -84,6 +84,32 @@ TEST_P(Tasks, MayWaitWhileHandlingAnException) {
   });
 }
 
+// Nor does a child that is run where its parent joins it see what the parent has caught.
+TEST_P(Tasks, AreJoinedWhileHandlingAnException) {
+  Scheduler scheduler(options());
+  scheduler.run([] {
+    try {
+      throw 7;
+    } catch (int caught) {
+      const bool has_one = spawn([] { return std::current_exception() != nullptr; }).join();
+      EXPECT_FALSE(has_one);
+      EXPECT_EQ(caught, 7);
+    }
+    struct JoinsAtTheEnd {
+      ~JoinsAtTheEnd() {
+        EXPECT_EQ(std::uncaught_exceptions(), 1);
+        EXPECT_EQ(spawn([] { return std::uncaught_exceptions(); }).join(), 0);
+      }
+    };
+    EXPECT_THROW(
+        {
+          const JoinsAtTheEnd joins;
+          throw 8;
+        },
+        int);
+  });
+}
+
 TEST_P(Tasks, EveryTaskThatYieldsGetsItsTurn) {
   Scheduler scheduler(options());
   scheduler.run([] {

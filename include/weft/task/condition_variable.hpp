@@ -39,7 +39,7 @@ class ConditionVariable {
   }
 
   void wait(std::unique_lock<Mutex>& lock) noexcept {
-    (void)wait_slowly(*lock.mutex(), detail::kForever);
+    (void)wait_slowly(*lock.mutex(), kNoDeadline);
   }
   template <class Predicate>
   void wait(std::unique_lock<Mutex>& lock, Predicate predicate) {
@@ -62,22 +62,22 @@ class ConditionVariable {
   template <class Clock, class Duration>
   std::cv_status wait_until(std::unique_lock<Mutex>& lock,
                             const std::chrono::time_point<Clock, Duration>& time) noexcept {
-    return wait_until(lock, detail::deadline_at(time));
+    return wait_until(lock, deadline_at(time));
   }
   template <class Clock, class Duration, class Predicate>
   bool wait_until(std::unique_lock<Mutex>& lock,
                   const std::chrono::time_point<Clock, Duration>& time, Predicate predicate) {
-    return wait_until(lock, detail::deadline_at(time), std::move(predicate));
+    return wait_until(lock, deadline_at(time), std::move(predicate));
   }
   template <class Rep, class Period>
   std::cv_status wait_for(std::unique_lock<Mutex>& lock,
                           const std::chrono::duration<Rep, Period>& time) noexcept {
-    return wait_until(lock, detail::deadline_after(time));
+    return wait_until(lock, deadline_after(time));
   }
   template <class Rep, class Period, class Predicate>
   bool wait_for(std::unique_lock<Mutex>& lock, const std::chrono::duration<Rep, Period>& time,
                 Predicate predicate) {
-    return wait_until(lock, detail::deadline_after(time), std::move(predicate));
+    return wait_until(lock, deadline_after(time), std::move(predicate));
   }
 
  private:

@@ -41,7 +41,7 @@ class Mutex {
   /// Suspends a task, or its thread.
   void lock() noexcept {
     if (!take()) [[unlikely]]
-      (void)lock_slowly(detail::kForever);
+      (void)lock_slowly(kNoDeadline);
   }
   [[nodiscard]] bool try_lock() noexcept {
     return (state_.load(std::memory_order_relaxed) & kLocked) == 0 && take();
@@ -64,11 +64,11 @@ class Mutex {
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) noexcept {
-    return take() || lock_slowly(detail::deadline_at(time));
+    return take() || lock_slowly(deadline_at(time));
   }
   template <class Rep, class Period>
   [[nodiscard]] bool try_lock_for(const std::chrono::duration<Rep, Period>& time) noexcept {
-    return take() || lock_slowly(detail::deadline_after(time));
+    return take() || lock_slowly(deadline_after(time));
   }
 
  private:

@@ -90,7 +90,7 @@ class CountingSemaphore {
     semaphore_.release(static_cast<uint64_t>(permits));
   }
   void acquire() noexcept {
-    if (!semaphore_.try_acquire()) (void)semaphore_.acquire_slowly(detail::kForever);
+    if (!semaphore_.try_acquire()) (void)semaphore_.acquire_slowly(kNoDeadline);
   }
   [[nodiscard]] bool try_acquire() noexcept { return semaphore_.try_acquire(); }
   /// A deadline of `base::now_ns()`. One that has passed: as try_acquire.
@@ -100,11 +100,11 @@ class CountingSemaphore {
   template <class Clock, class Duration>
   [[nodiscard]] bool try_acquire_until(
       const std::chrono::time_point<Clock, Duration>& time) noexcept {
-    return semaphore_.try_acquire() || semaphore_.acquire_slowly(detail::deadline_at(time));
+    return semaphore_.try_acquire() || semaphore_.acquire_slowly(deadline_at(time));
   }
   template <class Rep, class Period>
   [[nodiscard]] bool try_acquire_for(const std::chrono::duration<Rep, Period>& time) noexcept {
-    return semaphore_.try_acquire() || semaphore_.acquire_slowly(detail::deadline_after(time));
+    return semaphore_.try_acquire() || semaphore_.acquire_slowly(deadline_after(time));
   }
 
  private:

@@ -3,28 +3,15 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "weft/base/asymmetric_fence.hpp"
-#include "weft/base/clock.hpp"
 #include "weft/base/parker.hpp"
+#include "weft/task/deadline.hpp"
 
 namespace weft::task {
-
-/// A deadline that never comes.
-inline constexpr uint64_t kNoDeadline = ~uint64_t{0};
-
-/// `now_ns()` and that much time; kNoDeadline for more than a century.
-template <class Rep, class Period>
-uint64_t deadline_after(const std::chrono::duration<Rep, Period>& time) noexcept {
-  constexpr std::chrono::hours kCentury{24 * 365 * 100};
-  if (std::chrono::duration<double>(time) >= kCentury) return kNoDeadline;
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-  return base::now_ns() + (ns > 0 ? static_cast<uint64_t>(ns) : 0);
-}
 
 /// How an attempt went. In `closed` there never will be anything.
 enum class Attempt : uint8_t { done, closed, not_now };

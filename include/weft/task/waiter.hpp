@@ -2,35 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 #include "weft/base/backoff.hpp"
 #include "weft/base/cache_line.hpp"
-#include "weft/base/clock.hpp"
 #include "weft/base/parker.hpp"
+#include "weft/task/deadline.hpp"
 
 namespace weft::task::detail {
-
-/// Deadlines of `base::now_ns()`: one that never comes, and one that has passed.
-inline constexpr uint64_t kForever = ~uint64_t{0};
-inline constexpr uint64_t kPassed = 0;
-
-template <class Rep, class Period>
-uint64_t deadline_after(const std::chrono::duration<Rep, Period>& time) noexcept {
-  constexpr double kFarAway = 4e18;  // a century: more may not fit
-  const double ns = std::chrono::duration<double, std::nano>(time).count();
-  if (!(ns > 0)) return kPassed;
-  if (ns >= kFarAway) return kForever;
-  return base::now_ns() +
-         static_cast<uint64_t>(std::chrono::ceil<std::chrono::nanoseconds>(time).count());
-}
-/// How far the time is away is asked once: a clock that is set meanwhile is not followed.
-template <class Clock, class Duration>
-uint64_t deadline_at(const std::chrono::time_point<Clock, Duration>& time) noexcept {
-  const auto now = Clock::now();
-  return time <= now ? kPassed : deadline_after(time - now);
-}
 
 /// What a waiter was told.
 enum class Grant : uint32_t {
@@ -55,7 +34,7 @@ class alignas(base::kCacheLine) Waiter {
   Waiter& operator=(const Waiter&) = delete;
 
   /// Until granted.
-  void wait() noexcept { (void)wait_until(kForever); }
+  void wait() noexcept { (void)wait_until(kNoDeadline); }
   /// False: the deadline passed, and nothing had been granted yet.
   [[nodiscard]] bool wait_until(uint64_t deadline_ns) noexcept;
   [[nodiscard]] Grant granted() const noexcept {

@@ -1,0 +1,33 @@
+// Deadlines: times of base::now_ns() until which a wait may take.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "weft/base/clock.hpp"
+
+namespace weft::task {
+
+/// A deadline that never comes, and one that has passed.
+inline constexpr uint64_t kNoDeadline = ~uint64_t{0};
+inline constexpr uint64_t kPassed = 0;
+
+/// `now_ns()` and that much time; kNoDeadline for more than a century, kPassed for no time at all.
+template <class Rep, class Period>
+uint64_t deadline_after(const std::chrono::duration<Rep, Period>& time) noexcept {
+  constexpr double kCentury = 3.2e18;  // of nanoseconds: more may not fit
+  const double ns = std::chrono::duration<double, std::nano>(time).count();
+  if (!(ns > 0)) return kPassed;
+  if (ns >= kCentury) return kNoDeadline;
+  return base::now_ns() +
+         static_cast<uint64_t>(std::chrono::ceil<std::chrono::nanoseconds>(time).count());
+}
+
+/// How far the time is away is asked once: a clock that is set meanwhile is not followed.
+template <class Clock, class Duration>
+uint64_t deadline_at(const std::chrono::time_point<Clock, Duration>& time) noexcept {
+  const auto now = Clock::now();
+  return time <= now ? kPassed : deadline_after(time - now);
+}
+
+}  // namespace weft::task
