@@ -28,7 +28,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       const auto end = fmt::format_to_n(
           text, sizeof text, "weft: task '{}' ({}.{}) overflowed its stack of {} KiB\n",
           name != nullptr ? name : "unnamed", worker->number(), task != nullptr ? task->index() : 0,
-          (stack->bytes() + 4096 + sizeof(Stack)) / 1024);
+          (std::size_t{1} << stack->size_class) / 1024);
       (void)!::write(STDERR_FILENO, text, std::min(end.size, sizeof text));
     }
   }

@@ -54,7 +54,7 @@ StackPool::~StackPool() {
     if constexpr (kThreadSanitized) {
       const std::size_t bytes = std::size_t{1} << map.size_class;
       for (std::size_t end = bytes; end <= map.carved; end += bytes) {
-        forget(*reinterpret_cast<Stack*>(map.address + end - sizeof(Stack)));
+        forget(*stack_in(map.address + end - bytes, map.size_class));
       }
     }
     forget_frames(map.address, map.carved);
@@ -103,7 +103,7 @@ Stack* StackPool::carve(Map& map) noexcept {
   char* base = map.address + map.carved;
   const std::size_t bytes = std::size_t{1} << map.size_class;
   map.carved += bytes;
-  auto* stack = new (base + bytes - sizeof(Stack)) Stack;
+  auto* stack = new (stack_in(base, map.size_class)) Stack;
   stack->low = base + kPage;
   stack->size_class = map.size_class;
   stack->has_canary = !guard(base);
@@ -140,7 +140,7 @@ Stack* StackPool::guarded_by(const void* address) noexcept {
     const std::size_t bytes = std::size_t{1} << map.size_class;
     char* base = map.address + static_cast<std::size_t>(at - map.address) / bytes * bytes;
     if (at >= base + kPage) return nullptr;
-    return reinterpret_cast<Stack*>(base + bytes - sizeof(Stack));
+    return stack_in(base, map.size_class);
   }
   return nullptr;
 }

@@ -22,7 +22,8 @@ struct ExceptionState {
   friend bool operator==(const ExceptionState&, const ExceptionState&) = default;
 };
 
-/// A stack, described at its own upper end. It always has a context to continue: a task's, or the
+/// A stack, described at its own upper end, which is not the end of its memory: see kColors. It
+/// always has a context to continue: a task's, or the
 /// worker's loop (docs/design/tasks.md, "Stacks").
 struct alignas(base::kCacheLine) Stack {
   void* context = nullptr;    ///< where to continue, while nobody runs on it
@@ -89,6 +90,15 @@ class StackPool {
     uint32_t size_class;
     std::size_t carved;
   };
+  /// Stacks are used near their ends alone. Were all ends at the same place of a page, they would
+  /// share a few sets of the caches; so neighbours end a cache line apart.
+  static constexpr std::size_t kColors = 32;
+  /// The description of the stack in the memory from `low`.
+  static Stack* stack_in(char* low, uint32_t size_class) noexcept {
+    const std::size_t color = (reinterpret_cast<uintptr_t>(low) >> size_class) % kColors;
+    char* const end = low + (std::size_t{1} << size_class) - color * base::kCacheLine;
+    return reinterpret_cast<Stack*>(end - sizeof(Stack));
+  }
   bool map_more(uint32_t size_class) noexcept;
   Stack* carve(Map& map) noexcept;
   bool guard(char* page) noexcept;
