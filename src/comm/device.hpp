@@ -186,9 +186,9 @@ class Device final : public fabric::Sink {
   class Turn {
    public:
     explicit Turn(Device& device) noexcept
-        : device_(device), mine_(device.lock_.try_enter(flag_)) {}
+        : device_(device), mine_(device.lock_.try_enter(mark_)) {}
     ~Turn() {
-      if (mine_) device_.lock_.leave(flag_);
+      if (mine_) device_.lock_.leave(mark_);
     }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
@@ -196,7 +196,7 @@ class Device final : public fabric::Sink {
 
    private:
     Device& device_;
-    base::BiasedLock::Flag flag_ = nullptr;
+    base::BiasedLock::Mark mark_ = nullptr;
     bool mine_;
   };
 
@@ -252,7 +252,7 @@ class Device final : public fabric::Sink {
   comm::BellParker bell_;
   uint16_t number_;
 
-  alignas(base::kCacheLine) base::BiasedLock lock_;
+  alignas(base::kCacheLine) base::BiasedLock lock_{base::BiasedLock::Level::outer};
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`

@@ -19,8 +19,9 @@ static constexpr std::size_t kSlack = 1024;
 
 /// Access, or take (value 0).
 inline uint64_t MatchTable::meet(uint64_t key, Side side, uint64_t value) noexcept {
+  const Turn turn(*this);
   uint64_t word;
-  Line& line = lock_bucket(key, word);
+  Line& line = lock_bucket(turn, key, word);
   const uint64_t found = slots_with(line, word, key);
   if (found != 0) {
     const auto slot = static_cast<unsigned>(std::countr_zero(found));
@@ -68,8 +69,9 @@ uint64_t MatchTable::access(uint64_t key, Side side, uint64_t value) noexcept {
 uint64_t MatchTable::take(uint64_t key, Side side) noexcept { return meet(key, side, 0); }
 
 uint32_t MatchTable::take_run(uint64_t key, Side side, std::span<uint64_t> into) noexcept {
+  const Turn turn(*this);
   uint64_t word;
-  Line& first = lock_bucket(key, word);
+  Line& first = lock_bucket(turn, key, word);
   Held held(first, word);
   const Place place = find(held, key);
   if (place.line == nullptr) return 0;
@@ -102,8 +104,7 @@ uint64_t MatchTable::lock_slow(Line& line) noexcept {
     for (int spin = 0; spin < 64; ++spin) {
       // relaxed: only to wait without writing.
       if (line.control.load(std::memory_order_relaxed) != kBusy) {
-        // acquire: pairs with unlock's release.
-        const uint64_t word = line.control.exchange(kBusy, std::memory_order_acquire);
+        const uint64_t word = line.control.exchange(kBusy, std::memory_order_seq_cst);  // as lock
         if (word != kBusy) return word;
       }
       base::cpu_relax();
@@ -214,8 +215,9 @@ bool MatchTable::remove(uint64_t key, Side side, uint64_t value) noexcept {
 
 uint64_t MatchTable::remove_if(uint64_t key, Side side, Wanted wanted,
                                const void* argument) noexcept {
+  const Turn turn(*this);
   uint64_t first_word;
-  Line& first = lock_bucket(key, first_word);
+  Line& first = lock_bucket(turn, key, first_word);
   Held held(first, first_word);
   const Place place = find(held, key);
   if (place.line == nullptr) return 0;
@@ -253,7 +255,7 @@ MatchTable::MatchTable(std::size_t buckets, std::size_t entries)
   buckets_ = static_cast<Line*>(memory);
   lines_ = buckets_ + most;
   max_buckets_ = static_cast<uint32_t>(most);
-  set_span(static_cast<uint32_t>(start), std::memory_order_relaxed);  // nobody else yet
+  set_span(static_cast<uint32_t>(start), false, std::memory_order_relaxed);  // nobody else yet
 }
 
 MatchTable::~MatchTable() { ::munmap(buckets_, mapped_bytes_); }

@@ -11,6 +11,7 @@
 
 #include "comm/slot_pool.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/favour.hpp"
 #include "weft/base/locks.hpp"
 
 namespace weft::comm {
@@ -27,7 +28,8 @@ enum class Side : uint8_t { arrival, receive };
 /// and the destructor: when nobody else calls.
 /// Progress: one lock for each bucket, held for some thirty instructions, no user code, no heap;
 /// a waiter spins briefly, then yields its core. Linearizable: an operation takes effect while it
-/// holds the lock of its key's bucket.
+/// holds the lock of its key's bucket. A thread that alone uses the table for long takes no locks:
+/// it *has the table* (base::Favour), until another comes, which waits for it once.
 /// Memory: buckets, and spare lines for chains and queues, lie in one reserved range whose pages
 /// come on first touch. A full table answers kNoRoom and stays as it was.
 ///
@@ -44,7 +46,10 @@ enum class Side : uint8_t { arrival, receive };
 ///     only the holder of its lock touches them;
 ///  5. the number of buckets only grows, by one, and while it does the lock of the bucket being
 ///     split is held. So who holds a bucket's lock and finds that the current number of buckets
-///     still maps his key to it, has the right bucket until he unlocks.
+///     still maps his key to it, has the right bucket until he unlocks;
+///  6. while a thread has the table, the span says so (kOwned), nobody holds a bucket's lock but
+///     that thread within its turns, and `growing_` is held when that begins or ends. Who locked a
+///     bucket and finds that the span has changed, has not got the bucket.
 ///
 /// Growth is linear hashing: when more than an eighth of the buckets have chains, whoever lengthens
 /// a chain splits the next few buckets. Nobody else waits, but for the one bucket being split.
@@ -98,7 +103,7 @@ class MatchTable {
 
   /// Entries waiting: exact when nobody calls, a hint otherwise. O(buckets and entries): for tests,
   /// teardown and reports.
-  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] std::size_t size() noexcept;
 
   /// Buckets now. For tests and reports.
   [[nodiscard]] std::size_t buckets() const noexcept;
@@ -130,13 +135,17 @@ class MatchTable {
   static_assert(sizeof(QueueLine) == base::kCacheLine);
 
   /// Number of buckets, and the mask that is tried first: one less than the power of two at or
-  /// above it.
+  /// above it. kOwned in the mask: a thread has the table.
   struct Span {
     uint32_t count;
     uint32_t mask;
+    [[nodiscard]] bool is_owned() const noexcept { return (mask & kOwned) != 0; }
     friend bool operator==(const Span&, const Span&) = default;
   };
+  static constexpr uint32_t kOwned = 1U << 31;
+  static constexpr uint32_t kSample = 256;  ///< of a thread's accesses one in so many is counted
 
+  class Turn;
   class Held;
   /// Where a key is: `line` is null if nowhere; `before` is null if it is in the bucket's first
   /// line.
@@ -149,8 +158,8 @@ class MatchTable {
   static uint64_t hash(uint64_t key) noexcept;
   static std::size_t bucket_of(uint64_t hash, Span span) noexcept;
   [[nodiscard]] Span span() const noexcept;
-  void set_span(uint32_t count, std::memory_order order) noexcept;
-  Line& lock_bucket(uint64_t key, uint64_t& word) noexcept;
+  void set_span(uint32_t count, bool owned, std::memory_order order) noexcept;
+  Line& lock_bucket(const Turn& turn, uint64_t key, uint64_t& word) noexcept;
   static uint64_t lock(Line& line) noexcept;
   static uint64_t lock_slow(Line& line) noexcept;
   static void unlock(Line& line, uint64_t word) noexcept;
@@ -187,10 +196,18 @@ class MatchTable {
   void grow_if_chained() noexcept;
   void split_next() noexcept;
 
+  base::Favour::Mark count_turns() noexcept;
+  void give_to_caller() noexcept;
+  void share() noexcept;
+  void share_growing() noexcept;
+  template <class F>
+  void for_each(F&& each);
+
   // Read by every access, written by growth alone.
   alignas(base::kCacheLine) std::atomic<uint64_t> span_;
-  Line* buckets_ = nullptr;  ///< max_buckets_ of them
-  Line* lines_ = nullptr;    ///< as many as spare_ has numbers
+  base::Favour favour_{base::Favour::Level::middle};  ///< changes under growing_
+  Line* buckets_ = nullptr;                           ///< max_buckets_ of them
+  Line* lines_ = nullptr;                             ///< as many as spare_ has numbers
   uint32_t max_buckets_ = 0;
   std::size_t mapped_bytes_ = 0;
 
@@ -199,7 +216,9 @@ class MatchTable {
   static constexpr int kCarry = 16;
   alignas(base::kCacheLine) std::atomic<int> chained_{0};  ///< chain lines, but for what cells hold
   std::array<base::OwnLine<std::atomic<int>>, kCells> chained_cells_;
-  alignas(base::kCacheLine) base::SpinLock growing_;
+  alignas(base::kCacheLine) base::SpinLock growing_;  ///< growth; who has the table
+  std::atomic<uint32_t> last_{base::kThreadSlots};    ///< the thread that was counted last
+  std::atomic<uint32_t> streak_{0};                   ///< how often in a row
   SlotPool spare_;
 };
 

@@ -1,9 +1,11 @@
-// How the match table grows: linear hashing, one bucket at a time (invariant 5).
+// How the match table grows: linear hashing, one bucket at a time (invariant 5); and how a thread
+// gets it and loses it (invariant 6).
 #include <algorithm>
 #include <bit>
 #include <iterator>
 
 #include "comm/match_table_lines.hpp"
+#include "weft/base/backoff.hpp"
 
 namespace weft::comm {
 
@@ -27,7 +29,10 @@ void MatchTable::grow_if_chained() noexcept {
       chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
     return;
   if (!growing_.try_lock()) return;  // someone is at it
-  for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
+  // Another thread may have got the table since the caller's access. (Within its own, nobody has.)
+  if (favour_.is_callers() || !span().is_owned()) {
+    for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
+  }
   growing_.unlock();
 }
 
@@ -93,7 +98,7 @@ void MatchTable::split_next() noexcept {
     }
   }
   // release: pairs with span's acquire. Before the unlocks: invariant 5.
-  set_span(upper_index + 1, std::memory_order_release);
+  set_span(upper_index + 1, now.is_owned(), std::memory_order_release);
   unlock(upper, deals[1].first_word);
   unlock(lower, deals[0].first_word);
   while (spare != 0) {
@@ -102,6 +107,57 @@ void MatchTable::split_next() noexcept {
     free_line(number);
   }
   if (freed != 0) chained_.fetch_sub(freed, std::memory_order_relaxed);
+}
+
+// ---- whose the table is -------------------------------------------------------------------------
+
+/// After kSample turns with locks. Who alone is counted many times in a row gets the table, the
+/// harder the more often it was given. The turn that begins is alone, then; or nullptr.
+base::Favour::Mark MatchTable::count_turns() noexcept {
+  // relaxed: all a guess at who uses the table.
+  if (last_.load(std::memory_order_relaxed) != base::this_thread_slot()) {
+    last_.store(base::this_thread_slot(), std::memory_order_relaxed);
+    streak_.store(0, std::memory_order_relaxed);
+    return nullptr;
+  }
+  const uint32_t streak = streak_.load(std::memory_order_relaxed) + 1;
+  streak_.store(streak, std::memory_order_relaxed);
+  if (streak < favour_.patience() || !base::Favour::may_be_callers()) return nullptr;
+  give_to_caller();
+  return favour_.enter();
+}
+
+void MatchTable::give_to_caller() noexcept {
+  if (!growing_.try_lock()) return;
+  const Span now = span();
+  if (!now.is_owned()) {
+    set_span(now.count, true, std::memory_order_seq_cst);  // see lock
+    // Who locked a bucket before it could see that, is waited for.
+    for (uint32_t at = 0; at < now.count; ++at) {
+      // seq_cst: as said; acquire: pairs with unlock's release.
+      for (base::Backoff backoff; buckets_[at].control.load(std::memory_order_seq_cst) == kBusy;)
+        backoff.pause();
+    }
+    favour_.give_to_caller();
+  }
+  streak_.store(0, std::memory_order_relaxed);
+  growing_.unlock();
+}
+
+/// Somebody else than the one that has the table wants to use it.
+void MatchTable::share() noexcept {
+  growing_.lock();
+  share_growing();
+  growing_.unlock();
+}
+
+/// (growing_)
+void MatchTable::share_growing() noexcept {
+  const Span now = span();
+  if (!now.is_owned()) return;
+  for (base::Backoff backoff; !favour_.take_away();) backoff.pause();
+  // release: pairs with span's acquire; what the one that had it did is seen.
+  set_span(now.count, false, std::memory_order_release);
 }
 
 }  // namespace weft::comm

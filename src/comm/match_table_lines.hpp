@@ -55,19 +55,22 @@ inline uint64_t MatchTable::hash(uint64_t key) noexcept {
 }
 
 inline std::size_t MatchTable::bucket_of(uint64_t hash, Span span) noexcept {
-  const uint32_t at = static_cast<uint32_t>(hash) & span.mask;
-  return at < span.count ? at : at & span.mask >> 1;  // not split yet: still with its lower half
+  const uint32_t mask = span.mask & ~kOwned;
+  const uint32_t at = static_cast<uint32_t>(hash) & mask;
+  return at < span.count ? at : at & mask >> 1;  // not split yet: still with its lower half
 }
 
 inline MatchTable::Span MatchTable::span() const noexcept {
-  // acquire: pairs with split_next's release; the new bucket is locked or filled.
-  return std::bit_cast<Span>(span_.load(std::memory_order_acquire));
+  // acquire: pairs with split_next's release; the new bucket is locked or filled. seq_cst: see
+  // lock.
+  return std::bit_cast<Span>(span_.load(std::memory_order_seq_cst));
 }
 
 inline uint64_t MatchTable::lock(Line& line) noexcept {
   // acquire: pairs with unlock's release. Writes at once: a reading test first would fetch a line
-  // that another core owns twice.
-  const uint64_t word = line.control.exchange(match_control::kBusy, std::memory_order_acquire);
+  // that another core owns twice. seq_cst: locks, then looks at the span again; give_to_caller
+  // announces there, then looks at the locks.
+  const uint64_t word = line.control.exchange(match_control::kBusy, std::memory_order_seq_cst);
   return word != match_control::kBusy ? word : lock_slow(line);
 }
 
@@ -76,21 +79,52 @@ inline void MatchTable::unlock(Line& line, uint64_t word) noexcept {
   line.control.store(word, std::memory_order_release);
 }
 
-inline void MatchTable::set_span(uint32_t count, std::memory_order order) noexcept {
-  span_.store(std::bit_cast<uint64_t>(Span{count, std::bit_ceil(count) - 1}), order);
+inline void MatchTable::set_span(uint32_t count, bool owned, std::memory_order order) noexcept {
+  const uint32_t mask = std::bit_ceil(count) - 1;
+  span_.store(std::bit_cast<uint64_t>(Span{count, owned ? mask | kOwned : mask}), order);
 }
 
-inline MatchTable::Line& MatchTable::lock_bucket(uint64_t key, uint64_t& word) noexcept {
+/// One access, begin to end, all unlocks included: alone, where the caller has the table.
+class MatchTable::Turn {
+ public:
+  explicit Turn(MatchTable& table) noexcept : mark_(table.favour_.enter()) {
+    if (mark_ == nullptr && ++turns_ % kSample == 0) [[unlikely]]
+      mark_ = table.count_turns();
+  }
+  ~Turn() {
+    if (mark_ != nullptr) [[likely]]
+      base::Favour::leave(mark_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  [[nodiscard]] bool is_alone() const noexcept { return mark_ != nullptr; }
+
+ private:
+  static inline constinit thread_local uint32_t turns_ = 0;  ///< with locks, in any table
+  base::Favour::Mark mark_;
+};
+
+inline MatchTable::Line& MatchTable::lock_bucket(const Turn& turn, uint64_t key,
+                                                 uint64_t& word) noexcept {
   const uint64_t h = hash(key);
+  if (turn.is_alone()) [[likely]] {
+    Line& line = buckets_[bucket_of(h, span())];
+    word = line.control.load(std::memory_order_relaxed);  // nobody else is here
+    return line;
+  }
   for (;;) {
     const Span before = span();
+    if (before.is_owned()) [[unlikely]] {
+      share();
+      continue;
+    }
     const std::size_t at = bucket_of(h, before);
     Line& line = buckets_[at];
     base::prefetch_for_write(&line);
     word = lock(line);
     const Span now = span();
-    if (now == before || bucket_of(h, now) == at) [[likely]]
-      return line;  // invariant 5
+    if (now == before || (!now.is_owned() && bucket_of(h, now) == at)) [[likely]]
+      return line;  // invariants 5 and 6
     unlock(line, word);
   }
 }

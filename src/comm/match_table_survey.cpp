@@ -1,4 +1,6 @@
 // What looks at every bucket of the match table: sweeps, teardown, reports. Not the message path.
+#include <mutex>
+
 #include "comm/match_table_lines.hpp"
 
 namespace weft::comm {
@@ -53,20 +55,28 @@ void MatchTable::free_lines_of(const Line& first, uint64_t word) noexcept {
   }
 }
 
+/// Of each bucket what is there when it is looked at.
+template <class F>
+void MatchTable::for_each(F&& each) {
+  // Under the lock, which nobody waits for but who shares the table: it is shared.
+  const std::lock_guard hold(growing_);
+  share_growing();
+  for (std::size_t at = 0; at < buckets(); ++at) {
+    Line& first = buckets_[at];
+    // relaxed: an empty bucket need not be locked, and an untouched page is only read.
+    if (first.control.load(std::memory_order_relaxed) == 0) continue;
+    const uint64_t word = lock(first);
+    for_each_in(first, word, each);
+    unlock(first, word);
+  }
+}
+
 std::vector<uint64_t> MatchTable::keys_where(Side side,
                                              const std::function<bool(uint64_t)>& wanted) {
   std::vector<uint64_t> keys;
-  for (std::size_t at = 0; at < buckets(); ++at) {
-    Line& first = buckets_[at];
-    // relaxed: an empty bucket need not be locked, and an untouched page is only read. An entry
-    // that a split moves meanwhile goes to a bucket that is yet to come.
-    if (first.control.load(std::memory_order_relaxed) == 0) continue;
-    const uint64_t word = lock(first);
-    for_each_in(first, word, [&](uint64_t key, Side entry_side, uint64_t) {
-      if (entry_side == side && wanted(key)) keys.push_back(key);
-    });
-    unlock(first, word);
-  }
+  for_each([&](uint64_t key, Side entry_side, uint64_t) {
+    if (entry_side == side && wanted(key)) keys.push_back(key);
+  });
   return keys;
 }
 
@@ -82,16 +92,9 @@ void MatchTable::drain(const std::function<void(uint64_t, Side, uint64_t)>& each
   }
 }
 
-std::size_t MatchTable::size() const noexcept {
+std::size_t MatchTable::size() noexcept {
   std::size_t count = 0;
-  for (std::size_t at = 0; at < buckets(); ++at) {
-    Line& first = buckets_[at];
-    // relaxed: an empty bucket need not be locked, and an untouched page is only read.
-    if (first.control.load(std::memory_order_relaxed) == 0) continue;
-    const uint64_t word = lock(first);
-    for_each_in(first, word, [&](uint64_t, Side, uint64_t) { ++count; });
-    unlock(first, word);
-  }
+  for_each([&](uint64_t, Side, uint64_t) { ++count; });
   return count;
 }
 

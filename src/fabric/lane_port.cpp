@@ -62,14 +62,14 @@ Post LanePort::try_send_short(Address to, ShortHeader header,
       [[unlikely]]
     return send_short_otherwise(to, header, payload);
   OutLane& lane = peer->lane_below(to.port);
-  const base::BiasedLock::Flag flag = lane.lock.enter_as_favoured();
-  if (flag == nullptr) [[unlikely]]
+  const base::BiasedLock::Mark mark = lane.lock.enter_as_favoured();
+  if (mark == nullptr) [[unlikely]]
     return send_short_otherwise(to, header, payload);
   // acquire: as in lane_to. A lane to the dead is not open (LaneTransport's invariant 2).
   Cell* const cell =
       lane.open.load(std::memory_order_acquire) ? lane.messages.claim_one() : nullptr;
   if (cell == nullptr) [[unlikely]] {
-    base::BiasedLock::leave_as_favoured(flag);
+    base::BiasedLock::leave_as_favoured(mark);
     return send_short_otherwise(to, header, payload);
   }
   std::byte* const bytes = cell->bytes + kWordBytes;
@@ -77,7 +77,7 @@ Post LanePort::try_send_short(Address to, ShortHeader header,
   std::memcpy(bytes + sizeof header.words[0], &header.words[1], sizeof header.words[1]);
   copy_in_line(bytes + sizeof header, payload.data(), payload.size());
   lane.messages.publish(cell, 1, sizeof header + payload.size(), FrameKind::inlined, number_);
-  base::BiasedLock::leave_as_favoured(flag);
+  base::BiasedLock::leave_as_favoured(mark);
   const uint32_t seen = sleeper_of(*lane.port, lane.fence);
   if (seen == 0) [[likely]]
     return Post::done;

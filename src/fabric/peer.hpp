@@ -24,8 +24,8 @@ namespace weft::fabric {
 /// The lock is process-private: a sender that is stopped or killed while it holds it stalls only
 /// its own process.
 struct alignas(base::kCacheLine) OutLane {
-  base::BiasedLock lock;  ///< guards both producers
-  bool fence = false;     ///< no membarrier on one side: fence before looking for a sleeper
+  base::BiasedLock lock{base::BiasedLock::Level::inner};  ///< guards both producers
+  bool fence = false;  ///< no membarrier on one side: fence before looking for a sleeper
   /// Release when the rest is set; acquire before use. Not of a peer that is down: then it is
   /// closed again, under `lock`.
   std::atomic<bool> open{false};

@@ -18,8 +18,10 @@ using testing::Deadline;
 using testing::Random;
 
 // Arrivals and receives of a few to many keys from all sides. Each entry has a number of its own;
-// it is matched exactly once, with an entry of the other side and the same key.
-void everyone_with_everyone(unsigned threads, uint64_t keys, double seconds, uint64_t seed) {
+// it is matched exactly once, with an entry of the other side and the same key. `visitors`: all but
+// the first come now and then, so that it gets the table and loses it again.
+void everyone_with_everyone(unsigned threads, uint64_t keys, double seconds, uint64_t seed,
+                            bool visitors = false) {
   MatchTable table(4, 1 << 16);
   constexpr uint64_t kPerThread = uint64_t{1} << 32;
   std::atomic<uint64_t> arrivals{0}, receives{0}, met_sum{0}, put_sum{0}, pairs{0};
@@ -29,6 +31,11 @@ void everyone_with_everyone(unsigned threads, uint64_t keys, double seconds, uin
     uint64_t put = 0, met = 0, in[2] = {0, 0}, pair = 0;
     uint64_t number = (me + 1) * kPerThread;
     for (uint64_t i = 0; (i & 255) != 0 || !deadline.passed(); ++i) {
+      if (visitors && me != 0) {
+        if (i % 64 == 0) (void)table.size();
+        for (auto turns = random.below(random.below(16) == 0 ? 1000 : 20); turns > 0; --turns)
+          sched_yield();
+      }
       const uint64_t key = random.below(keys);
       const bool receive = random.below(2);
       // The value says which side and key it is of.
@@ -63,6 +70,15 @@ TEST(MatchTableStress, EveryoneWithEveryone) {
   for (const unsigned threads : {2u, 8u})
     for (const uint64_t keys : {uint64_t{1}, uint64_t{16}, uint64_t{2000}})
       everyone_with_everyone(threads, keys, each, seed);
+}
+
+TEST(MatchTableStress, OneHasTheTableAndOthersVisit) {
+  const uint64_t seed = testing::told_seed();
+  const Deadline deadline(testing::stress_seconds());
+  for (uint64_t round = 0; !deadline.passed(); ++round) {
+    everyone_with_everyone(2 + static_cast<unsigned>(round % 3), round % 2 == 0 ? 16 : 2000, 0.03,
+                           seed + round, true);
+  }
 }
 
 TEST(MatchTableStress, EachSendersMessagesOfOneKeyStayInOrder) {
