@@ -104,7 +104,8 @@ uint64_t MatchTable::lock_slow(Line& line) noexcept {
     for (int spin = 0; spin < 64; ++spin) {
       // relaxed: only to wait without writing.
       if (line.control.load(std::memory_order_relaxed) != kBusy) {
-        const uint64_t word = line.control.exchange(kBusy, std::memory_order_seq_cst);  // as lock
+        // acquire: pairs with unlock's release.
+        const uint64_t word = line.control.exchange(kBusy, std::memory_order_acquire);
         if (word != kBusy) return word;
       }
       base::cpu_relax();

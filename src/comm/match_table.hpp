@@ -47,9 +47,9 @@ enum class Side : uint8_t { arrival, receive };
 ///  5. the number of buckets only grows, by one, and while it does the lock of the bucket being
 ///     split is held. So who holds a bucket's lock and finds that the current number of buckets
 ///     still maps his key to it, has the right bucket until he unlocks;
-///  6. while a thread has the table, the span says so (kOwned), nobody holds a bucket's lock but
-///     that thread within its turns, and `growing_` is held when that begins or ends. Who locked a
-///     bucket and finds that the span has changed, has not got the bucket.
+///  6. while a thread has the table, the span says so (kOwned), and nobody else is inside a turn.
+///     That begins and ends under `growing_`: it is announced in the span, then all who are inside
+///     are waited for; who comes marks itself, then looks at the span.
 ///
 /// Growth is linear hashing: when more than an eighth of the buckets have chains, whoever lengthens
 /// a chain splits the next few buckets. Nobody else waits, but for the one bucket being split.
@@ -198,7 +198,7 @@ class MatchTable {
 
   base::Favour::Mark count_turns() noexcept;
   void give_to_caller() noexcept;
-  void share() noexcept;
+  base::Favour::Mark share() noexcept;
   void share_growing() noexcept;
   template <class F>
   void for_each(F&& each);
@@ -218,6 +218,7 @@ class MatchTable {
   std::array<base::OwnLine<std::atomic<int>>, kCells> chained_cells_;
   alignas(base::kCacheLine) base::SpinLock growing_;  ///< growth; who has the table
   std::atomic<uint32_t> last_{base::kThreadSlots};    ///< the thread that was counted last
+  std::atomic<bool> crowded_{false};                  ///< threads use it that cannot be marked
   std::atomic<uint32_t> streak_{0};                   ///< how often in a row
   SlotPool spare_;
 };

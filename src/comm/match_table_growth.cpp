@@ -29,10 +29,7 @@ void MatchTable::grow_if_chained() noexcept {
       chained_.load(std::memory_order_relaxed) <= static_cast<int>(count / 8))
     return;
   if (!growing_.try_lock()) return;  // someone is at it
-  // Another thread may have got the table since the caller's access. (Within its own, nobody has.)
-  if (favour_.is_callers() || !span().is_owned()) {
-    for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
-  }
+  for (unsigned i = 0; i < kSplitsAtOnce; ++i) split_next();
   growing_.unlock();
 }
 
@@ -131,24 +128,32 @@ void MatchTable::give_to_caller() noexcept {
   if (!growing_.try_lock()) return;
   const Span now = span();
   if (!now.is_owned()) {
-    set_span(now.count, true, std::memory_order_seq_cst);  // see lock
-    // Who locked a bucket before it could see that, is waited for.
-    for (uint32_t at = 0; at < now.count; ++at) {
-      // seq_cst: as said; acquire: pairs with unlock's release.
-      for (base::Backoff backoff; buckets_[at].control.load(std::memory_order_seq_cst) == kBusy;)
-        backoff.pause();
+    set_span(now.count, true, std::memory_order_relaxed);  // ordered by the fence of wait_for_all
+    favour_.wait_for_all();
+    // seq_cst: announced, then looks; share says so, then looks at the span.
+    if (!crowded_.load(std::memory_order_seq_cst)) {
+      favour_.give_to_caller();
+    } else {
+      set_span(now.count, false, std::memory_order_release);
     }
-    favour_.give_to_caller();
   }
   streak_.store(0, std::memory_order_relaxed);
   growing_.unlock();
 }
 
-/// Somebody else than the one that has the table wants to use it.
-void MatchTable::share() noexcept {
-  growing_.lock();
-  share_growing();
-  growing_.unlock();
+/// Another thread has the table, or the caller cannot be marked: takes the table from whoever has
+/// it. The caller's mark; nullptr: from now on nobody gets the table.
+base::Favour::Mark MatchTable::share() noexcept {
+  for (;;) {
+    base::Favour::Mark mark = favour_.join();
+    if (mark == nullptr) crowded_.store(true, std::memory_order_seq_cst);
+    if (!span().is_owned()) return mark;
+    // Not marked: whoever gets the table waits for all marks.
+    if (mark != nullptr) base::Favour::leave(mark);
+    growing_.lock();
+    share_growing();
+    growing_.unlock();
+  }
 }
 
 /// (growing_)

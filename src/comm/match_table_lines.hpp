@@ -61,16 +61,14 @@ inline std::size_t MatchTable::bucket_of(uint64_t hash, Span span) noexcept {
 }
 
 inline MatchTable::Span MatchTable::span() const noexcept {
-  // acquire: pairs with split_next's release; the new bucket is locked or filled. seq_cst: see
-  // lock.
-  return std::bit_cast<Span>(span_.load(std::memory_order_seq_cst));
+  // acquire: pairs with split_next's release; the new bucket is locked or filled.
+  return std::bit_cast<Span>(span_.load(std::memory_order_acquire));
 }
 
 inline uint64_t MatchTable::lock(Line& line) noexcept {
   // acquire: pairs with unlock's release. Writes at once: a reading test first would fetch a line
-  // that another core owns twice. seq_cst: locks, then looks at the span again; give_to_caller
-  // announces there, then looks at the locks.
-  const uint64_t word = line.control.exchange(match_control::kBusy, std::memory_order_seq_cst);
+  // that another core owns twice.
+  const uint64_t word = line.control.exchange(match_control::kBusy, std::memory_order_acquire);
   return word != match_control::kBusy ? word : lock_slow(line);
 }
 
@@ -84,12 +82,14 @@ inline void MatchTable::set_span(uint32_t count, bool owned, std::memory_order o
   span_.store(std::bit_cast<uint64_t>(Span{count, owned ? mask | kOwned : mask}), order);
 }
 
-/// One access, begin to end, all unlocks included: alone, where the caller has the table.
+/// One access, begin to end, all unlocks included: alone, where the caller has the table, or beside
+/// others, while nobody has it.
 class MatchTable::Turn {
  public:
-  explicit Turn(MatchTable& table) noexcept : mark_(table.favour_.enter()) {
-    if (mark_ == nullptr && ++turns_ % kSample == 0) [[unlikely]]
-      mark_ = table.count_turns();
+  explicit Turn(MatchTable& table) noexcept
+      : mark_(table.favour_.enter()), alone_(mark_ != nullptr) {
+    if (!alone_) [[unlikely]]
+      enter_beside_others(table);
   }
   ~Turn() {
     if (mark_ != nullptr) [[likely]]
@@ -97,11 +97,21 @@ class MatchTable::Turn {
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  [[nodiscard]] bool is_alone() const noexcept { return mark_ != nullptr; }
+  [[nodiscard]] bool is_alone() const noexcept { return alone_; }
 
  private:
-  static inline constinit thread_local uint32_t turns_ = 0;  ///< with locks, in any table
+  void enter_beside_others(MatchTable& table) noexcept {
+    if (++turns_ % kSample == 0) [[unlikely]] {
+      mark_ = table.count_turns();
+      if (alone_ = mark_ != nullptr; alone_) return;
+    }
+    mark_ = table.favour_.join();
+    if (mark_ == nullptr || table.span().is_owned()) [[unlikely]]
+      mark_ = table.share();
+  }
+  static inline constinit thread_local uint32_t turns_ = 0;  ///< beside others, in any table
   base::Favour::Mark mark_;
+  bool alone_;
 };
 
 inline MatchTable::Line& MatchTable::lock_bucket(const Turn& turn, uint64_t key,
@@ -114,17 +124,13 @@ inline MatchTable::Line& MatchTable::lock_bucket(const Turn& turn, uint64_t key,
   }
   for (;;) {
     const Span before = span();
-    if (before.is_owned()) [[unlikely]] {
-      share();
-      continue;
-    }
     const std::size_t at = bucket_of(h, before);
     Line& line = buckets_[at];
     base::prefetch_for_write(&line);
     word = lock(line);
     const Span now = span();
-    if (now == before || (!now.is_owned() && bucket_of(h, now) == at)) [[likely]]
-      return line;  // invariants 5 and 6
+    if (now == before || bucket_of(h, now) == at) [[likely]]
+      return line;  // invariant 5
     unlock(line, word);
   }
 }

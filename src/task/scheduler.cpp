@@ -61,7 +61,7 @@ Scheduler::Impl::Impl(const Options& given)
   stack_class = StackPool::class_of(options.stack_bytes);
   room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
   look_ticks = to_ticks(2000);
-  worth_ticks = to_ticks(8000);
+  answer_ticks = to_ticks(10'000);
   pause_ticks = to_ticks(250'000);
   spin_ticks = to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();

@@ -46,7 +46,7 @@ class Scheduler::Impl {
   uint32_t stack_class = 0;              ///< of a task that does not say
   std::size_t room_to_run_in_place = 0;  ///< bytes of stack that a child run in place must find
   uint64_t look_ticks = 0;               ///< how long a waiting task looks before it is suspended
-  uint64_t worth_ticks = 0;              ///< less work than this was not worth a theft
+  uint64_t answer_ticks = 0;             ///< how long a thief waits for what it asks for
   uint64_t pause_ticks = 0;              ///< the longest pause between thefts that were not
   uint64_t spin_ticks = 0;               ///< how long an idle worker looks before it sleeps
   StackPool stacks;

@@ -24,7 +24,8 @@ void Worker::enter(Scheduler::Impl& scheduler) noexcept {
   turns_ = cursor_ = 0;
   handed_ = nullptr;
   running_ = nullptr;
-  visited_at_ = next_visit_ = pause_ = 0;
+  visited_at_ = next_visit_ = pause_ = visit_ticks_ = 0;
+  asker_.store(nullptr, std::memory_order_relaxed);
   // Theirs were unmapped with the last scheduler's.
   spares_ = nullptr;
   spare_count_ = 0;

@@ -126,6 +126,8 @@ class alignas(base::kCacheLine) Worker {
   bool may_steal() noexcept;
   Record* steal() noexcept;
   Record* steal_from(Worker& victim) noexcept;
+  int ask(Worker& victim) noexcept;
+  unsigned take_from(Worker& victim) noexcept;
   Record* finish(Record& record) noexcept;
   void leave(Record& self, After after, Record* next) noexcept;
   Worker& switch_to(Stack& to) noexcept;
@@ -168,7 +170,8 @@ class alignas(base::kCacheLine) Worker {
   void sort_free_records() noexcept;
   bool set_ready(Record& record) noexcept;
   Record* take_loot() noexcept;
-  unsigned give_to_thief(std::array<Record*, kMostLoot>& taken) noexcept;
+  unsigned give_to_thief(std::array<Record*, kMostLoot>& taken, bool keep_one) noexcept;
+  void answer_thief() noexcept;
 
   // ---- what others look at ----
   std::atomic<Mode> mode_{Mode::busy};
@@ -208,6 +211,7 @@ class alignas(base::kCacheLine) Worker {
   uint64_t visited_at_ = 0;  ///< when it last stole and has not wanted to since, in ticks; 0
   uint64_t next_visit_ = 0;
   uint64_t pause_ = 0;                  ///< between visits
+  uint64_t visit_ticks_ = 0;            ///< what the last one took
   base::Parker* own_parker_ = nullptr;  ///< the thread's
   uint32_t polls_ = 0;
   bool looked_since_ = false;         ///< at others, since it last wanted to sleep
@@ -217,6 +221,12 @@ class alignas(base::kCacheLine) Worker {
   std::atomic<uint64_t> steals_{0};
   std::atomic<uint64_t> stolen_{0};
   std::atomic<uint64_t> sleeps_{0};
+
+  // ---- between a thief and who it asks ----
+  static constexpr int kNoAnswer = -1;
+  alignas(base::kCacheLine) std::atomic<Worker*> asker_{nullptr};  ///< the thief that asks this one
+  std::atomic<int> gift_count_{kNoAnswer};    ///< as a thief: how many were given
+  std::array<Record*, kMostLoot> gift_ = {};  ///< as a thief: by whom it asked; else its own
 
   // ---- from outside ----
   alignas(base::kCacheLine) std::atomic<Record*> returned_{nullptr};  ///< freed by others

@@ -13,15 +13,17 @@ class Worker::Inside {
  public:
   explicit Inside(Worker& worker) noexcept : guard_(worker.guard_) {
     if (!guard_.try_enter_as_owner()) [[unlikely]]
-      wait_for_thief();
+      enter_slowly(worker);
   }
   ~Inside() { guard_.leave_as_owner(); }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
-  [[gnu::noinline, gnu::cold]] void wait_for_thief() noexcept {
-    for (base::Backoff backoff; !guard_.try_enter_as_owner();) backoff.pause();
+  /// A thief is inside, or wants something.
+  [[gnu::noinline, gnu::cold]] void enter_slowly(Worker& worker) noexcept {
+    for (base::Backoff backoff; !guard_.try_enter_though_asked();) backoff.pause();
+    if (guard_.take_asked()) worker.answer_thief();
   }
   base::OwnerLock& guard_;
 };

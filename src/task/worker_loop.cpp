@@ -33,6 +33,8 @@ base::Parker* parker_of_caller() noexcept {
 constexpr uint32_t kOwnLooks = 16;
 /// How long one that only watches others sleeps.
 constexpr uint64_t kWatchNs = 1'000'000;
+/// What a theft should bring: so many times what it costs.
+constexpr uint64_t kWorthVisits = 3;
 
 }  // namespace
 
@@ -431,8 +433,10 @@ Record* Worker::search() noexcept {
     }
     if (scheduler_->stopping.load(std::memory_order_acquire)) return nullptr;
     if (base::has_idle_work() && base::poll_idle_work() != 0) continue;
-    const uint64_t spent = base::ticks() - start;
-    if (spent > scheduler_->spin_ticks) {
+    const uint64_t now = base::ticks();
+    const uint64_t spent = now - start;
+    // Asleep, it would be woken again by the next that others spawn.
+    if (spent > scheduler_->spin_ticks && now >= next_visit_) {
       sleep();
       slept = true;
       look = ~uint32_t{0};  // whoever woke us may have work for others: visit them
@@ -474,15 +478,16 @@ bool Worker::look_at_timers() noexcept {
 
 // ---- stealing ----------------------------------------------------------------------------------
 
-/// Whether a visit to others is due. A visit costs its victim a microsecond or two: who brought
-/// home less work than that from the last ones waits longer and longer before the next.
+/// Whether a visit to others is due. A visit takes microseconds, on a virtual machine ten, and
+/// about as much from its victim: who brought home less work than a few times that from the last
+/// one waits before the next, longer and longer.
 bool Worker::may_steal() noexcept {
   const uint64_t now = base::ticks();
   if (visited_at_ != 0) {
-    const bool worth_it = now - visited_at_ > scheduler_->worth_ticks;
+    const uint64_t worth = kWorthVisits * visit_ticks_;
+    const bool worth_it = now - visited_at_ > worth;
     visited_at_ = 0;
-    pause_ =
-        worth_it ? 0 : std::clamp(pause_ * 2, scheduler_->worth_ticks, scheduler_->pause_ticks);
+    pause_ = worth_it ? 0 : std::clamp(pause_ * 2, worth, std::max(worth, scheduler_->pause_ticks));
     next_visit_ = now + pause_;
   }
   return now >= next_visit_;
@@ -507,20 +512,87 @@ Record* Worker::steal() noexcept {
 }
 
 Record* Worker::steal_from(Worker& victim) noexcept {
-  std::array<Record*, kMostLoot> taken;
-  unsigned count_taken = 0;
   visited_at_ = base::ticks();
-  if (!victim.guard_.try_enter()) return nullptr;
+  int count_taken = victim.mode() == Mode::busy ? ask(victim) : kNoAnswer;
+  if (count_taken == kNoAnswer) count_taken = static_cast<int>(take_from(victim));
+  visit_ticks_ = base::ticks() - visited_at_;
+  if (count_taken == 0) return nullptr;
+  count(steals_);
+  count(stolen_, static_cast<uint64_t>(count_taken));
+  if (count_taken > 1) {
+    {
+      const Inside inside(*this);
+      // Backwards: the oldest is next.
+      for (int i = count_taken; --i > 0;) loot_[loot_count_++] = gift_[static_cast<std::size_t>(i)];
+    }
+    base::light_fence();  // as launch_here
+    crew_.offer();
+  }
+  return gift_[0];
+}
+
+/// What the victim, at its next look at its own tasks, puts into gift_: how many; kNoAnswer if it
+/// takes too long: it computes, or its thread does not run. That costs both a few transfers of a
+/// line.
+int Worker::ask(Worker& victim) noexcept {
+  gift_count_.store(kNoAnswer, std::memory_order_relaxed);  // nobody is answering
+  Worker* nobody = nullptr;
+  // release: pairs with answer_thief's acquire.
+  if (!victim.asker_.compare_exchange_strong(nobody, this, std::memory_order_release,
+                                             std::memory_order_relaxed)) {
+    return 0;  // another thief asks
+  }
+  victim.guard_.ask();
+  int given = kNoAnswer;
+  bool ready = false;
+  // acquire: pairs with answer_thief's release.
+  while ((given = gift_count_.load(std::memory_order_acquire)) == kNoAnswer && !ready) {
+    const uint64_t waited = base::ticks() - visited_at_;
+    if (waited > scheduler_->answer_ticks) break;
+    if (waited > scheduler_->look_ticks) {
+      sched_yield();  // threads may outnumber cores
+    } else {
+      base::cpu_relax();
+    }
+    ready = looks_ready();
+  }
+  if (given != kNoAnswer) return given;
+  Worker* self = this;
+  // relaxed: nothing was written.
+  if (victim.asker_.compare_exchange_strong(self, nullptr, std::memory_order_relaxed)) {
+    return ready ? 0 : kNoAnswer;
+  }
+  for (base::Backoff backoff; (given = gift_count_.load(std::memory_order_acquire)) == kNoAnswer;) {
+    backoff.pause();
+  }
+  return given;
+}
+
+/// (guard, own thread) Gives a thief that asked what it may have.
+void Worker::answer_thief() noexcept {
+  // acquire: pairs with ask's release.
+  Worker* const thief = asker_.exchange(nullptr, std::memory_order_acquire);
+  if (thief == nullptr) return;  // it would not wait any longer
+  if (ready_.empty()) drain_signals();
+  const unsigned given = give_to_thief(thief->gift_, true);
+  // release: pairs with ask's acquires.
+  thief->gift_count_.store(static_cast<int>(given), std::memory_order_release);
+}
+
+/// Shuts the victim out of its own tasks, and takes some into gift_: how many. That costs both of
+/// them a heavy fence.
+unsigned Worker::take_from(Worker& victim) noexcept {
+  if (!victim.guard_.try_enter()) return 0;
   if (victim.ready_.empty()) {
     victim.drain_signals();
     if (victim.ready_.empty()) victim.spill();
   }
-  count_taken = victim.give_to_thief(taken);
+  unsigned count_taken = victim.give_to_thief(gift_, false);
   if (count_taken == 0) {
     // What was ready cannot be claimed (it runs); what came since may be.
     victim.drain_signals();
     victim.spill();
-    count_taken = victim.give_to_thief(taken);
+    count_taken = victim.give_to_thief(gift_, false);
   }
   const bool more = !victim.ready_.empty();
   victim.guard_.leave();
@@ -528,46 +600,42 @@ Record* Worker::steal_from(Worker& victim) noexcept {
     // We moved its signals: it may have looked for them in between, and sleep (invariant 6).
     base::light_fence();
     if (victim.mode() == Mode::asleep) victim.wake();
-  }
-  if (count_taken == 0) return nullptr;
-  count(steals_);
-  count(stolen_, count_taken);
-  if (count_taken > 1) {
-    const Inside inside(*this);
-    // Backwards: the oldest is next.
-    for (unsigned i = count_taken; --i > 0;) loot_[loot_count_++] = taken[i];
-  }
-  if (more || count_taken > 1) {
-    base::light_fence();  // as launch_here
     crew_.offer();
   }
-  return taken[0];
+  return count_taken;
 }
 
-/// (guard, a thief) What a thief gets: of the lowest word that has anything, as much as
-/// Options::steal says; else of the loot.
-unsigned Worker::give_to_thief(std::array<Record*, kMostLoot>& taken) noexcept {
+/// (guard) What a thief gets: half of the loot, the oldest, which is older than what came of it
+/// since; else of the lowest word that has anything, as much as Options::steal says. `keep_one`:
+/// the worker itself wants to go on.
+unsigned Worker::give_to_thief(std::array<Record*, kMostLoot>& taken, bool keep_one) noexcept {
   unsigned count_taken = 0;
+  const uint32_t loot = loot_count_.load(std::memory_order_relaxed);
+  const uint32_t give = (loot + 1) / 2;
+  for (uint32_t i = 0; i < give; ++i) taken[count_taken++] = loot_[loot - 1 - i];
+  loot_count_.store(loot - give, std::memory_order_relaxed);
+  if (count_taken != 0) return count_taken;
+  // relaxed: under the guard.
+  keep_one = keep_one && newest_.load(std::memory_order_relaxed) == nullptr;
   for (ReadyBits* each : {&ready_, &later_}) {
     ReadyBits& from = *each;
     for (int at = from.next_from(0); at != ReadyBits::kNone && count_taken == 0;) {
       const auto word = static_cast<uint32_t>(at) / 64;
       uint64_t bits = from.word(word);
       auto most = static_cast<unsigned>(std::popcount(bits));
-      if (scheduler_->options.steal == Steal::half_word) most = (most + 1) / 2;
-      if (scheduler_->options.steal == Steal::one) most = 1;
+      at = from.next_from((word + 1) * 64);
+      if (keep_one && at == ReadyBits::kNone) {
+        most /= 2;
+      } else if (scheduler_->options.steal == Steal::half_word) {
+        most = (most + 1) / 2;
+      }
+      if (scheduler_->options.steal == Steal::one) most = std::min(most, 1U);
       for (; bits != 0 && count_taken < most; bits &= bits - 1) {
         const uint32_t index = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
         if (claim_away(index, from)) taken[count_taken++] = records_[index];
       }
-      at = from.next_from((word + 1) * 64);
     }
   }
-  if (count_taken != 0) return count_taken;
-  const uint32_t loot = loot_count_.load(std::memory_order_relaxed);
-  const uint32_t give = (loot + 1) / 2;
-  for (uint32_t i = 0; i < give; ++i) taken[count_taken++] = loot_[loot - 1 - i];
-  loot_count_.store(loot - give, std::memory_order_relaxed);
   return count_taken;
 }
 

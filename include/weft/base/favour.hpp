@@ -4,7 +4,8 @@
 // loads for a section, where an atomic exchange would also wait for every earlier store to leave
 // the store buffer, and with it for the cache lines of the ring.
 // Owner and lifetime: part of what it guards, which has another way for everybody else: under that
-// one's lock the favour is given and taken away. Process-private.
+// one's lock the favour is given and taken away. Where the others have no lock in common, they mark
+// their sections, too (`join`), for the favour to wait for. Process-private.
 // Who may call: `enter` any thread; what says (owner's lock), whoever holds that. Sections do not
 // wait, or at most for sections of deeper levels.
 // Progress: the favoured thread enters without waiting. Taking the favour away costs one heavy
@@ -22,6 +23,8 @@
 //     is gone (Dekker).
 //  3. A thread's marks are written by that thread alone. One that was preempted between its two
 //     looks marks and unmarks itself, when it goes on, and nobody else.
+//  4. The owner announces that somebody will be favoured, calls `wait_for_all`, and gives the
+//     favour; who joins marks itself, then looks for the announcement. One sees the other.
 //
 // Source: biased locks as known from Java runtimes; here revoked by membarrier(2) instead of by
 // stopping the thread.
@@ -76,6 +79,21 @@ class Favour {
   // release: pairs with take_away's acquire.
   static void leave(Mark mark) noexcept { mark->store(nullptr, std::memory_order_release); }
 
+  /// Marks the caller's section as one beside others', who is not inside any of this level; it then
+  /// looks whether the favour is announced, and if so, leaves. nullptr: the caller cannot be
+  /// marked.
+  [[nodiscard]] Mark join() noexcept {
+    const unsigned slot = this_thread_slot();
+    if (slot == kSharedThreadSlot) [[unlikely]]
+      return nullptr;
+    const Mark mark = &marks[slot].of_level[static_cast<unsigned>(level_)];
+    mark->store(as_joined(), std::memory_order_relaxed);  // relaxed: the fences order it
+    light_fence();
+    return mark;
+  }
+  /// (owner's lock) After the announcement: nobody who did not see it is inside any more.
+  void wait_for_all() noexcept;
+
   /// How hard it should be to earn: grows by four with each grant, up to 256. What threads really
   /// share pays for heavy fences less and less often. Without the owner's lock a hint.
   [[nodiscard]] uint32_t patience() const noexcept {
@@ -119,6 +137,11 @@ class Favour {
  private:
   static constexpr uint32_t kNobody = 0;
   static constexpr uint8_t kMostPatience = 4;
+
+  /// Unlike any favour's address.
+  [[nodiscard]] const Favour* as_joined() const noexcept {
+    return reinterpret_cast<const Favour*>(reinterpret_cast<uintptr_t>(this) + 1);
+  }
 
   struct alignas(kCacheLine) Marks {
     std::atomic<const Favour*> of_level[3];
