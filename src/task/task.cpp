@@ -18,6 +18,9 @@ namespace weft::task {
 using detail::Record;
 using detail::Worker;
 
+// What asks for the worker at its entry: a caller that it were put into may have moved meanwhile.
+#define NOT_IN_LINE [[gnu::noinline]]
+
 namespace detail {
 namespace {
 
@@ -36,8 +39,8 @@ const char* name_of(const Record& record) noexcept {
 
 // ---- spawn and join ----------------------------------------------------------------------------
 
-Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
-  Worker* const here = Worker::current();
+NOT_IN_LINE Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
+  Worker* const here = Worker::current_at_entry();
   if (scheduler == nullptr && here == nullptr) {
     throw Error(Errc::not_initialized, "spawn outside of a task: use Scheduler::spawn");
   }
@@ -83,9 +86,9 @@ Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
   return *record;
 }
 
-void launch(Record& record) noexcept {
+NOT_IN_LINE void launch(Record& record) noexcept {
   Worker& home = *record.home();
-  if (Worker::current() == &home) [[likely]] {
+  if (Worker::current_at_entry() == &home) [[likely]] {
     home.launch_here(record);
     return;
   }
@@ -97,26 +100,30 @@ void launch(Record& record) noexcept {
 
 void abandon(Record& record) noexcept { release(record); }
 
-void release(Record& record) noexcept {
-  record.generation.fetch_add(1, std::memory_order_relaxed);  // a hint to signallers
+NOT_IN_LINE void release(Record& record) noexcept {
+  Worker* const here = Worker::current_at_entry();
+  // A hint to signallers; nobody else changes it.
+  record.generation.store(record.generation.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_relaxed);
   record.name.store(nullptr, std::memory_order_relaxed);
   record.stack_class = 0;
   record.error = nullptr;
   // relaxed: the record's lists pass it on, and a late token may see either.
   record.joiner.store(nullptr, std::memory_order_relaxed);
   record.status.store(Status::free, std::memory_order_relaxed);
-  if (Worker* here = Worker::current(); here != nullptr) {
+  if (here != nullptr) {
     here->give_record(record);
   } else {
     record.home()->give_record_outside(record);
   }
 }
 
-void join(Record& record) noexcept {
+NOT_IN_LINE void join(Record& record) noexcept {
   if (record.has_ended()) return;
   void* nobody_yet = nullptr;
-  if (Record* self = running(); self != nullptr) {
-    if (Worker::current()->run_in_place(record)) return;
+  Worker* const here = Worker::current_at_entry();
+  if (Record* self = here != nullptr ? here->running() : nullptr; self != nullptr) {
+    if (here->run_in_place(record)) return;
     // acq_rel: release who we are to who ends it; acquire its end, if that was first.
     if (!record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_task(*self),
                                                std::memory_order_acq_rel)) {
@@ -171,9 +178,9 @@ void end_program(Record& record) noexcept {
 
 // ---- the parker of a task ----------------------------------------------------------------------
 
-void Record::park() noexcept { Worker::current()->wait(); }
-void Record::yield() noexcept { Worker::current()->yield(); }
-void Record::unpark() noexcept { Worker::signal(*this); }
+NOT_IN_LINE void Record::park() noexcept { Worker::current_at_entry()->wait(); }
+NOT_IN_LINE void Record::yield() noexcept { Worker::current_at_entry()->yield(); }
+NOT_IN_LINE void Record::unpark() noexcept { Worker::signal(*this, Worker::current_at_entry()); }
 bool Record::park_until(uint64_t deadline_ns) noexcept {
   Scheduler::Impl& scheduler = Worker::current()->scheduler();
   Timers::Entry entry(deadline_ns, *this);
@@ -205,8 +212,8 @@ int this_worker() noexcept {
   return worker != nullptr && worker->running() != nullptr ? worker->number() : -1;
 }
 
-void yield() noexcept {
-  Worker* worker = Worker::current();
+NOT_IN_LINE void yield() noexcept {
+  Worker* worker = Worker::current_at_entry();
   if (worker != nullptr && worker->running() != nullptr) {
     worker->yield();
   } else {
@@ -214,8 +221,8 @@ void yield() noexcept {
   }
 }
 
-void wait() noexcept {
-  Worker* worker = Worker::current();
+NOT_IN_LINE void wait() noexcept {
+  Worker* worker = Worker::current_at_entry();
   if (worker != nullptr && worker->running() != nullptr) [[likely]] {
     worker->wait();
   } else {
@@ -227,7 +234,8 @@ bool wait_until(uint64_t deadline_ns) noexcept {
   return base::this_parker().park_until(deadline_ns);
 }
 
-void signal(const TaskRef& task) noexcept {
+NOT_IN_LINE void signal(const TaskRef& task) noexcept {
+  Worker* const here = Worker::current_at_entry();
   Record& record = *task.record();
   // relaxed: a hint. A task that ends just now is woken in vain, or another instead of it.
   if (record.generation.load(std::memory_order_relaxed) != task.generation()) [[unlikely]] {
@@ -236,7 +244,7 @@ void signal(const TaskRef& task) noexcept {
 #endif
     return;
   }
-  Worker::signal(record);
+  Worker::signal(record, here);
 }
 
 void sleep_until(uint64_t deadline_ns) noexcept {

@@ -53,6 +53,11 @@ class alignas(base::kCacheLine) Worker {
 
   /// The worker whose thread this is, or nullptr. Not to be remembered across a switch.
   static Worker* current() noexcept;
+  /// The same, for functions that are never in line, before anything in them can switch.
+  static Worker* current_at_entry() noexcept {
+    asm volatile("");
+    return of_this_thread;
+  }
 
   // ---- own thread ----
   /// A record for a task of this worker; nullptr: no memory.
@@ -77,7 +82,8 @@ class alignas(base::kCacheLine) Worker {
   // ---- any ----
   Record* take_record_outside() noexcept;
   void give_record_outside(Record& record) noexcept;
-  static void signal(Record& record) noexcept;
+  static void signal(Record& record) noexcept { signal(record, current()); }
+  static void signal(Record& record, Worker* here) noexcept;
   static void signal_from_outside(Record& record) noexcept;
   void wake() noexcept;
   [[nodiscard]] Mode mode() const noexcept { return mode_.load(std::memory_order_relaxed); }
@@ -104,6 +110,7 @@ class alignas(base::kCacheLine) Worker {
 
  private:
   friend class WorkerTest;
+  static constinit thread_local Worker* of_this_thread;
   static constexpr unsigned kMostLoot = 64;
   static constexpr uint32_t kChunk = 512;         ///< records made at once
   static constexpr uint32_t kTurnsPerRound = 64;  ///< every so often, all are gone round
@@ -148,6 +155,10 @@ class alignas(base::kCacheLine) Worker {
   static void follow(Record& parent) noexcept;
   void set_mode(Mode mode) noexcept { mode_.store(mode, std::memory_order_relaxed); }
   void thread_main();
+  /// Of whatever runs on this thread now.
+  [[nodiscard]] ExceptionState& exceptions() noexcept {
+    return *reinterpret_cast<ExceptionState*>(exceptions_);
+  }
 
   // relaxed: hints to who does not hold the guard.
   [[nodiscard]] bool has_ready() const noexcept {

@@ -131,9 +131,9 @@ inline void Worker::signal_here(Record& record) noexcept {
   }
 }
 
-inline void Worker::signal(Record& record) noexcept {
+inline void Worker::signal(Record& record, Worker* here) noexcept {
   base::light_fence();  // between what the caller wrote and the place: see move_here
-  if (Worker* here = current(); here == record.home()) {
+  if (here == record.home()) {
     here->signal_here(record);
   } else {
     signal_from_outside(record);
@@ -175,7 +175,7 @@ inline Record* Worker::next_inside() noexcept {
     }
     ReadyBits* from = &ready_;
     int index = ready_.highest();
-    if (index == ReadyBits::kNone && turns_ % kTurnsPerLook != 0) {
+    if (index == ReadyBits::kNone && (turns_ % kTurnsPerLook != 0 || signals_.looks_empty())) {
       if (Record* yielded = yielded_.load(std::memory_order_relaxed); yielded != nullptr) {
         yielded_.store(nullptr, std::memory_order_relaxed);
         if (claim_home(*yielded)) [[likely]]

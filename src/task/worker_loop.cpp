@@ -20,11 +20,9 @@
 namespace weft::task::detail {
 namespace {
 
-constinit thread_local Worker* current_worker = nullptr;
-
 /// A task of the caller's thread parks as a task, the thread itself as a thread.
-base::Parker* parker_of_caller() noexcept {
-  Worker* worker = Worker::current();
+[[gnu::noinline]] base::Parker* parker_of_caller() noexcept {
+  Worker* worker = Worker::current_at_entry();
   Record* running = worker != nullptr ? worker->running() : nullptr;
   return running;
 }
@@ -38,10 +36,12 @@ constexpr uint64_t kWorthVisits = 3;
 
 }  // namespace
 
+constinit thread_local Worker* Worker::of_this_thread = nullptr;
+
 // Not in line, and not known to be pure: after a switch it is another thread that asks.
 [[gnu::noinline]] Worker* Worker::current() noexcept {
   asm volatile("");
-  return current_worker;
+  return of_this_thread;
 }
 
 /// Not in line, as `current`.
@@ -81,7 +81,7 @@ void Worker::publish_yielded(Record& record) noexcept {
   auto& worker = *static_cast<Worker*>(arrival.data);
   arrived(here);
   worker.previous_->context = arrival.fctx;
-  *reinterpret_cast<ExceptionState*>(worker.exceptions_) = here.exceptions;
+  worker.exceptions() = here.exceptions;
   switch (worker.after_) {
     case After::wait:
       publish_waiting(*worker.left_);
@@ -103,7 +103,7 @@ void Worker::publish_yielded(Record& record) noexcept {
   Stack& from = *stack_;
   previous_ = &from;
   stack_ = &to;
-  from.exceptions = *reinterpret_cast<ExceptionState*>(exceptions_);
+  from.exceptions = exceptions();
   return settle(jump(from, to, this), from);
 }
 
@@ -289,7 +289,7 @@ bool Worker::has_room() noexcept {
 bool Worker::run_in_place(Record& record) noexcept {
   if (record.home() != this || record.stack_class != 0 || !has_room()) return false;
   // A child of its own has no exceptions of its parent's.
-  if (*reinterpret_cast<ExceptionState*>(exceptions_) != ExceptionState{}) [[unlikely]]
+  if (exceptions() != ExceptionState{}) [[unlikely]]
     return false;
   {
     const Inside inside(*this);
@@ -736,7 +736,7 @@ void Worker::thread_main() {
   if (scheduler_->options.bind && crew_.workers.size() <= cores.size()) {
     (void)base::bind_this_thread(cores[static_cast<std::size_t>(number_)].os_index);
   }
-  current_worker = this;
+  of_this_thread = this;
   own_parker_ = &base::this_parker();
   set_sleeper(*own_parker_);
   exceptions_ = abi::__cxa_get_globals();
@@ -750,7 +750,7 @@ void Worker::thread_main() {
   scheduler_->started.wait();  // others may look at us from now on
   after_ = After::nothing;
   if (has_spare()) switch_to(*take_spare(0));
-  current_worker = nullptr;
+  of_this_thread = nullptr;
 }
 
 void install_parker_provider() noexcept { base::set_parker_provider(parker_of_caller); }
