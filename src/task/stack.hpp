@@ -89,6 +89,7 @@ class StackPool {
     std::size_t bytes;
     uint32_t size_class;
     std::size_t carved;
+    std::size_t guarded;  ///< so far, guards are installed ahead of carving
   };
   /// Stacks are used near their ends alone. Were all ends at the same place of a page, they would
   /// share a few sets of the caches; so neighbours end a cache line apart.
@@ -102,6 +103,7 @@ class StackPool {
   bool map_more(uint32_t size_class) noexcept;
   Stack* carve(Map& map) noexcept;
   bool guard(char* page) noexcept;
+  static void guard_ahead(Map& map) noexcept;
 
   base::SpinLock lock_;
   std::array<Stack*, kLargest + 1> free_ = {};

@@ -111,18 +111,18 @@ Record* Worker::more_records() noexcept {
 /// (guard) Records for 512 more indices, linked, the lowest first; nullptr: no memory.
 Record* Worker::make_records() noexcept {
   const std::size_t first = records_.size();
+  Record* chunk = nullptr;
   try {
     signals_.grow(first + kChunk);
     ready_.grow(first + kChunk);
     later_.grow(first + kChunk);
     if (records_.capacity() < first + kChunk) records_.reserve(2 * first + kChunk);
-    chunks_.push_back(std::make_unique<Record[]>(kChunk));
+    chunk = static_cast<Record*>(record_memory_.take(kChunk * sizeof(Record)));
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  Record* chunk = chunks_.back().get();
   for (uint32_t i = 0; i < kChunk; ++i) {
-    Record& record = chunk[i];
+    Record& record = *new (&chunk[i]) Record;
     record.place.store(Record::place_of(*this, static_cast<uint32_t>(first) + i),
                        std::memory_order_relaxed);  // nobody knows it yet
     record.next = i + 1 < kChunk ? &chunk[i + 1] : nullptr;

@@ -12,6 +12,7 @@
 
 #include "task/crew.hpp"
 #include "task/ready_bits.hpp"
+#include "task/record_memory.hpp"
 #include "task/signals.hpp"
 #include "task/stack.hpp"
 #include "task/switch.hpp"
@@ -247,7 +248,7 @@ class alignas(base::kCacheLine) Worker {
   Crew& crew_;
   Scheduler::Impl* scheduler_ = nullptr;  ///< while it lives; not of who signals from outside
   const int number_;
-  std::vector<std::unique_ptr<Record[]>> chunks_;  ///< under the guard
+  RecordMemory record_memory_;  ///< under the guard
   std::thread thread_;
 };
 
