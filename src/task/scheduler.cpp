@@ -99,7 +99,9 @@ void Scheduler::Impl::end_workers() noexcept {
   blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
   enlisted.reset();
   const bool all_ended = live() == 0;
-  for (auto& worker : workers) worker->abandon_all();
+  if (!all_ended) {
+    for (auto& worker : workers) worker->abandon_all();
+  }
   Crew::give_back(crew, all_ended);
 }
 

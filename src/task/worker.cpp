@@ -12,9 +12,10 @@
 
 namespace weft::task::detail {
 
-Worker::Worker(Crew& crew, int number, bool two_levels) : crew_(crew), number_(number) {
+Worker::Worker(Crew& crew, int number, bool two_levels)
+    : crew_(crew), number_(number), first_index_(two_levels ? kChunk : 0) {
   random_ = 0x9e3779b97f4a7c15ULL * (static_cast<uint64_t>(number) + 1);
-  if (two_levels) make_records();  // the first 512 indices stay unused
+  if (two_levels) make_records();  // stay unused
 }
 
 /// Before its thread starts.
@@ -37,8 +38,8 @@ void Worker::enter(Scheduler::Impl& scheduler) noexcept {
   mode_.store(Mode::busy, std::memory_order_relaxed);
 }
 
-/// After all threads of the scheduler have ended: tasks that are left never run again. Who joins
-/// one gets an error.
+/// After all threads of the scheduler have ended, though some tasks have not: they never run again.
+/// Who joins one gets an error.
 void Worker::abandon_all() noexcept {
   guard_.enter();
   for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -56,20 +57,23 @@ Worker::~Worker() = default;
 
 // ---- records -----------------------------------------------------------------------------------
 
-/// The lowest first, as if they were new: the order in which tasks run depends on it. Some may be
-/// missing, with a handle that has outlived its scheduler.
+/// The lowest first, as if they were new: the order in which tasks run depends on it. As then, the
+/// first chunk is for who spawns from elsewhere. Some may be missing, with a handle that has
+/// outlived its scheduler. Very many are left in disorder.
 void Worker::sort_free_records() noexcept try {
+  constexpr std::size_t kMost = 64 * kChunk;
+  if (records_.size() > kMost) return;
   std::vector<bool> is_free(records_.size());
   // acquire: as take_record.
-  for (Record* list : {free_, std::exchange(outside_free_, nullptr),
+  for (Record* list : {std::exchange(free_, nullptr), std::exchange(outside_free_, nullptr),
                        returned_.exchange(nullptr, std::memory_order_acquire)}) {
     for (; list != nullptr; list = list->next) is_free[list->index()] = true;
   }
-  free_ = nullptr;
   for (std::size_t index = records_.size(); index-- != 0;) {
     if (!is_free[index]) continue;
-    records_[index]->next = free_;
-    free_ = records_[index];
+    Record*& list = index < first_index_ + kChunk ? outside_free_ : free_;
+    records_[index]->next = list;
+    list = records_[index];
   }
 } catch (const std::bad_alloc&) {
   // Any order will do.

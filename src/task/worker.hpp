@@ -248,7 +248,8 @@ class alignas(base::kCacheLine) Worker {
   Crew& crew_;
   Scheduler::Impl* scheduler_ = nullptr;  ///< while it lives; not of who signals from outside
   const int number_;
-  RecordMemory record_memory_;  ///< under the guard
+  const std::size_t first_index_;  ///< of the tasks; below, there are signals of one level
+  RecordMemory record_memory_;     ///< under the guard
   std::thread thread_;
 };
 

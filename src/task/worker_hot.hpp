@@ -73,6 +73,8 @@ inline bool Worker::make_ready(Record& record) noexcept {
   Record* const before = newest_.load(std::memory_order_relaxed);
   newest_.store(&record, std::memory_order_relaxed);
   if (before == nullptr) return !ready_.empty();
+  // One of many, whose stacks will not all be near: on its way while the others are run.
+  if (record.stack != nullptr) static_cast<const Stack*>(record.stack)->prefetch();
   if (before != &record) ready_.set(before->index());
   return true;
 }

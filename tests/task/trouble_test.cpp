@@ -332,6 +332,19 @@ bool use_all_memory(std::size_t stack_bytes) {
   std::_Exit(good ? 0 : 1);
 }
 
+TEST_P(Trouble, SchedulersUseWhatTheLastOneLeft) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory grows";
+  const auto make = [this](int times) {
+    for (int i = 0; i < times; ++i) {
+      Scheduler scheduler(options());
+      scheduler.run([] { spawn([] {}).join(); });
+    }
+    return address_space_in_use();
+  };
+  const uint64_t before = make(5);
+  EXPECT_LE(make(100), before + (4U << 20));  // 100 chunks of records would be ten megabytes
+}
+
 TEST_P(Trouble, ASchedulerWithoutMemoryIsRefused) {
   if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory leaves no room for a limit";
   const auto make = [this] {
