@@ -317,7 +317,8 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
   Event now;
   return impl_->runtime.complete_now(
-      [&](Completion& done) { return recv(from, tag, buffer, &done, &base::this_parker(), &now); }, now);
+      [&](Completion& done) { return recv(from, tag, buffer, &done, &base::this_parker(), &now); },
+      now);
 }
 
 Message Endpoint::dequeue_wait() {

@@ -60,9 +60,12 @@ class MatchTable {
   /// Answer of `access` when there was no match and no room to wait in: nothing happened.
   static constexpr uint64_t kNoRoom = ~uint64_t{0};
 
+  /// Whether a thread that alone uses the table may get it.
+  enum class Owning : bool { no, yes };
   /// `buckets`: how many to start with (rounded up to a power of two). `entries`: at least so many
   /// can wait at once, whatever their keys. Throws weft::Error (no_memory, bad_argument).
-  explicit MatchTable(std::size_t buckets = 4096, std::size_t entries = 131072);
+  explicit MatchTable(std::size_t buckets = 4096, std::size_t entries = 131072,
+                      Owning owning = Owning::yes);
   ~MatchTable();
   MatchTable(const MatchTable&) = delete;
   MatchTable& operator=(const MatchTable&) = delete;
@@ -143,7 +146,7 @@ class MatchTable {
     friend bool operator==(const Span&, const Span&) = default;
   };
   static constexpr uint32_t kOwned = 1U << 31;
-  static constexpr uint32_t kSample = 256;  ///< of a thread's accesses one in so many is counted
+  static constexpr uint32_t kSample = 1024;  ///< of a thread's accesses one in so many is counted
 
   class Turn;
   class Held;
@@ -218,7 +221,7 @@ class MatchTable {
   std::array<base::OwnLine<std::atomic<int>>, kCells> chained_cells_;
   alignas(base::kCacheLine) base::SpinLock growing_;  ///< growth; who has the table
   std::atomic<uint32_t> last_{base::kThreadSlots};    ///< the thread that was counted last
-  std::atomic<bool> crowded_{false};                  ///< threads use it that cannot be marked
+  std::atomic<bool> crowded_;                         ///< nobody gets it (any more)
   std::atomic<uint32_t> streak_{0};                   ///< how often in a row
   SlotPool spare_;
 };

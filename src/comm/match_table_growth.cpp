@@ -112,6 +112,7 @@ void MatchTable::split_next() noexcept {
 /// harder the more often it was given. The turn that begins is alone, then; or nullptr.
 base::Favour::Mark MatchTable::count_turns() noexcept {
   // relaxed: all a guess at who uses the table.
+  if (crowded_.load(std::memory_order_relaxed) || !base::Favour::may_be_callers()) return nullptr;
   if (last_.load(std::memory_order_relaxed) != base::this_thread_slot()) {
     last_.store(base::this_thread_slot(), std::memory_order_relaxed);
     streak_.store(0, std::memory_order_relaxed);
@@ -119,7 +120,7 @@ base::Favour::Mark MatchTable::count_turns() noexcept {
   }
   const uint32_t streak = streak_.load(std::memory_order_relaxed) + 1;
   streak_.store(streak, std::memory_order_relaxed);
-  if (streak < favour_.patience() || !base::Favour::may_be_callers()) return nullptr;
+  if (streak < favour_.patience()) return nullptr;
   give_to_caller();
   return favour_.enter();
 }

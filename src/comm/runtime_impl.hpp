@@ -128,6 +128,11 @@ struct Runtime::Impl final : base::IdleWork {
       if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
       return done.wait();
     }
+    return complete_in_thread(post, at_once);
+  }
+  /// The same for a plain thread. Apart, so that a waiting task's stack has only what it needs.
+  template <class Call>
+  [[gnu::noinline]] Event complete_in_thread(Call& post, const Event& at_once) {
     Synchronizer done;
     if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
     self.wait(done);
