@@ -1,6 +1,8 @@
 // What tasks are to reach.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "report/targets.hpp"
 
 namespace weft::bench {
@@ -44,6 +46,12 @@ void add_task_targets(std::vector<Target>& targets) {
   add("a million waiting tasks: memory of each", "blocked_1000000_memory", 1, "ratio", true, 1);
   add("making one, beside touching a page", "blocked_1000000_cold", 1, "ratio", true, 1.3);
   add("making one again", "blocked_1000000_warm", 1, "value", true, 300);
+  for (const auto& [tasks, reach] : {std::pair{64U, 0.6}, std::pair{4096U, 0.4}}) {
+    add(fmt::format("{} tasks a process converse, beside one that sends", tasks), "all", tasks,
+        "ratio", false, reach);
+    targets.back().bench = "talk";
+    targets.back().size_bytes = 8;
+  }
 }
 
 }  // namespace weft::bench
