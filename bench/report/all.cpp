@@ -128,7 +128,7 @@ std::vector<Result> perform(const Run& run, const Options& options) {
   if (words[1] == "start" && !options.mpich.empty()) {
     words.insert(words.end(), {"--mpich", options.mpich});
   }
-  const auto finished = run_program(words, 60 + 20 * run.seconds);
+  const auto finished = run_program(words, 180 + 20 * run.seconds);
   std::vector<Result> results;
   std::string why;
   try {

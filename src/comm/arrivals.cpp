@@ -160,10 +160,6 @@ inline Taken meet_receive(Endpoint::Impl& endpoint, Device& device, Origin from,
   const uint64_t key = endpoint.key(from.source, from.tag);
   if (const uint64_t met = endpoint.table->take(key, Side::arrival); met != 0) [[likely]] {
     auto& op = *reinterpret_cast<Operation*>(met);
-    base::prefetch_for_write(op.completion);
-    base::prefetch_for_write(reinterpret_cast<const char*>(op.completion) + 64);
-    base::prefetch_for_write(op.context);
-    base::prefetch_for_write(reinterpret_cast<const char*>(op.context) + 64);
     const Event event = deliver<Allocates>(endpoint, op, from.source, from.tag, payload);
     if (loan) device.port().give_back(loan);
     tell(runtime, device, op, event);

@@ -317,8 +317,7 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
   Event now;
   return impl_->runtime.complete_now(
-      [&](Completion& done) { return recv(from, tag, buffer, &done, &base::this_parker(), &now); },
-      now);
+      [&](Completion& done) { return recv(from, tag, buffer, &done, nullptr, &now); }, now);
 }
 
 Message Endpoint::dequeue_wait() {
@@ -400,7 +399,9 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
   switch (spec.arrival) {
     case Arrival::matched:
       my.arrivals = spec.buffer == Buffer::allocated ? comm::kMatchedAllocated : comm::kMatched;
-      my.table = std::make_unique<comm::MatchTable>();
+      // Room for all that can wait: memory comes on first touch.
+      my.table = std::make_unique<comm::MatchTable>(
+          4096, std::size_t{whole.settings.operations} + whole.settings.unexpected);
       break;
     case Arrival::queue:
       my.arrivals = comm::kQueued;

@@ -147,7 +147,10 @@ void MatchTable::give_to_caller() noexcept {
 base::Favour::Mark MatchTable::share() noexcept {
   for (;;) {
     base::Favour::Mark mark = favour_.join();
-    if (mark == nullptr) crowded_.store(true, std::memory_order_seq_cst);
+    // seq_cst: see give_to_caller.
+    if (mark == nullptr && !crowded_.load(std::memory_order_seq_cst)) {
+      crowded_.store(true, std::memory_order_seq_cst);
+    }
     if (!span().is_owned()) return mark;
     // Not marked: whoever gets the table waits for all marks.
     if (mark != nullptr) base::Favour::leave(mark);

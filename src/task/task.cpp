@@ -101,13 +101,16 @@ NOT_IN_LINE void launch(Record& record) noexcept {
 void abandon(Record& record) noexcept { release(record); }
 
 NOT_IN_LINE void release(Record& record) noexcept {
-  Worker* const here = Worker::current_at_entry();
+  Worker* here = Worker::current_at_entry();
   // A hint to signallers; nobody else changes it.
   record.generation.store(record.generation.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);
   record.name.store(nullptr, std::memory_order_relaxed);
   record.stack_class = 0;
-  record.error = nullptr;
+  if (record.error) [[unlikely]] {
+    record.error = nullptr;    // what it holds may wait in its destructor, and
+    here = Worker::current();  // go on elsewhere
+  }
   // relaxed: the record's lists pass it on, and a late token may see either.
   record.joiner.store(nullptr, std::memory_order_relaxed);
   record.status.store(Status::free, std::memory_order_relaxed);

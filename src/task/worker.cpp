@@ -22,7 +22,7 @@ Worker::Worker(Crew& crew, int number, bool two_levels)
 void Worker::enter(Scheduler::Impl& scheduler) noexcept {
   scheduler_ = &scheduler;
   newest_first_ = scheduler.options.order == Order::depth_first;
-  turns_ = cursor_ = 0;
+  turns_ = cursor_ = refused_at_ = 0;
   handed_ = nullptr;
   running_ = nullptr;
   visited_at_ = next_visit_ = pause_ = visit_ticks_ = 0;

@@ -203,6 +203,7 @@ class alignas(base::kCacheLine) Worker {
   std::array<Record*, kMostLoot> loot_ = {};  ///< claimed elsewhere, not yet run
   bool newest_first_ = true;
   uint32_t turns_ = 0;
+  uint32_t refused_at_ = 0;  ///< the turn in which a thief that asked got nothing
   uint32_t in_place_ = 0;
   uint32_t cursor_ = 0;        ///< where the next round of ready_ goes on
   uint32_t later_cursor_ = 0;  ///< of later_; apart, or one would make the other skip

@@ -437,6 +437,7 @@ Record* Worker::search() noexcept {
     const uint64_t spent = now - start;
     // Asleep, it would be woken again by the next that others spawn.
     if (spent > scheduler_->spin_ticks && now >= next_visit_) {
+      if ((record = look_everywhere()) != nullptr) break;
       sleep();
       slept = true;
       look = ~uint32_t{0};  // whoever woke us may have work for others: visit them
@@ -484,10 +485,11 @@ bool Worker::look_at_timers() noexcept {
 bool Worker::may_steal() noexcept {
   const uint64_t now = base::ticks();
   if (visited_at_ != 0) {
-    const uint64_t worth = kWorthVisits * visit_ticks_;
+    // Not more than the longest pause: a visit in which the thread did not run says little.
+    const uint64_t worth = std::min(kWorthVisits * visit_ticks_, scheduler_->pause_ticks);
     const bool worth_it = now - visited_at_ > worth;
     visited_at_ = 0;
-    pause_ = worth_it ? 0 : std::clamp(pause_ * 2, worth, std::max(worth, scheduler_->pause_ticks));
+    pause_ = worth_it ? 0 : std::clamp(pause_ * 2, worth, scheduler_->pause_ticks);
     next_visit_ = now + pause_;
   }
   return now >= next_visit_;
@@ -544,7 +546,7 @@ int Worker::ask(Worker& victim) noexcept {
   }
   victim.guard_.ask();
   int given = kNoAnswer;
-  bool ready = false;
+  bool ready = false;  // to do something else
   // acquire: pairs with answer_thief's release.
   while ((given = gift_count_.load(std::memory_order_acquire)) == kNoAnswer && !ready) {
     const uint64_t waited = base::ticks() - visited_at_;
@@ -554,7 +556,7 @@ int Worker::ask(Worker& victim) noexcept {
     } else {
       base::cpu_relax();
     }
-    ready = looks_ready();
+    ready = looks_ready() || asker_.load(std::memory_order_relaxed) == &victim;
   }
   if (given != kNoAnswer) return given;
   Worker* self = this;
@@ -574,7 +576,12 @@ void Worker::answer_thief() noexcept {
   Worker* const thief = asker_.exchange(nullptr, std::memory_order_acquire);
   if (thief == nullptr) return;  // it would not wait any longer
   if (ready_.empty()) drain_signals();
-  const unsigned given = give_to_thief(thief->gift_, true);
+  unsigned given = give_to_thief(thief->gift_, true);
+  if (given == 0 && std::exchange(refused_at_, turns_) == turns_) {
+    // The task that was kept has not come to its turn since: who runs here does so for long.
+    spill();
+    given = give_to_thief(thief->gift_, false);
+  }
   // release: pairs with ask's acquires.
   thief->gift_count_.store(static_cast<int>(given), std::memory_order_release);
 }

@@ -30,6 +30,23 @@ void wait_until_all_sleep(Scheduler& scheduler) {
   }
 }
 
+TEST(FairnessTest, OneThatNeverWaitsDoesNotKeepTheOnlyOtherTask) {
+  Scheduler scheduler(with_workers(2));
+  for (int round = 0; round < 20; ++round) {
+    scheduler.run([] {
+      std::atomic<bool> done{false};
+      auto other = spawn([&] {
+        wait();
+        done = true;
+      });
+      yield();
+      // It enters its own worker's tasks all the time, but gives none of them a turn.
+      while (!done) signal(other.ref());
+      other.join();
+    });
+  }
+}
+
 TEST(FairnessTest, TimersComeWhileTasksYield) {
   Scheduler scheduler(with_workers(1));
   scheduler.run([] {

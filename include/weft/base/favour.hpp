@@ -67,7 +67,9 @@ class Favour {
       if (inside != nullptr) *inside = in == this;
       return nullptr;
     }
-    mark->store(this, std::memory_order_relaxed);  // relaxed: ordered by the other's membarrier
+    // Ordered by the other's membarrier. release: who reads this instead of the nullptr before it
+    // sees the section before, too.
+    mark->store(this, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // relaxed: the section behind it meets no other thread's writes but those that came before the
     // favour was given.
@@ -87,7 +89,7 @@ class Favour {
     if (slot == kSharedThreadSlot) [[unlikely]]
       return nullptr;
     const Mark mark = &marks[slot].of_level[static_cast<unsigned>(level_)];
-    mark->store(as_joined(), std::memory_order_relaxed);  // relaxed: the fences order it
+    mark->store(as_joined(), std::memory_order_release);  // as in enter; the fences order it
     light_fence();
     return mark;
   }
