@@ -101,7 +101,7 @@ class MatchTable::Turn {
 
  private:
   void enter_beside_others(MatchTable& table) noexcept {
-    if (++turns_ % kSample == 0) [[unlikely]] {
+    if (++turns % kSample == 0) [[unlikely]] {
       mark_ = table.count_turns();
       if (alone_ = mark_ != nullptr; alone_) return;
     }
@@ -109,7 +109,7 @@ class MatchTable::Turn {
     if (mark_ == nullptr || table.span().is_owned()) [[unlikely]]
       mark_ = table.share();
   }
-  static inline constinit thread_local uint32_t turns_ = 0;  ///< beside others, in any table
+  static inline constinit thread_local uint32_t turns = 0;  ///< beside others, in any table
   base::Favour::Mark mark_;
   bool alone_;
 };

@@ -18,8 +18,8 @@ namespace weft::task {
 using detail::Record;
 using detail::Worker;
 
-// What asks for the worker at its entry: a caller that it were put into may have moved meanwhile.
-#define NOT_IN_LINE [[gnu::noinline]]
+// Functions that ask for the worker at their entry are not in line: a caller that they were put
+// into may have moved meanwhile.
 
 namespace detail {
 namespace {
@@ -39,7 +39,7 @@ const char* name_of(const Record& record) noexcept {
 
 // ---- spawn and join ----------------------------------------------------------------------------
 
-NOT_IN_LINE Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
+[[gnu::noinline]] Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* options) {
   Worker* const here = Worker::current_at_entry();
   if (scheduler == nullptr && here == nullptr) {
     throw Error(Errc::not_initialized, "spawn outside of a task: use Scheduler::spawn");
@@ -86,7 +86,7 @@ NOT_IN_LINE Record& begin_spawn(Scheduler* scheduler, const SpawnOptions* option
   return *record;
 }
 
-NOT_IN_LINE void launch(Record& record) noexcept {
+[[gnu::noinline]] void launch(Record& record) noexcept {
   Worker& home = *record.home();
   if (Worker::current_at_entry() == &home) [[likely]] {
     home.launch_here(record);
@@ -100,7 +100,7 @@ NOT_IN_LINE void launch(Record& record) noexcept {
 
 void abandon(Record& record) noexcept { release(record); }
 
-NOT_IN_LINE void release(Record& record) noexcept {
+[[gnu::noinline]] void release(Record& record) noexcept {
   Worker* here = Worker::current_at_entry();
   // A hint to signallers; nobody else changes it.
   record.generation.store(record.generation.load(std::memory_order_relaxed) + 1,
@@ -121,7 +121,7 @@ NOT_IN_LINE void release(Record& record) noexcept {
   }
 }
 
-NOT_IN_LINE void join(Record& record) noexcept {
+[[gnu::noinline]] void join(Record& record) noexcept {
   if (record.has_ended()) return;
   void* nobody_yet = nullptr;
   Worker* const here = Worker::current_at_entry();
@@ -181,9 +181,11 @@ void end_program(Record& record) noexcept {
 
 // ---- the parker of a task ----------------------------------------------------------------------
 
-NOT_IN_LINE void Record::park() noexcept { Worker::current_at_entry()->wait(); }
-NOT_IN_LINE void Record::yield() noexcept { Worker::current_at_entry()->yield(); }
-NOT_IN_LINE void Record::unpark() noexcept { Worker::signal(*this, Worker::current_at_entry()); }
+[[gnu::noinline]] void Record::park() noexcept { Worker::current_at_entry()->wait(); }
+[[gnu::noinline]] void Record::yield() noexcept { Worker::current_at_entry()->yield(); }
+[[gnu::noinline]] void Record::unpark() noexcept {
+  Worker::signal(*this, Worker::current_at_entry());
+}
 bool Record::park_until(uint64_t deadline_ns) noexcept {
   Scheduler::Impl& scheduler = Worker::current()->scheduler();
   Timers::Entry entry(deadline_ns, *this);
@@ -215,7 +217,7 @@ int this_worker() noexcept {
   return worker != nullptr && worker->running() != nullptr ? worker->number() : -1;
 }
 
-NOT_IN_LINE void yield() noexcept {
+[[gnu::noinline]] void yield() noexcept {
   Worker* worker = Worker::current_at_entry();
   if (worker != nullptr && worker->running() != nullptr) {
     worker->yield();
@@ -224,7 +226,7 @@ NOT_IN_LINE void yield() noexcept {
   }
 }
 
-NOT_IN_LINE void wait() noexcept {
+[[gnu::noinline]] void wait() noexcept {
   Worker* worker = Worker::current_at_entry();
   if (worker != nullptr && worker->running() != nullptr) [[likely]] {
     worker->wait();
@@ -237,7 +239,7 @@ bool wait_until(uint64_t deadline_ns) noexcept {
   return base::this_parker().park_until(deadline_ns);
 }
 
-NOT_IN_LINE void signal(const TaskRef& task) noexcept {
+[[gnu::noinline]] void signal(const TaskRef& task) noexcept {
   Worker* const here = Worker::current_at_entry();
   Record& record = *task.record();
   // relaxed: a hint. A task that ends just now is woken in vain, or another instead of it.
