@@ -108,6 +108,8 @@ class MatchTable {
   /// teardown and reports.
   [[nodiscard]] std::size_t size() noexcept;
 
+  /// Whether a thread has the table now. For tests.
+  [[nodiscard]] bool has_owner() const noexcept { return favour_.is_given(); }
   /// Buckets now. For tests and reports.
   [[nodiscard]] std::size_t buckets() const noexcept;
   /// Lines that chains and queues hold now: exact when nobody calls. For tests and reports.

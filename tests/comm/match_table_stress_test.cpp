@@ -3,9 +3,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "comm/match_table.hpp"
@@ -79,6 +81,73 @@ TEST(MatchTableStress, OneHasTheTableAndOthersVisit) {
     everyone_with_everyone(2 + static_cast<unsigned>(round % 3), round % 2 == 0 ? 16 : 2000, 0.03,
                            seed + round, true);
   }
+}
+
+/// Is inside an access to `key`, which waits, until told to leave.
+void stay_inside(MatchTable& table, uint64_t key, std::atomic<bool>& inside,
+                 const std::atomic<bool>& leave) {
+  struct Told {
+    std::atomic<bool>& inside;
+    const std::atomic<bool>& leave;
+  } told{inside, leave};
+  (void)table.remove_if(
+      key, Side::arrival,
+      [](uint64_t, const void* argument) {
+        const auto& here = *static_cast<const Told*>(argument);
+        here.inside = true;
+        while (!here.leave) sched_yield();
+        return false;
+      },
+      &told);
+}
+
+void use_for_long(MatchTable& table, uint64_t key) {
+  for (int i = 0; i < 10'000; ++i) {
+    EXPECT_EQ(table.access(key, Side::arrival, 2), 0u);
+    EXPECT_EQ(table.access(key, Side::receive, 2), 2u);
+  }
+}
+
+TEST(MatchTableStress, TheTableIsGivenWhenAllOthersHaveLeft) {
+  if (!base::Favour::may_be_callers()) GTEST_SKIP() << "no membarrier";
+  MatchTable table;
+  ASSERT_EQ(table.access(1, Side::arrival, 1), 0u);
+  std::atomic<bool> inside{false}, leave{false};
+  std::thread visitor([&] { stay_inside(table, 1, inside, leave); });
+  while (!inside) sched_yield();
+  std::thread other([&] { use_for_long(table, 2); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(table.has_owner());
+  leave = true;
+  visitor.join();
+  other.join();
+  EXPECT_TRUE(table.has_owner());
+  (void)table.take(1, Side::receive);
+}
+
+TEST(MatchTableStress, WhoComesWaitsForTheOwnersAccess) {
+  if (!base::Favour::may_be_callers()) GTEST_SKIP() << "no membarrier";
+  MatchTable table;
+  std::atomic<bool> inside{false}, leave{false}, came{false};
+  std::thread owner([&] {
+    use_for_long(table, 2);
+    EXPECT_TRUE(table.has_owner());
+    EXPECT_EQ(table.access(1, Side::arrival, 1), 0u);
+    stay_inside(table, 1, inside, leave);
+  });
+  while (!inside) sched_yield();
+  std::thread other([&] {
+    EXPECT_EQ(table.access(2, Side::arrival, 1), 0u);
+    came = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(came);
+  leave = true;
+  owner.join();
+  other.join();
+  EXPECT_FALSE(table.has_owner());
+  (void)table.take(1, Side::receive);
+  (void)table.take(2, Side::receive);
 }
 
 TEST(MatchTableStress, EachSendersMessagesOfOneKeyStayInOrder) {

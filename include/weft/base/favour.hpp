@@ -15,9 +15,8 @@
 //
 // Invariants
 //  1. favour_ is changed only under the owner's lock. `take_away` stores kNobody, executes the
-//  heavy
-//     fence, and says whether the thread that had it is inside; while it is, `draining_` names it,
-//     for the next to look again.
+//     heavy fence, and says whether the thread that had it is inside; while it is, `draining_`
+//     names it, for the next to look again.
 //  2. The favoured thread marks that it is inside and then looks at favour_ again. Either the
 //     heavy fence finds the mark, so that the other waits, or this second look sees that the favour
 //     is gone (Dekker).
@@ -127,13 +126,9 @@ class Favour {
     draining_ = kNobody;
     return true;
   }
-  /// (owner's lock)
+  /// Without the owner's lock a hint.
   [[nodiscard]] bool is_given() const noexcept {
     return favour_.load(std::memory_order_relaxed) != kNobody;
-  }
-  /// For the caller it cannot change meanwhile, but by being taken away.
-  [[nodiscard]] bool is_callers() const noexcept {
-    return favour_.load(std::memory_order_relaxed) == this_thread_slot() + 1;
   }
 
  private:
