@@ -12,6 +12,26 @@
 #include "weft/task/scheduler.hpp"
 
 namespace weft::task {
+
+namespace detail {
+/// A theft by asking, step by step.
+class WorkerTest {
+ public:
+  static void ask(Worker& victim, Worker& thief) {
+    thief.gift_count_ = Worker::kNoAnswer;
+    victim.asker_ = &thief;
+    victim.guard_.ask();
+  }
+  static int given(const Worker& thief) { return thief.gift_count_; }
+  /// The stolen task is runnable at home again.
+  static void give_back(Worker& thief) {
+    if (thief.gift_count_ != 1) return;
+    thief.gift_[0]->status = Status::waiting;
+    Worker::signal(*thief.gift_[0]);
+  }
+};
+}  // namespace detail
+
 namespace {
 
 Options with_workers(int workers) {
@@ -30,21 +50,26 @@ void wait_until_all_sleep(Scheduler& scheduler) {
   }
 }
 
+// A task that enters its worker's guard all the time, but never waits: what would run next is kept
+// from a thief once, then given.
 TEST(FairnessTest, OneThatNeverWaitsDoesNotKeepTheOnlyOtherTask) {
-  Scheduler scheduler(with_workers(2));
-  for (int round = 0; round < 20; ++round) {
-    scheduler.run([] {
-      std::atomic<bool> done{false};
-      auto other = spawn([&] {
-        wait();
-        done = true;
-      });
-      yield();
-      // It enters its own worker's tasks all the time, but gives none of them a turn.
-      while (!done) signal(other.ref());
-      other.join();
-    });
-  }
+  Scheduler scheduler(with_workers(1));
+  Scheduler thieves(
+      with_workers(1));  // it has nobody to steal from: its worker is the thief by hand
+  detail::Worker& victim = *scheduler.impl().workers[0];
+  detail::Worker& thief = *thieves.impl().workers[0];
+  scheduler.run([&] {
+    auto other = spawn([] { wait(); });
+    yield();
+    signal(other.ref());
+    for (const int given : {0, 1}) {
+      detail::WorkerTest::ask(victim, thief);
+      signal(other.ref());
+      EXPECT_EQ(detail::WorkerTest::given(thief), given);
+    }
+    detail::WorkerTest::give_back(thief);
+    other.join();
+  });
 }
 
 TEST(FairnessTest, TimersComeWhileTasksYield) {
