@@ -114,6 +114,8 @@ Topology::Topology() {
     node_of_processor_[os] = node_of(t, os);
     if (os < allowed.size() && allowed[os]) {
       cores_.push_back({static_cast<int>(os), node_of_processor_[os]});
+    } else {
+      narrowed_ = true;
     }
   }
   if (cores_.empty()) cores_.push_back({std::max(0, sched_getcpu()), 0});

@@ -28,7 +28,9 @@ constexpr base::ConfigKey kKeys[] = {
     {.key = "task.bind",
      .type = ConfigType::boolean,
      .fallback = "true",
-     .help = "Workers are bound to a core each, while there are enough."},
+     .help = "Workers are bound to a core each, while there are enough: to such as no other "
+             "scheduler of "
+             "the process and no other rank of the node has, while there are enough of those."},
     {.key = "task.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",

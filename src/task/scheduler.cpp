@@ -59,6 +59,9 @@ Scheduler::Impl::Impl(const Options& given)
       crew(Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)),
       workers(crew.workers) {
   stack_class = StackPool::class_of(options.stack_bytes);
+  if (options.bind && crew.workers.size() <= base::Topology::machine().cores().size()) {
+    cores = base::CoreClaim(crew.workers.size());
+  }
   room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
   look_ticks = to_ticks(2000);
   answer_ticks = to_ticks(10'000);

@@ -15,6 +15,7 @@
 #include "task/quiet_watch.hpp"
 #include "task/stack.hpp"
 #include "task/timers.hpp"
+#include "weft/base/core_claim.hpp"
 #include "weft/task/scheduler.hpp"
 
 namespace weft::task {
@@ -49,6 +50,7 @@ class Scheduler::Impl {
   uint64_t answer_ticks = 0;             ///< how long a thief waits for what it asks for
   uint64_t pause_ticks = 0;              ///< the longest pause between thefts that were not
   uint64_t spin_ticks = 0;               ///< how long an idle worker looks before it sleeps
+  base::CoreClaim cores;                 ///< of the workers, if they are to be bound
   StackPool stacks;
   Timers timers;
   std::atomic<bool> watched{false};  ///< a sleeper looks after busy workers now and then

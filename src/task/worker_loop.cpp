@@ -739,10 +739,9 @@ void Worker::join_thread() {
 }
 
 void Worker::thread_main() {
-  const auto& cores = base::Topology::machine().cores();
-  if (scheduler_->options.bind && crew_.workers.size() <= cores.size()) {
-    (void)base::bind_this_thread(cores[static_cast<std::size_t>(number_)].os_index);
-  }
+  const auto number = static_cast<std::size_t>(number_);
+  const base::CoreClaim& cores = scheduler_->cores;
+  if (number < cores.count()) (void)base::bind_this_thread(cores.processor(number));
   of_this_thread = this;
   own_parker_ = &base::this_parker();
   set_sleeper(*own_parker_);

@@ -149,6 +149,14 @@ class Environment(JobTest):
         for line in job.out.splitlines():
             rank, _, allowed = line.split()
             self.assertEqual(int(allowed), cores[int(rank) % len(cores)])
+        # Which of those that share its cores a rank is, and of how many.
+        share = "echo $PMIX_RANK $WEFTRUN_CORES"
+        job = self.good("-n", 5, "--bind", "core", "sh", "-c", share)
+        self.assertEqual(sorted(job.out.splitlines()), [
+            f"{rank} {rank // len(cores)}/{len(range(rank % len(cores), 5, len(cores)))}"
+            for rank in range(5)])
+        job = self.good("-n", 3, "sh", "-c", share, env={"WEFTRUN_CORES": "5/7"})
+        self.assertEqual(sorted(job.out.splitlines()), ["0 0/3", "1 1/3", "2 2/3"])
         job = self.good("-n", 2, "--bind", "numa", "sh", "-c", show)
         self.assertEqual(len(job.out.splitlines()), 2)
         fake = {"WEFT_BASE_TOPOLOGY": "numa:2 core:4 pu:1"}

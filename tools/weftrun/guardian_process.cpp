@@ -138,9 +138,11 @@ void GuardianProcess::start_ranks(std::string_view additions) {
     additions.remove_prefix(std::min(additions.size(), pair.size() + 1));
   }
   std::array<char, 32> rank_variable{};
+  std::array<char, 64> share_variable{};
   std::vector<char*> envp;
   for (std::string& pair : variables) envp.push_back(pair.data());
   envp.push_back(rank_variable.data());
+  envp.push_back(share_variable.data());
   envp.push_back(nullptr);
   std::vector<std::string> words = options.command;
   std::vector<char*> argv;
@@ -158,6 +160,10 @@ void GuardianProcess::start_ranks(std::string_view additions) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     *fmt::format_to_n(rank_variable.data(), rank_variable.size() - 1, "PMIX_RANK={}", rank).out =
         '\0';
+    const auto share = plan_.placement->share_of(static_cast<int>(rank), static_cast<int>(ranks()));
+    *fmt::format_to_n(share_variable.data(), share_variable.size() - 1, "{}={}/{}",
+                      base::kCoreShareVariable, share.number, share.of)
+         .out = '\0';
     spawn_plan.in = rank == 0 && plan_.in ? plan_.in.get() : null.get();
     spawn_plan.out = plan_.out[rank].get();
     spawn_plan.err = plan_.err[rank].get();

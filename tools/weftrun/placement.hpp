@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/base/core_claim.hpp"
 #include "weftrun/options.hpp"
 
 namespace weft::run {
@@ -24,6 +25,11 @@ struct Placement {
   /// a refusal by the system is no failure.
   bool pretended = false;
 
+  /// How many of `ranks` share the cores of `rank`, and which of them it is.
+  [[nodiscard]] base::CoreShare share_of(int rank, int ranks) const {
+    const int apart = places.empty() ? 1 : static_cast<int>(places.size());
+    return {rank / apart, (ranks - rank % apart - 1) / apart + 1};
+  }
   [[nodiscard]] const Place* of(int rank) const {
     return places.empty() ? nullptr : &places[static_cast<std::size_t>(rank) % places.size()];
   }

@@ -21,6 +21,8 @@ class Topology {
 
   /// Cores this process may use (its affinity mask when the topology was first read, ≥ 1).
   [[nodiscard]] const std::vector<Core>& cores() const noexcept { return cores_; }
+  /// That mask leaves out processors which the machine has for this container or login.
+  [[nodiscard]] bool narrowed() const noexcept { return narrowed_; }
   [[nodiscard]] int numa_nodes() const noexcept { return numa_nodes_; }
   [[nodiscard]] bool faked() const noexcept { return faked_; }
   /// The memory node of the core that the calling thread is bound to, or runs on now.
@@ -41,6 +43,7 @@ class Topology {
   std::vector<int> numa_os_index_;      // by node
   int numa_nodes_ = 1;
   bool faked_ = false;
+  bool narrowed_ = false;
 };
 
 /// Binds the calling thread to one processor. False if there is none or the system refuses. Under

@@ -21,7 +21,7 @@ enum class Steal : uint8_t { one, half_word, word };
 /// Zero or empty: what the configuration says (`WEFT_TASK_…`).
 struct Options {
   int workers = 0;              ///< kernel threads; by default one for each core it may use
-  bool bind = true;             ///< each to a core, while there are enough; task.bind false wins
+  bool bind = true;             ///< each to a core, as task.bind says; task.bind false wins
   std::size_t stack_bytes = 0;  ///< of a task that does not say, guard included
   Order order = Order::depth_first;
   Steal steal = Steal::word;
