@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -53,6 +54,22 @@ struct Registry {
 Registry& registry() {
   static auto* const made = new Registry;
   return *made;
+}
+
+// Before any of them is announced, whatever the order of static initialisation.
+constinit std::atomic<const AnnouncedConfig*> g_announced{nullptr};
+
+/// Names of environment variables that are settings: of the tables that are registered, and of
+/// those that will be.
+std::set<std::string> known_variables(const Registry& all) {
+  std::set<std::string> names;
+  for (const auto& [name, key] : all.variables) names.insert(name);
+  // acquire: pairs with the release that announced it.
+  for (const AnnouncedConfig* each = g_announced.load(std::memory_order_acquire); each != nullptr;
+       each = each->next()) {
+    for (const ConfigKey& row : each->table()) names.insert(environment_name(row.key));
+  }
+  return names;
 }
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Errc::bad_config, sentence); }
@@ -123,6 +140,14 @@ Entry& find(Registry& all, std::string_view key) {
 
 }  // namespace
 
+AnnouncedConfig::AnnouncedConfig(std::span<const ConfigKey> table) noexcept
+    : table_(table), next_(g_announced.load(std::memory_order_relaxed)) {
+  // release: pairs with known_variables' acquire.
+  while (!g_announced.compare_exchange_weak(next_, this, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+  }
+}
+
 void register_config(std::span<const ConfigKey> table) {
   auto [all, lock] = locked();
   add_table(all, table);
@@ -175,14 +200,15 @@ int warn_unknown_config() {
   int unknown = 0;
   {
     auto [all, lock] = locked();
+    const std::set<std::string> known = known_variables(all);
     for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
       const std::string_view text(*variable);
       const std::string name(text.substr(0, text.find('=')));
-      if (!name.starts_with("WEFT_") || all.variables.contains(name)) continue;
+      if (!name.starts_with("WEFT_") || known.contains(name)) continue;
       ++unknown;
       if (!all.warned.insert(name).second) continue;
       const std::string_view near =
-          nearest(name, all.variables, [](const auto& v) { return std::string_view(v.first); });
+          nearest(name, known, [](const auto& each) { return std::string_view(each); });
       lines.push_back(near.empty()
                           ? fmt::format("no such setting: {}", name)
                           : fmt::format("no such setting: {}; did you mean {}?", name, near));

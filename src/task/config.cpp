@@ -73,6 +73,9 @@ constexpr base::ConfigKey kKeys[] = {
      .help = "How long a thread for blocking calls stays without one."},
 };
 
+// A runtime that warns of settings that nobody knows may come before the first scheduler.
+const base::AnnouncedConfig kAnnounced(kKeys);
+
 }  // namespace
 
 void register_task_config() {

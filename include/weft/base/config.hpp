@@ -35,6 +35,24 @@ struct ConfigValue {
 /// Throws Error(bad_config) naming key, value and range if the environment holds nonsense.
 void register_config(std::span<const ConfigKey> table);
 
+/// A table that its room registers only when it first reads it: announced by an object of static
+/// lifetime beside the table, its names are known from the start of every program that the room is
+/// linked into (`warn_unknown_config`). Nothing of the environment is read or refused for that.
+class AnnouncedConfig {
+ public:
+  explicit AnnouncedConfig(std::span<const ConfigKey> table) noexcept;
+  AnnouncedConfig(const AnnouncedConfig&) = delete;
+  AnnouncedConfig& operator=(const AnnouncedConfig&) = delete;
+
+  [[nodiscard]] std::span<const ConfigKey> table() const noexcept { return table_; }
+  /// The one announced before it.
+  [[nodiscard]] const AnnouncedConfig* next() const noexcept { return next_; }
+
+ private:
+  std::span<const ConfigKey> table_;
+  const AnnouncedConfig* next_;
+};
+
 /// Values; Error(bad_config) if `key` was never registered. Thread-safe; not for the hot path.
 bool config_bool(std::string_view key);
 int64_t config_int(std::string_view key);  ///< also bytes and nanoseconds
@@ -46,8 +64,8 @@ void set_config(std::string_view key, std::string_view value);
 /// All registered keys with value and origin, sorted by key.
 std::vector<ConfigValue> all_config();
 
-/// Warns once, through the log, of each WEFT_* variable that no registered table knows, naming
-/// the nearest key. Call after all tables are registered. Returns how many there were.
+/// Warns once, through the log, of each WEFT_* variable that no table knows, naming the nearest
+/// that one does. Call after all tables are registered or announced. Returns how many there were.
 int warn_unknown_config();
 
 /// The one getenv of the house: an environment variable's value, or empty with `found` false.
