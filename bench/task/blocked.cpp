@@ -8,7 +8,8 @@
 //   warm   the same again with the same scheduler, all of them having ended;
 //   end    (of the warm ones) from the first signal until the last is joined; `cold_end` beside it.
 // And by how much the process's resident memory grows while the cold ones are made, in bytes a
-// task, and its page tables, which the kernel counts apart. The handles are not counted.
+// task (`memory`; each line of the benchmark has it as `bytes_per_task`), and its page tables,
+// which the kernel counts apart. The handles are not counted.
 //
 // Limit of `cold`: the first touch of a page of a map, by the same thread, a quarter as many pages
 // after each chunk: so both get their memory from a machine in the same mood. Limit of `memory`:
@@ -199,12 +200,16 @@ void measure_blocked(const Wanted& wanted) {
     named.unit = unit;
     return contest.results(named, who);
   };
-  print_all(results_of("cold", {cold, touch}), wanted.options);
-  print_all(results_of("warm", {warm}), wanted.options);
-  print_all(results_of("end", {end, Contest::kNoLimit, cold_end}), wanted.options);
   auto bytes = results_of("memory", {memory, Contest::kNoLimit, page_tables}, "B");
   for (Result& result : bytes) set_limit(result);
-  print_all(bytes, wanted.options);
+  const auto print_with_memory = [&](std::vector<Result> results) {
+    for (Result& result : results) result.extra["bytes_per_task"] = bytes.at(0).value.median;
+    print_all(results, wanted.options);
+  };
+  print_with_memory(results_of("cold", {cold, touch}));
+  print_with_memory(results_of("warm", {warm}));
+  print_with_memory(results_of("end", {end, Contest::kNoLimit, cold_end}));
+  print_with_memory(bytes);
 }
 
 }  // namespace weft::bench::tasks

@@ -240,6 +240,7 @@ TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
   const auto blocked = measure("task blocked --tasks 300");
   EXPECT_EQ(blocked[0].limit_name, "first_touch");
   EXPECT_TRUE(blocked[3].extra.contains("page_tables"));
+  for (const Result& r : blocked) EXPECT_EQ(r.extra["bytes_per_task"], blocked[3].extra["median"]);
   const auto all = measure("task --tasks 40 --workers 1");
   for (const char* mode : {"spawn_40", "yield", "pingpong", "fib_7_both", "queens_4",
                            "uts_part_of_T3", "mutex_128", "barrier_40", "blocked_40_cold"}) {
