@@ -31,4 +31,26 @@ printed = lines_of(weftrun, "-n", "2", "--timeout", "60", os.path.join(bin_folde
                    "3000", "3")
 if len(printed) != 1 or not printed[0].startswith("3000 conversations, 3 questions each: "):
     findings.append(f"conversations printed {printed}")
-finish(findings, "2 examples")
+
+
+def heat_on_average(size, steps):
+    """The same as the example, without tasks, ranks or strips."""
+    now = [[100.0] * (size + 2)] + [[0.0] * (size + 2) for _ in range(size + 1)]
+    for _ in range(steps):
+        rows = [[0.0] + [(now[r - 1][c] + now[r + 1][c] + now[r][c - 1] + now[r][c + 1]) / 4
+                         for c in range(1, size + 1)] + [0.0] for r in range(1, size + 1)]
+        now = [now[0], *rows, now[-1]]
+    return sum(map(sum, now[1:-1])) / size / size
+
+
+heat = os.path.join(bin_folder, "heat")
+expected = f"50 steps on a plate of 30 x 30: {heat_on_average(30, 50):.6f} degrees on average"
+for ranks in 1, 2, 3, 30:
+    printed = lines_of(weftrun, "-n", str(ranks), "--timeout", "60", heat, "30", "50")
+    if printed != [expected]:
+        findings.append(f"heat with {ranks} rank(s) printed {printed}, not {expected}")
+for arguments in ("0",), ("30", "many"), ("30", "50", "7"), ("-3",), ("30000",):
+    done = subprocess.run([heat, *arguments], text=True, capture_output=True)
+    if done.returncode != 2 or not done.stderr.startswith("heat "):
+        findings.append(f"heat {arguments}: ended with {done.returncode}: {done.stderr}")
+finish(findings, "3 examples")
