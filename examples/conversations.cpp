@@ -1,10 +1,12 @@
 // A hundred thousand conversations between two processes, each of them blocking, on a few threads.
 //
 //   weftrun -n 2 conversations [conversations] [questions in each]
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 #include <weft/base/clock.hpp>
 #include <weft/task/scheduler.hpp>
@@ -43,16 +45,32 @@ void answer(weft::Endpoint& line, weft::Rank peer, weft::Tag topic, uint32_t que
   }
 }
 
+/// A number from the command line, from 1 to `most`.
+std::optional<uint32_t> number(std::string_view text, uint32_t most) {
+  uint32_t value = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (wrong != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value >= 1 && value <= most ? std::optional(value) : std::nullopt;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto conversations = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 100'000);
-  const auto questions = static_cast<uint32_t>(argc > 2 ? std::atoi(argv[2]) : 10);
+  const auto wanted = argc > 1 ? number(argv[1], 10'000'000) : 100'000;
+  const auto wanted_in_each = argc > 2 ? number(argv[2], 100'000) : 10;
+  if (!wanted || !wanted_in_each || argc > 3) {
+    std::fprintf(stderr,
+                 "conversations [how many, 1 to 10000000] [questions in each, 1 to 100000]: "
+                 "not these numbers\n");
+    return 2;
+  }
+  const uint32_t conversations = *wanted;
+  const uint32_t questions = *wanted_in_each;
 
   weft::Runtime runtime;
   if (runtime.size() != 2) {
     std::fprintf(stderr, "start two of us: weftrun -n 2 %s\n", argv[0]);
-    return 1;
+    return 2;
   }
   weft::Endpoint line(runtime, {});  // messages meet their receives by rank and tag
   weft::task::Scheduler scheduler({.workers = 1});

@@ -49,8 +49,15 @@ for ranks in 1, 2, 3, 30:
     printed = lines_of(weftrun, "-n", str(ranks), "--timeout", "60", heat, "30", "50")
     if printed != [expected]:
         findings.append(f"heat with {ranks} rank(s) printed {printed}, not {expected}")
-for arguments in ("0",), ("30", "many"), ("30", "50", "7"), ("-3",), ("30000",):
-    done = subprocess.run([heat, *arguments], text=True, capture_output=True)
-    if done.returncode != 2 or not done.stderr.startswith("heat "):
-        findings.append(f"heat {arguments}: ended with {done.returncode}: {done.stderr}")
+
+# Bad arguments are refused with a sentence that says what good ones are.
+for program in "heat", "conversations":
+    for arguments in ("0",), ("30", "many"), ("30", "50", "7"), ("-3",), ("99999999999",), ("3x",):
+        done = subprocess.run([os.path.join(bin_folder, program), *arguments], text=True,
+                              capture_output=True)
+        if done.returncode != 2 or not done.stderr.startswith(f"{program} ["):
+            findings.append(f"{program} {arguments}: ended with {done.returncode}: {done.stderr}")
+alone = subprocess.run([os.path.join(bin_folder, "conversations")], text=True, capture_output=True)
+if alone.returncode != 2 or "weftrun -n 2" not in alone.stderr:
+    findings.append(f"conversations alone: ended with {alone.returncode}: {alone.stderr}")
 finish(findings, "3 examples")
