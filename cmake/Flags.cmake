@@ -14,6 +14,14 @@ target_compile_options(weft_flags INTERFACE
   # Clang calls a nameless struct in a nameless union an extension; GCC and MSVC take it alike.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-nested-anon-types>)
 
+# A frame larger than a page touches each of its pages as it is made: it cannot step over the guard of
+# a task's stack. Functions with smaller frames, all hot ones among them, are the same code with it.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-fstack-clash-protection WEFT_HAS_STACK_CLASH_PROTECTION)
+if(WEFT_HAS_STACK_CLASH_PROTECTION)
+  target_compile_options(weft_flags INTERFACE -fstack-clash-protection)
+endif()
+
 # Sanitized builds are optimized a little, whatever the build type: they are for running, and
 # -O1 halves both the compile time and the run time of -O0. Their instrumentation leads GCC's flow
 # analysis astray. ThreadSanitizer does not model fences (-Wtsan); ours order atomics among
