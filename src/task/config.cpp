@@ -37,14 +37,21 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 0,
      .high = int64_t{10} * 1000 * 1000 * 1000,
      .help = "How long a worker without work looks for some, yielding its core, before it sleeps."},
+    {.key = "task.guards",
+     .type = ConfigType::choice,
+     .fallback = "automatic",
+     .choices = "automatic|madvise|mprotect|canary",
+     .help = "What meets the overflow of a stack: guard pages that the kernel installs (madvise), "
+             "such made by mprotect, or a known word at its end; automatic: the first that the "
+             "kernel has."},
     {.key = "task.mprotect_guards",
      .type = ConfigType::integer,
      .fallback = "16000",
      .low = 0,
      .high = 30000,
      .help =
-         "Where the kernel cannot install guard pages: how many stacks get one by mprotect, two "
-         "maps of the process each. Further ones have a canary."},
+         "Where guard pages are made by mprotect: how many stacks get one, two maps of the process "
+         "each. Further ones have a canary."},
     {.key = "task.patience",
      .type = ConfigType::nanoseconds,
      .fallback = "10s",

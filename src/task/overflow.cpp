@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 #include "task/scheduler_impl.hpp"
@@ -17,19 +19,24 @@ namespace {
 constexpr std::size_t kHandlerBytes = 64 << 10;
 struct sigaction before_us;
 
+/// In a handler: takes no memory.
+void say_overflowed(const detail::Worker& worker, const Stack& stack) noexcept {
+  const detail::Record* task = worker.running();
+  // relaxed: its own.
+  const char* name = task != nullptr ? task->name.load(std::memory_order_relaxed) : nullptr;
+  char text[256];
+  const auto end = fmt::format_to_n(
+      text, sizeof text, "weft: task '{}' ({}.{}) overflowed its stack of {} KiB\n",
+      name != nullptr ? name : "unnamed", worker.number(), task != nullptr ? task->index() : 0,
+      (std::size_t{1} << stack.size_class) / 1024);
+  (void)!::write(STDERR_FILENO, text, std::min(end.size, sizeof text));
+}
+
 /// Says which task it was, if it was one; then the fault takes its course.
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   if (detail::Worker* worker = detail::Worker::current(); worker != nullptr) {
     if (Stack* stack = worker->scheduler().stacks.guarded_by(info->si_addr)) {
-      const detail::Record* task = worker->running();
-      // relaxed: its own.
-      const char* name = task != nullptr ? task->name.load(std::memory_order_relaxed) : nullptr;
-      char text[256];
-      const auto end = fmt::format_to_n(
-          text, sizeof text, "weft: task '{}' ({}.{}) overflowed its stack of {} KiB\n",
-          name != nullptr ? name : "unnamed", worker->number(), task != nullptr ? task->index() : 0,
-          (std::size_t{1} << stack->size_class) / 1024);
-      (void)!::write(STDERR_FILENO, text, std::min(end.size, sizeof text));
+      say_overflowed(*worker, *stack);
     }
   }
   // What was there before us decides; without anything, the fault again, and the default.
@@ -62,6 +69,12 @@ OverflowHandler::OverflowHandler() : memory_(std::make_unique<char[]>(kHandlerBy
 }
 
 OverflowHandler::~OverflowHandler() { ::sigaltstack(&before_, nullptr); }
+
+void look_at_canary(const detail::Worker& worker, const Stack& stack) noexcept {
+  if (!StackPool::overflowed(stack)) return;
+  say_overflowed(worker, stack);
+  std::abort();
+}
 
 void describe_native_stack(Stack& stack) noexcept {
   pthread_attr_t attributes;

@@ -54,7 +54,8 @@ void start_in_loop(Stack& stack) { prepare(stack, Worker::loop); }
 
 Scheduler::Impl::Impl(const Options& given)
     : options(complete(given)),
-      stacks(static_cast<uint32_t>(base::config_int("task.mprotect_guards")), start_in_loop),
+      stacks(configured_guard(), static_cast<uint32_t>(base::config_int("task.mprotect_guards")),
+             start_in_loop),
       started(options.workers),
       crew(Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)),
       workers(crew.workers) {

@@ -11,7 +11,9 @@
 #include <new>
 
 #include "task/switch.hpp"
+#include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
+#include "weft/task/config.hpp"
 
 namespace weft::task {
 namespace {
@@ -21,7 +23,7 @@ constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL, which older headers l
 constexpr std::size_t kMapBytes = std::size_t{64} << 20;
 constexpr uint64_t kCanary = 0x57454654'43414e41;  // "WEFTCANA"
 
-uint64_t& canary_of(Stack& stack) noexcept { return *reinterpret_cast<uint64_t*>(stack.low); }
+uint64_t& canary_of(const Stack& stack) noexcept { return *reinterpret_cast<uint64_t*>(stack.low); }
 
 bool kernel_installs_guards() noexcept {
   void* page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,9 +47,18 @@ std::string_view to_string(Guard guard) noexcept {
   return "canaries";
 }
 
-Guard best_guard() noexcept {
-  static const Guard best = kernel_installs_guards() ? Guard::install : Guard::mprotect;
-  return best;
+Guard configured_guard() {
+  static const bool installs = kernel_installs_guards();
+  register_task_config();
+  const std::string asked = base::config_text("task.guards");
+  if (asked == "mprotect") return Guard::mprotect;
+  if (asked == "canary") return Guard::canary;
+  if (asked == "madvise" && !installs) {
+    throw Error(Errc::bad_config,
+                "task.guards: this kernel has no MADV_GUARD_INSTALL (Linux 6.13); 'automatic' "
+                "takes what it has");
+  }
+  return installs ? Guard::install : Guard::mprotect;
 }
 
 StackPool::~StackPool() {
@@ -101,7 +112,7 @@ bool StackPool::map_more(uint32_t size_class) noexcept {
 }
 
 Stack* StackPool::carve(Map& map) noexcept {
-  if (map.carved >= map.guarded && best_guard() == Guard::install) guard_ahead(map);
+  if (map.carved >= map.guarded && kind_ == Guard::install) guard_ahead(map);
   const bool is_guarded = map.carved < map.guarded;
   char* base = map.address + map.carved;
   map.carved += std::size_t{1} << map.size_class;
@@ -132,15 +143,18 @@ void StackPool::guard_ahead(Map& map) noexcept {
 }
 
 bool StackPool::guard(char* page) noexcept {
-  if (best_guard() == Guard::install) return ::madvise(page, kPage, kGuardInstall) == 0;
+  if (kind_ == Guard::install) return ::madvise(page, kPage, kGuardInstall) == 0;
   if (guards_left_ == 0) return false;
   --guards_left_;
   return ::mprotect(page, kPage, PROT_NONE) == 0;
 }
 
-void StackPool::check(Stack& stack) noexcept {
-  if (!stack.has_canary) return;
-  WEFT_CHECK(canary_of(stack) == kCanary, "a task overflowed its stack");
+bool StackPool::overflowed(const Stack& stack) noexcept {
+  return stack.has_canary && canary_of(stack) != kCanary;
+}
+
+void StackPool::check(const Stack& stack) noexcept {
+  WEFT_CHECK(!overflowed(stack), "a task overflowed its stack");
 }
 
 Stack* StackPool::guarded_by(const void* address) noexcept {

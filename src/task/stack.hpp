@@ -58,11 +58,12 @@ static_assert(sizeof(Stack) == base::kCacheLine);
 enum class Guard : uint8_t {
   install,   ///< MADV_GUARD_INSTALL: a page that faults, no map of its own
   mprotect,  ///< a page without permission: a map each, so up to a configured number of stacks
-  canary,    ///< a known word at the low end, looked at when a stack is given back
+  canary,    ///< a known word at the low end, looked at when its task waits, yields or ends
 };
 std::string_view to_string(Guard guard) noexcept;
-/// The best that the kernel has.
-Guard best_guard() noexcept;
+/// What task.guards says; `automatic`: the best that the kernel has. Error(bad_config): it has not
+/// what was asked for.
+Guard configured_guard();
 
 /// Purpose: stacks of 2^14 to 2^30 bytes, given out and taken back. Owner: the scheduler; unmapped
 /// at its end. Who may call: any thread. Progress: a short lock; maps memory when it has none.
@@ -71,9 +72,9 @@ class StackPool {
   static constexpr uint32_t kSmallest = 14;
   static constexpr uint32_t kLargest = 30;
 
-  /// `start` makes a new stack's first context.
-  StackPool(uint32_t mprotect_guards, void (*start)(Stack&)) noexcept
-      : guards_left_(mprotect_guards), start_(start) {}
+  /// `start` makes a new stack's first context. `mprotect_guards`: at most so many of those.
+  StackPool(Guard guard, uint32_t mprotect_guards, void (*start)(Stack&)) noexcept
+      : kind_(guard), guards_left_(guard == Guard::mprotect ? mprotect_guards : 0), start_(start) {}
   ~StackPool();
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
@@ -89,8 +90,10 @@ class StackPool {
     const auto width = static_cast<uint32_t>(std::bit_width(bytes - 1));
     return width < kSmallest ? kSmallest : width;
   }
-  /// Ends the program if a stack without a guard was written over at its low end.
-  static void check(Stack& stack) noexcept;
+  /// A stack without a guard page was written over at its low end.
+  static bool overflowed(const Stack& stack) noexcept;
+  /// Ends the program if it was.
+  static void check(const Stack& stack) noexcept;
 
  private:
   struct Map {
@@ -118,6 +121,7 @@ class StackPool {
   std::array<Stack*, kLargest + 1> free_ = {};
   std::array<int, kLargest + 1> open_map_ = {};  ///< index + 1 of the map still to be carved
   std::vector<Map> maps_;
+  const Guard kind_;
   uint32_t guards_left_;
   void (*start_)(Stack&);
   std::atomic<uint64_t> made_{0};

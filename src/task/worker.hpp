@@ -72,7 +72,7 @@ class alignas(base::kCacheLine) Worker {
   bool run_in_place(Record& record) noexcept;
   void yield() noexcept;
   void wait() noexcept;
-  [[nodiscard]] Record* running() noexcept { return running_; }
+  [[nodiscard]] Record* running() const noexcept { return running_; }
   /// What runs now on this thread; its share of resources is its home's.
   void set_running(Record& record) noexcept {
     running_ = &record;

@@ -111,6 +111,8 @@ void Worker::publish_yielded(Record& record) noexcept {
 /// claimed again.
 [[gnu::always_inline]] inline void Worker::leave(Record& self, After after, Record* next) noexcept {
   Stack* to = nullptr;
+  if (stack_->has_canary) [[unlikely]]
+    look_at_canary(*this, *stack_);
   self.stack = stack_;
   left_ = &self;
   after_ = after;
@@ -396,6 +398,8 @@ void Worker::loop(Arrival arrival) {
     if (record->locals != nullptr) [[unlikely]]
       end_locals(*record);
     worker = current();
+    if (here.has_canary) [[unlikely]]
+      look_at_canary(*worker, here);
     worker->running_ = nullptr;
     worker->handed_ = worker->finish(*record);
   }

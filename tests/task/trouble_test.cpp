@@ -36,6 +36,7 @@ class Trouble : public test::WithWorkers {
  protected:
   // A child by fork alone would lack the threads of schedulers that other tests ended.
   Trouble() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  void expect_overflow_by_fault(const char* guards) const;
 };
 WEFT_WITH_WORKERS(Trouble);
 
@@ -48,14 +49,16 @@ std::atomic<bool> has_end{false};
   return has_end ? 0 : without_end(depth + 1) + frame[0];
 }
 
-TEST_P(Trouble, AStackThatOverflowsEndsInASentence) {
-  if (best_guard() == Guard::canary) GTEST_SKIP() << "nothing faults";
-  const auto overflow = [this] {
+void Trouble::expect_overflow_by_fault(const char* guards) const {
+  SCOPED_TRACE(guards);
+  const auto overflow = [&] {
+    const test::Configured by("task.guards", guards);
     Scheduler scheduler(options());
     scheduler.run([] { return without_end(0); }, {.name = "deep"});
   };
   EXPECT_DEATH(overflow(), "task 'deep' \\([0-9]+\\.[0-9]+\\) overflowed its stack of 64 KiB");
-  const auto larger = [this] {
+  const auto larger = [&] {
+    const test::Configured by("task.guards", guards);
     Scheduler scheduler(options());
     scheduler.run(
         [] {
@@ -72,6 +75,75 @@ TEST_P(Trouble, AStackThatOverflowsEndsInASentence) {
         {.name = "parent"});
   };
   EXPECT_DEATH(larger(), "task 'wide' .* overflowed its stack of 1024 KiB");
+}
+
+/// A guard that faults, by name; false: this kernel has none of that name.
+bool can_guard_by(const char* name) {
+  const test::Configured guards("task.guards", name);
+  try {
+    return configured_guard() != Guard::canary;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Errc::bad_config);
+    return false;
+  }
+}
+
+TEST_P(Trouble, AStackThatOverflowsEndsInASentence) {
+  for (const char* name : {"automatic", "madvise", "mprotect"}) {
+    if (can_guard_by(name)) expect_overflow_by_fault(name);
+  }
+}
+
+/// Writes over the end of a stack of 64 KiB, but not over what lies beyond it.
+[[gnu::noinline]] void use_all_of_stack() {
+  // Between its ends there are 60 KiB, less a few lines.
+  volatile char frame[(60 << 10) + 64];
+  for (volatile char& each : frame) each = 1;
+}
+
+// The words at the low ends of stacks are looked at when a task leaves its stack.
+TEST_P(Trouble, AStackWithoutAGuardEndsInTheSameSentence) {
+  if (kSanitized) GTEST_SKIP() << "frames are larger, or elsewhere";
+  const auto overflow = [this](const char* guards, const char* mprotect_guards, bool ends) {
+    const test::Configured by("task.guards", guards);
+    const test::Configured few("task.mprotect_guards", mprotect_guards);
+    Scheduler scheduler(options());
+    scheduler.run(
+        [ends] {
+          use_all_of_stack();
+          if (ends) return;
+          for (int i = 0; i < 1000; ++i) sleep_for(std::chrono::milliseconds(1));
+          std::_Exit(3);  // without a word
+        },
+        {.name = "just too deep"});
+  };
+  const char* const sentence =
+      "weft: task 'just too deep' \\([0-9]+\\.[0-9]+\\) overflowed its stack of 64 KiB";
+  for (const bool ends : {true, false}) {
+    EXPECT_DEATH(overflow("canary", "100", ends), sentence) << ends;
+    EXPECT_DEATH(overflow("mprotect", "0", ends), sentence) << ends;
+  }
+}
+
+TEST_P(Trouble, TasksRunWhateverGuardsTheirStacks) {
+  for (const char* guards : {"automatic", "mprotect", "canary"}) {
+    const test::Configured by("task.guards", guards);
+    const test::Configured few("task.mprotect_guards", "20");  // the rest have canaries
+    Scheduler scheduler(options());
+    std::atomic<int> ended{0};
+    scheduler.run([&] {
+      Group group;
+      for (int i = 0; i < 200; ++i) {
+        group.spawn([&] {
+          yield();
+          sleep_for(std::chrono::microseconds(1));
+          ++ended;
+        });
+      }
+      group.wait();
+    });
+    EXPECT_EQ(ended, 200) << guards;
+  }
 }
 
 TEST_P(Trouble, OtherFaultsTakeTheirCourse) {

@@ -99,6 +99,14 @@ std::string limit_text(rlim_t value, const char* unit, unsigned shift) {
   return fmt::format("{}{}", value >> shift, unit);
 }
 
+std::string guards_answer() {
+  try {
+    return std::string(task::to_string(task::configured_guard()));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 std::string limit_of(__rlimit_resource resource, const char* unit, unsigned shift) {
   rlimit limit{};
   if (getrlimit(resource, &limit) != 0) return error_text(errno);
@@ -115,7 +123,7 @@ Section about_kernel() {
           {{"release", fmt::format("{} {}", name.sysname, name.release)},
            {"cross-memory attach", cross_memory_answer()},
            {"membarrier", membarrier_answer()},
-           {"guards of task stacks", std::string(task::to_string(task::best_guard()))},
+           {"guards of task stacks", guards_answer()},
            {"/dev/shm", shared_memory_answer()},
            {"open files", limit_of(RLIMIT_NOFILE, "", 0)},
            {"locked memory", limit_of(RLIMIT_MEMLOCK, " KiB", 10)},
