@@ -8,12 +8,17 @@ ByWorkers::ByWorkers(const Wanted& wanted, std::function<double(task::Scheduler&
     : options_(wanted.options),
       counts_(wanted.workers_or_one_and_two()),
       contest_(counts_.back() > 1) {
-  for (const unsigned workers : counts_) {
-    const task::Options options{.workers = static_cast<int>(workers)};
+  const auto enter = [&](const std::string& name, const task::Options& options) {
     schedulers_.push_back(std::make_unique<task::Scheduler>(options));
-    entries_.push_back(
-        contest_.enter(workers == 1 ? "one_worker" : fmt::format("{}_workers", workers),
-                       [turn, at = schedulers_.back().get()] { return turn(*at); }));
+    return contest_.enter(name, [turn, at = schedulers_.back().get()] { return turn(*at); });
+  };
+  for (const unsigned workers : counts_) {
+    entries_.push_back(enter(workers == 1 ? "one_worker" : fmt::format("{}_workers", workers),
+                             {.workers = static_cast<int>(workers)}));
+  }
+  if (counts_.back() > 1) {
+    entry_of_half_words_ = enter("half_words", {.workers = static_cast<int>(counts_.back()),
+                                                .steal = task::Steal::half_word});
   }
 }
 
@@ -31,6 +36,10 @@ void ByWorkers::print(const std::string& mode, const std::vector<std::size_t>& r
       who.push_back(entries_[0]);
     }
     print_with(contest_.results(form(mode, counts_[i]), who));
+  }
+  if (entry_of_half_words_) {
+    print_with(contest_.results(form(mode + "_half_words", counts_.back()),
+                                {*entry_of_half_words_, entries_.back()}));
   }
   if (counts_ == std::vector{1U, 2U}) {
     Result speedup = figure("task", mode + "_2_over_1", "x", Better::higher);
