@@ -11,6 +11,11 @@
 // task (`memory`; each line of the benchmark has it as `bytes_per_task`), and its page tables,
 // which the kernel counts apart. The handles are not counted.
 //
+// Beside them, in the same process and round, what a waiting fiber of Boost.Fiber costs (20,000 of
+// them, each with a stack of its own of the same size, waiting for a condition) and a waiting POSIX
+// thread (1000; the kernel's own memory for it is not seen): to make, in `cold`, and in resident
+// memory, in `memory`. Fewer, because a million of either is more than a machine gives.
+//
 // Limit of `cold`: the first touch of a page of a map, by the same thread, a quarter as many pages
 // after each chunk: so both get their memory from a machine in the same mood. Limit of `memory`:
 // 4.5 KiB.
@@ -27,10 +32,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 
+#include "fibers.hpp"
 #include "harness/process.hpp"
 #include "rounds.hpp"
 #include "task.hpp"
@@ -45,6 +54,8 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 constexpr std::size_t kChunk = 4096;      ///< tasks made at once
 constexpr std::size_t kTasksOfAPage = 4;  ///< a page is touched for so many tasks
+constexpr uint64_t kMostFibers = 20'000;
+constexpr uint64_t kMostThreads = 1000;
 constexpr double kLimitBytes = 4.5 * 1024;
 
 std::size_t page_table_bytes() {
@@ -132,22 +143,108 @@ Times make_and_end(std::vector<task::Handle<void>>& handles, FreshPages* pages) 
   return times;
 }
 
+/// What one of `count` costs that `make_all` makes and lets wait, and that `end_all` ends.
+struct Rival {
+  double make_ns = 0;
+  double resident = 0;
+};
+template <class MakeAll, class EndAll>
+Rival rival(uint64_t count, MakeAll make_all, EndAll end_all) {
+  Rival each;
+  const std::size_t before = resident_bytes();
+  add_time_of(each.make_ns, make_all);
+  each.resident = static_cast<double>(resident_bytes()) - static_cast<double>(before);
+  end_all();
+  each.make_ns /= static_cast<double>(count);
+  each.resident /= static_cast<double>(count);
+  return each;
+}
+
+Rival fibers_that_wait(uint64_t count) {
+  if (!kSwitchesCanBeMeasured) return {};
+  Rival each;
+  turns::run_together(1, [&](unsigned) {
+    boost::fibers::mutex mutex;
+    boost::fibers::condition_variable changed;
+    bool go = false;
+    uint64_t arrived = 0;
+    std::vector<boost::fibers::fiber> all(count);
+    const auto body = [&] {
+      std::unique_lock lock(mutex);
+      ++arrived;
+      changed.wait(lock, [&] { return go; });
+    };
+    each = rival(
+        count,
+        [&] {
+          for (auto& one : all) {
+            one = boost::fibers::fiber(boost::fibers::launch::dispatch, std::allocator_arg,
+                                       boost::fibers::fixedsize_stack(kStackBytes), body);
+          }
+          while (arrived != count) boost::this_fiber::yield();
+        },
+        [&] {
+          go = true;
+          changed.notify_all();
+          for (auto& one : all) one.join();
+        });
+  });
+  return each;
+}
+
+Rival threads_that_wait(uint64_t count) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go = false;
+  uint64_t arrived = 0;
+  std::vector<std::thread> all(count);
+  return rival(
+      count,
+      [&] {
+        for (auto& one : all) {
+          one = std::thread([&] {
+            std::unique_lock lock(mutex);
+            if (++arrived == count) changed.notify_all();
+            changed.wait(lock, [&] { return go; });
+          });
+        }
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return arrived == count; });
+      },
+      [&] {
+        {
+          const std::lock_guard lock(mutex);
+          go = true;
+        }
+        changed.notify_all();
+        for (auto& one : all) one.join();
+      });
+}
+
 /// What a round gives, in the order in which it is entered below.
-using Figures = std::array<double, 7>;
+using Figures = std::array<double, 11>;
 
 Figures measure_once(uint64_t tasks) {
-  task::Scheduler scheduler({.workers = 1, .stack_bytes = kStackBytes});
-  return scheduler.run([tasks] {
-    std::vector<task::Handle<void>> handles(tasks);
-    FreshPages pages(std::max<uint64_t>(tasks / kTasksOfAPage, 1));
-    const Times cold = make_and_end(handles, &pages);
-    const Times warm = make_and_end(handles, nullptr);
-    const auto count = static_cast<double>(tasks);
-    return Figures{cold.make_ns / count,    cold.touch_ns / static_cast<double>(pages.touched()),
-                   warm.make_ns / count,    warm.end_ns / count,
-                   cold.end_ns / count,     cold.resident / count,
-                   cold.page_tables / count};
-  });
+  Times cold;
+  Times warm;
+  FreshPages pages(std::max<uint64_t>(tasks / kTasksOfAPage, 1));
+  {
+    task::Scheduler scheduler({.workers = 1, .stack_bytes = kStackBytes});
+    scheduler.run([&] {
+      std::vector<task::Handle<void>> handles(tasks);
+      cold = make_and_end(handles, &pages);
+      warm = make_and_end(handles, nullptr);
+    });
+  }
+  const Rival fibers = fibers_that_wait(std::min(tasks, kMostFibers));
+  const Rival threads = threads_that_wait(std::min(tasks, kMostThreads));
+  const auto count = static_cast<double>(tasks);
+  return {cold.make_ns / count,     cold.touch_ns / static_cast<double>(pages.touched()),
+          warm.make_ns / count,     warm.end_ns / count,
+          cold.end_ns / count,      cold.resident / count,
+          cold.page_tables / count, fibers.make_ns,
+          threads.make_ns,          fibers.resident,
+          threads.resident};
 }
 
 // A round, in a child process. There are no threads but the caller's now.
@@ -189,10 +286,18 @@ void measure_blocked(const Wanted& wanted) {
   const uint64_t tasks = wanted.tasks != 0 ? wanted.tasks : kTasks;
   Contest contest(false);
   const auto cold =
-      contest.enter_all({"cold", "first_touch", "warm", "end", "cold_end", "memory", "page_tables"},
+      contest.enter_all({"cold", "first_touch", "warm", "end", "cold_end", "memory", "page_tables",
+                         "boost_fiber", "std_thread", "boost_fiber", "std_thread"},
                         [tasks] { return turn(tasks); });
   const auto touch = cold + 1, warm = cold + 2, end = cold + 3, cold_end = cold + 4,
-             memory = cold + 5, page_tables = cold + 6;
+             memory = cold + 5, page_tables = cold + 6, fiber = cold + 7, thread = cold + 8,
+             fiber_memory = cold + 9, thread_memory = cold + 10;
+  const auto with_rivals = [](std::vector<std::size_t> who, std::size_t of_fiber,
+                              std::size_t of_thread) {
+    if (kSwitchesCanBeMeasured) who.push_back(of_fiber);
+    who.push_back(of_thread);
+    return who;
+  };
   contest.run(wanted.options.seconds, 3, 0);
   const auto results_of = [&](const char* what, const std::vector<std::size_t>& who,
                               const char* unit = "ns") {
@@ -200,13 +305,15 @@ void measure_blocked(const Wanted& wanted) {
     named.unit = unit;
     return contest.results(named, who);
   };
-  auto bytes = results_of("memory", {memory, Contest::kNoLimit, page_tables}, "B");
+  auto bytes = results_of(
+      "memory", with_rivals({memory, Contest::kNoLimit, page_tables}, fiber_memory, thread_memory),
+      "B");
   for (Result& result : bytes) set_limit(result);
   const auto print_with_memory = [&](std::vector<Result> results) {
     for (Result& result : results) result.extra["bytes_per_task"] = bytes.at(0).value.median;
     print_all(results, wanted.options);
   };
-  print_with_memory(results_of("cold", {cold, touch}));
+  print_with_memory(results_of("cold", with_rivals({cold, touch}, fiber, thread)));
   print_with_memory(results_of("warm", {warm}));
   print_with_memory(results_of("end", {end, Contest::kNoLimit, cold_end}));
   print_with_memory(bytes);

@@ -6,7 +6,8 @@
 // joins: half as many tasks, each with a plain call beside it. With one worker and with two; and
 // how many times faster two are than one, in the same round.
 // Limit: with one worker Boost.Fiber, one thread, a smaller n, children started at once (breadth
-// first it would have them all alive); with two the same with one worker.
+// first it would have them all alive); with two the same with one worker. Beside it POSIX threads,
+// one for each task, a smaller n still.
 //
 // It lies as `spawn` does: no task waits for anything but its children, which mostly run in place.
 // A speed-up on two virtual cores that are threads of one core says nothing.
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <thread>
 
 #include "by_workers.hpp"
 #include "fibers.hpp"
@@ -24,6 +26,7 @@ namespace {
 
 constexpr unsigned kNumber = 32;
 constexpr unsigned kLargestOfFibers = 20;
+constexpr unsigned kLargestOfThreads = 9;  ///< 108 of them, all alive at once
 
 uint64_t fib(unsigned n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 
@@ -62,14 +65,35 @@ uint64_t fiber_call(Fibers& fibers, unsigned n) {
   return a + b;
 }
 
+uint64_t thread_both(unsigned n) {
+  if (n < 2) return n;
+  uint64_t a = 0;
+  uint64_t b = 0;
+  std::thread first([&, n] { a = thread_both(n - 1); });
+  std::thread second([&, n] { b = thread_both(n - 2); });
+  first.join();
+  second.join();
+  return a + b;
+}
+
+uint64_t thread_call(unsigned n) {
+  if (n < 2) return n;
+  uint64_t a = 0;
+  std::thread first([&, n] { a = thread_call(n - 1); });
+  const uint64_t b = thread_call(n - 2);
+  first.join();
+  return a + b;
+}
+
 struct Variant {
   const char* name;
   uint64_t (*by_tasks)(unsigned);
   uint64_t (*by_fibers)(Fibers&, unsigned);
+  uint64_t (*by_threads)(unsigned);
   unsigned spawns;  ///< of a call that is no leaf
 };
-constexpr Variant kVariants[] = {{"both", fib_both, fiber_both, 2},
-                                 {"call", fib_call, fiber_call, 1}};
+constexpr Variant kVariants[] = {{"both", fib_both, fiber_both, thread_both, 2},
+                                 {"call", fib_call, fiber_call, thread_call, 1}};
 
 // Calls that are no leaves: fib(n + 1) - 1.
 uint64_t tasks_of(const Variant& variant, unsigned n) { return variant.spawns * (fib(n + 1) - 1); }
@@ -103,6 +127,10 @@ void measure(const Wanted& wanted, const Variant& variant, unsigned n, double se
       });
     }));
   }
+  const unsigned tiny = std::min(n, kLargestOfThreads);
+  rivals.push_back(workers.contest().enter("std_thread", [&variant, tiny] {
+    return timed(variant, tiny, fib(tiny), [&] { return variant.by_threads(tiny); });
+  }));
   workers.contest().run(seconds, 3);
   workers.print(fmt::format("fib_{}_{}", n, variant.name), rivals,
                 {{"tasks", tasks_of(variant, n)}});

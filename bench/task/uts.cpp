@@ -11,7 +11,8 @@
 // one worker and with two, and how many times faster two are, in the same round. Most of the
 // time is SHA-1.
 // Limit: with one worker the same search as a plain recursion on a thread; with two the same with
-// one worker.
+// one worker. Beside it Boost.Fiber on one thread, a fiber for each node, started at once and
+// joined by its parent.
 //
 // It lies about balance with more workers than the tree has thick branches: 2000 of them, of which
 // a few hold most of the nodes.
@@ -21,6 +22,7 @@
 #include <stdexcept>
 
 #include "by_workers.hpp"
+#include "fibers.hpp"
 #include "sha1.hpp"
 #include "weft/base/clock.hpp"
 
@@ -95,6 +97,22 @@ Count search_by_tasks(const Node& node) {
   return spawn_and_join(node, handles);
 }
 
+Count search_by_fibers(Fibers& fibers, const Node& node) {
+  if (node.branches == 0) return {1, 1, 0};
+  std::vector<Count> counts(node.branches);
+  std::vector<Fibers::Fiber> children(node.branches);
+  for (uint32_t i = 0; i < node.branches; ++i) {
+    children[i] = fibers.start_at_once(
+        [&fibers, &node, &counts, i] { counts[i] = search_by_fibers(fibers, node.child(i)); });
+  }
+  Count count;
+  for (uint32_t i = 0; i < node.branches; ++i) {
+    children[i].join();
+    count.add(counts[i]);
+  }
+  return count;
+}
+
 // ns a node of `search`.
 template <class Search>
 double timed(const Node& root, const Count& expected, Search search) {
@@ -122,12 +140,21 @@ void measure_uts(const Wanted& wanted) {
   ByWorkers workers(wanted, [&root, &expected](task::Scheduler& scheduler) {
     return scheduler.run([&root, &expected] { return timed(root, expected, search_by_tasks); });
   });
-  const auto plain = workers.contest().enter("plain_recursion", [&root, &expected] {
+  std::vector rivals{workers.contest().enter("plain_recursion", [&root, &expected] {
     return on_first_core([&] { return timed(root, expected, search_plainly); });
-  });
+  })};
+  if (kSwitchesCanBeMeasured) {
+    rivals.push_back(workers.contest().enter("boost_fiber", [&root, &expected] {
+      return on_first_core([&] {
+        Fibers fibers;
+        return timed(root, expected,
+                     [&](const Node& from) { return search_by_fibers(fibers, from); });
+      });
+    }));
+  }
   workers.contest().run(wanted.options.seconds, 3);
   workers.print(
-      branches == kRootBranches ? "uts_T3" : "uts_part_of_T3", {plain},
+      branches == kRootBranches ? "uts_T3" : "uts_part_of_T3", rivals,
       {{"nodes", expected.nodes}, {"leaves", expected.leaves}, {"depth", expected.depth}});
 }
 
