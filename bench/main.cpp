@@ -131,6 +131,7 @@ std::string contradiction(const Entry& entry, const Options& options) {
   if (options.own_tags && (entry.run != run_rate || options.mode != Mode::matched)) {
     return "--own-tags is for rate --mode matched";
   }
+  if (entry.run == run_task_as_wanted) return contradiction(task_options);
   if (entry.run != run_latency || !options.explain) return {};
   if (options.mode != Mode::matched) {
     return fmt::format("--explain has the parts of a matched message, not of --mode {}",

@@ -1,6 +1,8 @@
 // weft-bench task: which benchmarks there are.
 #include "task.hpp"
 
+#include <fmt/format.h>
+
 #include "turns.hpp"
 
 namespace weft::bench {
@@ -9,16 +11,26 @@ namespace {
 struct Entry {
   const char* name;
   void (*measure)(const tasks::Wanted&);
+  unsigned most_workers = 0;  ///< 0: any number
+  bool takes_tasks = true;
 };
 
 // `blocked` first, while the process has not made a scheduler.
 constexpr Entry kEntries[] = {
-    {"blocked", tasks::measure_blocked}, {"spawn", tasks::measure_spawn},
-    {"yield", tasks::measure_yield},     {"pingpong", tasks::measure_pingpong},
-    {"fib", tasks::measure_fib},         {"queens", tasks::measure_queens},
-    {"uts", tasks::measure_uts},         {"mutex", tasks::measure_mutex},
+    {"blocked", tasks::measure_blocked, 1},
+    {"spawn", tasks::measure_spawn},
+    {"yield", tasks::measure_yield, 1, false},
+    {"pingpong", tasks::measure_pingpong, 2, false},
+    {"fib", tasks::measure_fib},
+    {"queens", tasks::measure_queens},
+    {"uts", tasks::measure_uts},
+    {"mutex", tasks::measure_mutex},
     {"barrier", tasks::measure_barrier},
 };
+
+bool has_too_many_workers(const Entry& entry, unsigned workers) {
+  return entry.most_workers != 0 && workers > entry.most_workers;
+}
 
 }  // namespace
 
@@ -34,10 +46,31 @@ std::vector<std::string> task_benchmarks() {
   return names;
 }
 
+std::string contradiction(const TaskOptions& wanted) {
+  for (const Entry& entry : kEntries) {
+    if (wanted.name != entry.name) continue;
+    if (has_too_many_workers(entry, wanted.workers)) {
+      return fmt::format("{} is for {}, not for --workers {}", entry.name,
+                         entry.most_workers == 1 ? "one worker" : "one worker or two",
+                         wanted.workers);
+    }
+    if (wanted.tasks != 0 && !entry.takes_tasks) {
+      return fmt::format("{} is between two tasks: it has no --tasks", entry.name);
+    }
+  }
+  return {};
+}
+
 int run_task(const Options& options, const TaskOptions& task_options) {
   const tasks::Wanted wanted{options, task_options.tasks, task_options.workers};
   for (const Entry& entry : kEntries) {
-    if (task_options.name.empty() || task_options.name == entry.name) entry.measure(wanted);
+    if (!task_options.name.empty() && task_options.name != entry.name) continue;
+    if (has_too_many_workers(entry, wanted.workers)) {
+      fmt::print(stderr, "weft-bench task: {} is left out, not being for --workers {}\n",
+                 entry.name, wanted.workers);
+      continue;
+    }
+    entry.measure(wanted);
   }
   return 0;
 }

@@ -21,6 +21,8 @@ struct TaskOptions {
 };
 
 std::vector<std::string> task_benchmarks();
+/// Why a benchmark cannot be run with these flags; empty if it can.
+std::string contradiction(const TaskOptions& wanted);
 int run_task(const Options& options, const TaskOptions& task_options);
 
 namespace tasks {

@@ -256,7 +256,12 @@ TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
   }
   EXPECT_EQ(run("task sleep", true).code, 2);
   EXPECT_EQ(run("task spawn --tasks 0", true).code, 2);
-  EXPECT_EQ(run("task pingpong --workers 3", true).code, 1);
+  // What they would not honour they refuse.
+  for (const char* words : {"pingpong --workers 3", "pingpong --tasks 3", "yield --workers 2",
+                            "yield --tasks 5", "blocked --workers 2"}) {
+    EXPECT_EQ(run(std::string("task ") + words, true).code, 2) << words;
+  }
+  EXPECT_EQ(measure("task pingpong --workers 1").size(), 2U);
 }
 
 TEST(WeftBench, QuickPrintsLinesAndTakesItsLengthFromTheUser) {
