@@ -64,7 +64,10 @@ std::vector<Run> plan(double seconds) {
     add(fmt::format("rate --mode {} --threads 64 --devices 63", mode), 4);
   }
   for (const std::string& name : task_benchmarks()) add("task " + name, 1.5);
-  for (const unsigned threads : {2U, 64U}) add(fmt::format("locks --threads {}", threads), 3);
+  // At least three seconds each, for there are many locks.
+  for (const unsigned threads : {1U, 2U, 4U, 8U, 16U, 32U, 64U}) {
+    add(fmt::format("locks --threads {}", threads), threads == 64 ? 3 : 1);
+  }
   for (const char* size : {"64K", "1M", "16M"}) {
     for (const char* mode : {"matched", "put", "get"}) {
       add(fmt::format("bandwidth --mode {} --size {}", mode, size), 1.5);
