@@ -36,14 +36,13 @@ bool McsLock::try_lock(Node& mine) noexcept {
 
 void McsLock::lock(Node& mine) noexcept {
   mine.next.store(nullptr, std::memory_order_relaxed);  // nobody sees the node yet
-  mine.waiting.store(true, std::memory_order_relaxed);  // the same
+  mine.turn.close();                                    // the same
   // acq_rel: as in try_lock.
   Node* before = tail_.exchange(&mine, std::memory_order_acq_rel);
   if (before == nullptr) return;
-  // release: pairs with unlock's acquire of `next`; our `waiting` is seen set before it is cleared.
+  // release: pairs with unlock's acquire of `next`; our turn is seen closed before it is given.
   before->next.store(&mine, std::memory_order_release);
-  // acquire: pairs with unlock's release; the section before ours is seen.
-  for (Backoff backoff; mine.waiting.load(std::memory_order_acquire);) backoff.pause();
+  mine.turn.wait();  // acquire: the section before ours is seen
 }
 
 void McsLock::unlock(Node& mine) noexcept {
@@ -61,8 +60,7 @@ void McsLock::unlock(Node& mine) noexcept {
       backoff.pause();
     }
   }
-  // release: pairs with the acquire of the successor's wait. Last touch of either node by us.
-  after->waiting.store(false, std::memory_order_release);
+  after->turn.give();  // release; the last touch of either node by us
 }
 
 }  // namespace weft::base

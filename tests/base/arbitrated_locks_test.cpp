@@ -146,6 +146,14 @@ TEST(ClhLockTest, FirstComeFirstServed) {
   EXPECT_EQ(line.order(), (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
+// They sleep: `comes` waits for that.
+TEST(McsLockTest, FirstComeFirstServedThoughAsleep) {
+  WithoutPriorityMcs lock;
+  Line line(lock);
+  for (int name = 0; name < 6; ++name) line.comes(name, name % 2 == 0);
+  EXPECT_EQ(line.order(), (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
 TEST(PriorityClhLockTest, TheMainPathPassesBeforeThoseWhoWait) {
   PriorityClhLock lock;
   Line line(lock);

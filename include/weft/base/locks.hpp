@@ -1,4 +1,4 @@
-// Short-section locks: spin (try-lock on the message path), ticket and MCS.
+// Short-section locks: spin (try-lock on the message path), ticket, and MCS, which also sleeps.
 #pragma once
 
 #include <atomic>
@@ -6,6 +6,7 @@
 
 #include "weft/base/backoff.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/turn.hpp"
 
 namespace weft::base {
 
@@ -34,7 +35,9 @@ class SpinLock {
 };
 static_assert(sizeof(SpinLock) == 1);
 
-/// First come, first served; collapses when threads outnumber cores. Yields as SpinLock does.
+/// First come, first served. Collapses when threads outnumber cores: who lets go does not know who
+/// is next, so nobody can sleep and be woken; waiters yield as SpinLock's do, and each of them runs
+/// in vain until it is the next one's turn (docs/design/locks.md). McsLock where that can be.
 class TicketLock {
  public:
   [[nodiscard]] bool try_lock() noexcept;
@@ -46,13 +49,14 @@ class TicketLock {
   std::atomic<uint32_t> serving_{0};
 };
 
-/// Mellor-Crummey and Scott's queue lock: each waiter spins on a node of its own. First come,
-/// first served. The caller keeps `Node` alive from `lock` to `unlock`.
+/// Mellor-Crummey and Scott's queue lock: each waiter awaits a turn in a node of its own; it spins
+/// briefly, then sleeps (a task is suspended). First come, first served. The caller keeps `Node`
+/// alive from `lock` to `unlock`.
 class McsLock {
  public:
   struct alignas(kCacheLine) Node {
     std::atomic<Node*> next{nullptr};
-    std::atomic<bool> waiting{false};
+    Turn turn;
   };
   [[nodiscard]] bool try_lock(Node& mine) noexcept;
   void lock(Node& mine) noexcept;
