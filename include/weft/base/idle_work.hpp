@@ -8,12 +8,14 @@
 
 namespace weft::base {
 
-/// What somebody waits for who may sleep in more than one way.
+/// What somebody waits for who may sleep in more than one way, or who is of another room than what
+/// tells him: tasks wait by this for the completions of messages. One waiter at a time.
 class Awaited {
  public:
   virtual bool ready() noexcept = 0;
-  /// From now on the parker is unparked when it may have become ready. False: it is ready.
+  /// From now on the parker is unparked, once, when it may have become ready. False: it is ready.
   virtual bool enroll(Parker& parker) noexcept = 0;
+  /// The parker is not unparked any more, but perhaps just now.
   virtual void withdraw() noexcept = 0;
 
  protected:

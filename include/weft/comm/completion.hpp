@@ -8,6 +8,7 @@
 
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
+#include "weft/base/idle_work.hpp"
 #include "weft/base/parker.hpp"
 #include "weft/base/types.hpp"
 
@@ -108,6 +109,25 @@ class Synchronizer final : public Completion {
   std::atomic<bool> failed_{false};
   std::atomic<base::Parker*> waiter_{nullptr};  ///< kReady once all have completed
   Event event_{};
+};
+
+/// A synchronizer as what anybody can wait for who knows base::Awaited: a coroutine
+/// (`co_await WhenComplete(arrived)`), or a task that waits for several things (`task::select` with
+/// `task::on_ready`). Nobody progresses in such a wait: it is for Progress::workers and
+/// Progress::server, where others do.
+///
+/// Owner and lifetime: beside the synchronizer, for one wait after another. Who may call: the one
+/// who waits.
+class WhenComplete final : public base::Awaited {
+ public:
+  explicit WhenComplete(Synchronizer& awaited) noexcept : awaited_(awaited) {}
+  bool ready() noexcept override { return awaited_.ready(); }
+  /// Once the parker is known this may be gone: nothing of it is touched after that.
+  bool enroll(base::Parker& parker) noexcept override { return awaited_.set_waiter(parker); }
+  void withdraw() noexcept override { awaited_.withdraw_waiter(); }
+
+ private:
+  Synchronizer& awaited_;
 };
 
 /// Counts completions up; reads are free. Errors are counted apart.

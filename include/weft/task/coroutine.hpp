@@ -47,14 +47,7 @@ class Continuation final : public base::Parker {
   std::coroutine_handle<> coroutine_;
 };
 
-/// What all coroutines know, whatever they return.
-class CoroutineContext {
- public:
-  [[nodiscard]] Scheduler& scheduler() const noexcept { return *scheduler_; }
-
- protected:
-  Scheduler* scheduler_ = nullptr;  ///< from its start
-};
+class CoroutineContext;
 
 /// Suspends a coroutine until `awaited` has come.
 class Awaiter {
@@ -78,6 +71,40 @@ class Awaiter {
   Awaited* awaited_;
   Continuation continuation_;
   WaitEntry waiter_{continuation_};
+};
+
+/// The same for what another room tells of.
+class ElsewhereAwaiter {
+ public:
+  explicit ElsewhereAwaiter(base::Awaited& told) noexcept : awaited_(told) {}
+  [[nodiscard]] bool await_ready() noexcept { return awaiter_.await_ready(); }
+  template <std::derived_from<CoroutineContext> P>
+  bool await_suspend(std::coroutine_handle<P> coroutine) noexcept {
+    return awaiter_.await_suspend(coroutine);
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  AwaitedElsewhere awaited_;
+  Awaiter awaiter_{awaited_};
+};
+
+/// What all coroutines know, whatever they return.
+class CoroutineContext {
+ public:
+  [[nodiscard]] Scheduler& scheduler() const noexcept { return *scheduler_; }
+  /// What is awaited says itself how, but for what knows nothing of tasks.
+  template <class A>
+  decltype(auto) await_transform(A&& awaited) const noexcept {
+    if constexpr (std::derived_from<std::remove_cvref_t<A>, base::Awaited>) {
+      return ElsewhereAwaiter(awaited);
+    } else {
+      return std::forward<A>(awaited);
+    }
+  }
+
+ protected:
+  Scheduler* scheduler_ = nullptr;  ///< from its start
 };
 
 template <class T>
@@ -162,7 +189,8 @@ class CoroutinePromise final : public CoroutineContext,
 /// must outlive it: its end waits for tasks, but not for coroutines that are suspended, so wait for
 /// the future. One that awaits what never comes is never ended.
 /// Who may call: `start` once. A coroutine may await a Future, another Coroutine (which is then
-/// started on the same scheduler), and anything Awaited. It may also wait as any task.
+/// started on the same scheduler), anything Awaited, and what another room tells of as
+/// base::Awaited: of comm, `WhenComplete`. It may also wait as any task.
 /// What leaves it as an exception, the future throws.
 template <class T>
 class [[nodiscard]] Coroutine {

@@ -89,6 +89,17 @@ class ReadyCase final : public Awaited {
   F function_;
 };
 
+template <class F>
+class ElsewhereCase final : public AwaitedElsewhere {
+ public:
+  ElsewhereCase(base::Awaited& told, F function)
+      : AwaitedElsewhere(told), function_(std::move(function)) {}
+  void run() { function_(); }
+
+ private:
+  F function_;
+};
+
 /// The end of a task.
 class ToEnd : public Awaited {
  public:
@@ -148,6 +159,12 @@ auto on_ready(const Future<T>& future, F function) {
 template <class F>
 auto on_ready(Awaited& awaited, F function) {
   return detail::ReadyCase<F>(awaited, std::move(function));
+}
+
+/// The same for what another room tells of: of comm, `WhenComplete`.
+template <class F>
+auto on_ready(base::Awaited& awaited, F function) {
+  return detail::ElsewhereCase<F>(awaited, std::move(function));
 }
 
 /// The task has ended: `function()`, in which `join` does not wait. Nobody else joins it meanwhile.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/idle_work.hpp"
 #include "weft/base/parker.hpp"
 #include "weft/task/deadline.hpp"
 
@@ -148,6 +149,22 @@ class Awaited {
 
  protected:
   virtual ~Awaited() = default;
+};
+
+/// What another room tells of, the completion of a message perhaps, as one of the things that a
+/// context can wait for. `told` must outlive it.
+class AwaitedElsewhere : public Awaited {
+ public:
+  explicit AwaitedElsewhere(base::Awaited& told) noexcept : told_(told) {}
+  Attempt attempt(WaitEntry* waiter) noexcept override {
+    if (told_.ready()) return Attempt::done;
+    // Once enrolled, a coroutine may go on elsewhere, and end this.
+    return waiter == nullptr || told_.enroll(waiter->parker()) ? Attempt::not_now : Attempt::done;
+  }
+  void leave(WaitEntry& /*waiter*/) noexcept override { told_.withdraw(); }
+
+ private:
+  base::Awaited& told_;
 };
 
 /// What first_of answers instead of a number.
