@@ -1,5 +1,6 @@
 // Tasks that wait for messages: they are suspended, workers and idle workers go on.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -33,9 +34,10 @@ class TasksAndMessages : public testing::TestWithParam<Setting> {
 INSTANTIATE_TEST_SUITE_P(
     Settings, TasksAndMessages,
     testing::Values(Setting{Progress::workers, 1, 1}, Setting{Progress::workers, 2, 1},
-                    Setting{Progress::workers, 4, 3}, Setting{Progress::server, 2, 1},
-                    Setting{Progress::waiters, 1, 1}, Setting{Progress::waiters, 2, 2},
-                    Setting{Progress::explicit_, 2, 1}));
+                    Setting{Progress::workers, 4, 3}, Setting{Progress::workers, 8, 1},
+                    Setting{Progress::workers, 64, 2}, Setting{Progress::server, 2, 1},
+                    Setting{Progress::server, 64, 1}, Setting{Progress::waiters, 1, 1},
+                    Setting{Progress::waiters, 2, 2}, Setting{Progress::explicit_, 2, 1}));
 
 TEST_P(TasksAndMessages, ConversationsBlockTheirTaskAlone) {
   on_ranks(
@@ -111,6 +113,41 @@ TEST_P(TasksAndMessages, AMessageWakesSleepingWorkers) {
           }),
                     i);
         }
+      },
+      runtime_options());
+}
+
+/// Processor time that the process uses while nobody has anything to do, over the time that passes.
+double processors_while_idle() {
+  const auto seconds = [](clockid_t clock) {
+    timespec now{};
+    ::clock_gettime(clock, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until all sleep
+  const double used = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double begun = seconds(CLOCK_MONOTONIC);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  return (seconds(CLOCK_PROCESS_CPUTIME_ID) - used) / (seconds(CLOCK_MONOTONIC) - begun);
+}
+
+// No thread looks on: not the workers, not who would poll for messages.
+TEST_P(TasksAndMessages, AnIdleProcessUsesNoProcessorTime) {
+  if (GetParam().progress == Progress::explicit_ || GetParam().progress == Progress::waiters) {
+    GTEST_SKIP() << "a task that waits for a message polls";
+  }
+  on_ranks(
+      1,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {});
+        task::Scheduler scheduler(task_options());
+        auto waits = scheduler.spawn([&] {
+          int came = 0;
+          endpoint.recv_wait(Rank{0}, Tag{1}, writable(came));
+        });
+        EXPECT_LT(processors_while_idle(), 0.3);
+        endpoint.send_wait(Rank{0}, Tag{1}, bytes_of(1));
+        waits.join();
       },
       runtime_options());
 }
