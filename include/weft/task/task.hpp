@@ -26,7 +26,7 @@ struct SpawnOptions {
 };
 
 /// Names a task, to signal it. Freely copied; outlives its task: a signal to a task that has ended
-/// does nothing (debug builds say so once), though it may wake a later one once in vain.
+/// does nothing (debug builds log each), though it may wake a later one once in vain.
 class TaskRef {
  public:
   TaskRef() = default;
