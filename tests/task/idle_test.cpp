@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "task/switch.hpp"
 #include "task/workers.hpp"
 
 namespace weft::task {
@@ -30,7 +31,8 @@ double processors_while_idle() {
   std::this_thread::sleep_for(milliseconds(200));
   return (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used) / (seconds_of(CLOCK_MONOTONIC) - begun);
 }
-constexpr double kAlmostNone = 0.3;
+/// ThreadSanitizer has a thread of its own that looks through memory.
+constexpr double kAlmostNone = kThreadSanitized ? 0.8 : 0.3;
 
 class Idle : public test::WithWorkers {};
 WEFT_WITH_WORKERS(Idle);
@@ -47,7 +49,7 @@ TEST_P(Idle, UsesNoProcessorTime) {
 TEST_P(Idle, WhileTasksWaitUsesNoProcessorTime) {
   Scheduler scheduler(options());
   std::vector<Handle<void>> all;
-  for (int i = 0; i < 200; ++i) all.push_back(scheduler.spawn([] { wait(); }));
+  for (int i = 0; i < 20; ++i) all.push_back(scheduler.spawn([] { wait(); }));
   auto sleeps = scheduler.spawn([] { sleep_for(milliseconds(900)); });
   EXPECT_LT(processors_while_idle(), kAlmostNone);
   for (auto& each : all) {
