@@ -27,14 +27,15 @@ Protocol::State Protocol::start() const {
                       .owed = ready};
     if (ready) state.homes[case_.home[i]].ready |= bit(i);
   }
-  for (Home& home : state.homes) home.guard = kNobody;
+  for (Home& home : state.homes) home.guard = home.asker = kNobody;
   for (uint8_t i = case_.workers; i < kWorkers; ++i) state.homes[i].mode = Mode::searching;
   for (uint8_t i = 0; i < kThreads; ++i) {
     Thread& thread = state.threads[i];
     thread = {};
     thread.at = i < kWorkers ? At::pick : At::body;
     thread.back = At::body;
-    thread.task = thread.next = thread.other = thread.victim = kNobody;
+    thread.task = thread.next = thread.other = thread.victim = thread.thief = kNobody;
+    thread.victim_before = kNobody;
   }
   return state;
 }
@@ -78,6 +79,11 @@ unsigned Protocol::choices(const State& state, int index) const {
     case At::enter:
     case At::give:
       return 2;  // as little or as much as it may take
+    case At::await_answer:
+      // It gives up after a while, or because it has something else to do.
+      return thread.answered != 0 ? 1 : 2;
+    case At::await_late:
+      return thread.answered;
     case At::sleep:
       return state.homes[me].permit != 0 || thread.watches != 0 ? 1 : 0;
     default:
@@ -102,11 +108,14 @@ void Protocol::Step::take() const {
       as<&Step::say_waking>, as<&Step::find_sleeper>, as<&Step::wake>,
       // a theft
       as<&Step::visit>, as<&Step::enter>, as<&Step::give>, as<&Step::keep_loot>,
+      as<&Step::say_name>, as<&Step::ring>, as<&Step::await_answer>, as<&Step::await_late>,
+      as<&Step::answer>,
       // sleeping
       as<&Step::be_searching>, as<&Step::announce>, as<&Step::look_at_own>,
       as<&Step::look_at_others>, as<&Step::sleep>, as<&Step::uncount_sleeper>,
       as<&Step::search_again>, as<&Step::unsay_waking>};
   static_assert(std::size(kSteps) == static_cast<std::size_t>(At::count));
+  if (is_to_answer()) return begin_to_answer();
   kSteps[static_cast<std::size_t>(thread.at)](*this);
 }
 
@@ -122,8 +131,9 @@ const char* Protocol::broken(const State& state) const {
     if (((home.words | home.ready | home.later) & bit(i)) != 0) continue;
     bool in_hands = false;
     for (const Thread& thread : state.threads) {
-      in_hands |= thread.other == i && (thread.at == At::signal_here || thread.at == At::set_word ||
-                                        thread.at == At::hint_first || thread.at == At::finish);
+      const At at = thread.answers != 0 ? thread.before : thread.at;
+      in_hands |= thread.other == i && (at == At::signal_here || at == At::set_word ||
+                                        at == At::hint_first || at == At::finish);
     }
     if (!in_hands) return "a task is to run, or to have a signal, and nothing says so";
   }

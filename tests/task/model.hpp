@@ -1,4 +1,14 @@
 // The scheduler's protocol in small, to be explored: which bit is set, taken and kept, and when.
+//
+// In it: signals on two levels, claims, kept signals, waits, yields, joins (in place, and straight
+// on), thefts by force and by asking (ask, answer_thief, take_from), loot, sleep and who wakes
+// whom; two workers, two plain threads, three tasks, each step one atomic access or a section under
+// a guard. Not in it: what order a processor gives to accesses that the code leaves unordered, and
+// so the fences (the steps are sequentially consistent); the guard itself (base::OwnerLock has
+// tests of its own); tasks that move to another home (move_here); timers; records that serve again;
+// how long anybody waits: a thief may give up at any time; and programs without end, so not the
+// rule by which a victim that was asked twice gives what it would run next. Those are stressed
+// (task_stress.cpp, fairness_test.cpp), under ThreadSanitizer too.
 #pragma once
 
 #include <array>
@@ -32,6 +42,9 @@ enum class Mistake : uint8_t {
   running_hides_the_rest,  ///< a thief looks at signals only where no bit is ready
   only_busy_ones_watched,  ///< a sleeper watches only who is busy when it falls asleep
   watch_is_not_passed_on,  ///< who wakes up for a task does not see to it that another watches
+  name_is_left,            ///< a thief that asked goes its way, and is still answered
+  late_answer_is_lost,     ///< its name was taken, but it does not wait for what is given
+  thief_gets_what_runs,    ///< who answers gives the task that runs there, if its bit is set
 };
 
 /// What a task or a plain thread does, one after the other.
@@ -45,6 +58,7 @@ struct Case {
   const char* name;
   uint8_t workers = kWorkers;
   bool sleeps = true;                  ///< false: workers without work look again and again
+  bool asks = false;                   ///< thieves ask a busy victim before they force its guard
   std::array<uint8_t, kTasks> home{};  ///< the worker; kNobody: there is no such task
   std::array<uint8_t, kTasks> word{};  ///< of the home's signals, 0 or 1
   uint8_t ready = 0;                   ///< a bit for each task that is ready from the beginning
@@ -87,6 +101,12 @@ class Protocol {
     enter,
     give,
     keep_loot,
+    // the same by asking
+    say_name,
+    ring,
+    await_answer,
+    await_late,
+    answer,  ///< its victim, in its own guard
     // sleeping
     be_searching,
     announce,
@@ -119,6 +139,9 @@ class Protocol {
     uint8_t hints;  ///< a bit for each word
     Mode mode;
     uint8_t permit;
+    uint8_t asker;    ///< the thief that asks
+    uint8_t asked;    ///< whoever enters the guard next is to answer
+    uint8_t refused;  ///< one that asked got nothing, and no task was picked since
   };
   struct Thread {
     At at;
@@ -135,6 +158,13 @@ class Protocol {
     uint8_t slept;
     uint8_t watches;
     uint8_t next_action;  ///< a plain thread's
+    uint8_t gift;         ///< as a thief: tasks that were given
+    uint8_t answered;
+    uint8_t answers;  ///< is in its own guard to answer, before it does what follows:
+    At before;
+    uint8_t hands_before;
+    uint8_t victim_before;
+    uint8_t thief;  ///< whom it answers
   };
   struct State {
     Task tasks[kTasks];

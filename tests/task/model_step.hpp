@@ -112,6 +112,17 @@ struct Protocol::Step {
   void give() const;
   unsigned claim_away(uint8_t& from) const;
   void keep_loot() const;
+  // asking
+  void say_name() const;
+  void ring() const;
+  void await_answer() const;
+  void await_late() const;
+  void give_up(bool force) const;
+  void take_gift() const;
+  [[nodiscard]] bool is_to_answer() const;
+  void begin_to_answer() const;
+  void answer() const;
+  void end_answer() const;
   void offer_loot() const;
   void elsewhere() const;
   void found_elsewhere() const;

@@ -279,6 +279,7 @@ bool Protocol::Step::claim_home(uint8_t index) const {
 
 /// (guard) Any order may be: newest, highest, round about.
 void Protocol::Step::pick() const {
+  mine().refused = 0;
   const unsigned own = mine().ready | mine().later;
   if (choice < count(own)) {
     const uint8_t index = nth(own, choice);
@@ -362,6 +363,10 @@ void Protocol::Step::drop_hints() const {
 }
 
 void Protocol::Step::drained() const {
+  if (thread.answers != 0) {
+    thread.at = At::answer;
+    return;
+  }
   if (thread.victim == me) {
     mine().guard = kNobody;
     thread.victim = kNobody;

@@ -1,4 +1,5 @@
 // The scheduler's protocol, all interleavings of small programs; and the mistakes that it avoids.
+// What of the scheduler the model has, and what not, stands in model.hpp.
 #include "task/model.hpp"
 
 #include <gtest/gtest.h>
@@ -123,6 +124,26 @@ const Case kChildElsewhere{
     .tasks = {{{spawn(kB), join(kB), wait_for(1), kEnd}, {wait_for(1), signal(kA), kEnd}}},
     .threads = {{{signal(kB)}}}};
 
+// ---- Thieves ask
+// ------------------------------------------------------------------------
+
+Case asking(const Case& other, const char* name) {
+  Case with_thieves_that_ask = other;
+  with_thieves_that_ask.name = name;
+  with_thieves_that_ask.asks = true;
+  return with_thieves_that_ask;
+}
+const Case kThreeYieldAsked = asking(kThreeYield, "ThreeYieldAsked");
+const Case kYieldsAsked = asking(kYields, "YieldsAsked");
+const Case kSignalsOfTwoAsked = asking(kSignalsOfTwo, "SignalsOfTwoAsked");
+const Case kOneForTwoAsked = asking(kOneForTwo, "OneForTwoAsked");
+const Case kThreeSignalAsked = asking(kThreeSignal, "ThreeSignalAsked");
+const Case kChildInPlaceAsked = asking(kChildInPlace, "ChildInPlaceAsked");
+const Case kBurstAsked = asking(kBurst, "BurstAsked");
+const Case kSignalsAndComputesAsked = asking(kSignalsAndComputes, "SignalsAndComputesAsked");
+const Case kSignalledAndComputesAsked = asking(kSignalledAndComputes, "SignalledAndComputesAsked");
+const Case kToAndFroAsked = asking(kToAndFro, "ToAndFroAsked");
+
 // ---- The protocol as it is
 // ------------------------------------------------------------------------
 
@@ -135,13 +156,15 @@ TEST_P(AllInterleavings, LoseNothingAndRunNothingTwice) {
   EXPECT_GT(found.states, 1000U) << "that is hardly all";
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, AllInterleavings,
-                         testing::Values(&kTwoSignals, &kTwoWords, &kOneWord, &kToAndFro, &kBurst,
-                                         &kSignalsAndComputes, &kWakesAndComputes,
-                                         &kSignalledAndComputes, &kYields, &kThreeYield,
-                                         &kSignalsOfTwo, &kOneForTwo, &kThreeSignal, &kChildInPlace,
-                                         &kChildElsewhere),
-                         [](const auto& with) { return std::string(with.param->name); });
+INSTANTIATE_TEST_SUITE_P(
+    Of, AllInterleavings,
+    testing::Values(&kTwoSignals, &kTwoWords, &kOneWord, &kToAndFro, &kBurst, &kSignalsAndComputes,
+                    &kWakesAndComputes, &kSignalledAndComputes, &kYields, &kThreeYield,
+                    &kSignalsOfTwo, &kOneForTwo, &kThreeSignal, &kChildInPlace, &kChildElsewhere,
+                    &kThreeYieldAsked, &kYieldsAsked, &kSignalsOfTwoAsked, &kOneForTwoAsked,
+                    &kThreeSignalAsked, &kChildInPlaceAsked, &kBurstAsked,
+                    &kSignalsAndComputesAsked, &kSignalledAndComputesAsked, &kToAndFroAsked),
+    [](const auto& with) { return std::string(with.param->name); });
 
 // ---- Mistakes: what is wrong is found, in the way that it is wrong
 // --------------------------------
@@ -196,6 +219,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Made{"WatchIsNotPassedOn", Mistake::watch_is_not_passed_on,
                          &kSignalsAndComputes, kNeverRuns}),
     [](const auto& with) { return std::string(with.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(OfAsking, MistakeIsFound,
+                         testing::Values(Made{"NameIsLeft", Mistake::name_is_left,
+                                              &kThreeYieldAsked, kHopeless},
+                                         Made{"LateAnswerIsLost", Mistake::late_answer_is_lost,
+                                              &kThreeYieldAsked, kHopeless},
+                                         Made{"ThiefGetsWhatRuns", Mistake::thief_gets_what_runs,
+                                              &kYieldsAsked, kTwoOnAStack}),
+                         [](const auto& with) { return std::string(with.param.name); });
 
 // One worker alone has no thief: there the bit may come first.
 TEST(ModelTest, WithoutAThiefTheBitMayComeBeforeTheContext) {

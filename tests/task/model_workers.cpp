@@ -113,7 +113,8 @@ void Protocol::Step::visit() const {
   const bool worth_it = looks_ready_to_thief(state.homes[thread.victim]);
   tell("sees {} at worker {}", worth_it ? "something" : "nothing", thread.victim);
   if (worth_it) {
-    thread.at = At::enter;
+    const bool asks = protocol.case_.asks && state.homes[thread.victim].mode == Mode::busy;
+    thread.at = asks ? At::say_name : At::enter;
   } else {
     found_nothing_elsewhere();
   }
@@ -228,6 +229,136 @@ void Protocol::Step::found_nothing_elsewhere() const {
   } else {
     thread.at = wrong(Mistake::sleeper_looks_first) ? At::look_at_own : At::announce;
   }
+}
+
+// ---- asking ------------------------------------------------------------------------------------
+
+void Protocol::Step::say_name() const {
+  uint8_t& asker = state.homes[thread.victim].asker;
+  thread.answered = 0;
+  if (asker != kNobody) {
+    tell("sees that another thief asks");
+    return found_nothing_elsewhere();
+  }
+  asker = me;
+  thread.at = At::ring;
+  tell("leaves its name with worker {}", thread.victim);
+}
+
+void Protocol::Step::ring() const {
+  state.homes[thread.victim].asked = 1;
+  thread.at = At::await_answer;
+  tell("asks worker {}", thread.victim);
+}
+
+void Protocol::Step::await_answer() const {
+  if (thread.answered != 0) return take_gift();
+  // The other reason not to wait is work of its own, or that the two ask each other.
+  const bool has_reason = looks_ready(mine()) || mine().asker == thread.victim;
+  give_up(choice == 0 || !has_reason);
+}
+
+void Protocol::Step::give_up(bool force) const {
+  uint8_t& asker = state.homes[thread.victim].asker;
+  if (asker == me || wrong(Mistake::name_is_left)) {
+    if (!wrong(Mistake::name_is_left)) asker = kNobody;
+    tell("does not wait any longer");
+    if (force) {
+      thread.at = At::enter;
+    } else {
+      found_nothing_elsewhere();
+    }
+  } else if (wrong(Mistake::late_answer_is_lost)) {
+    tell("does not wait, though its name was taken");
+    found_nothing_elsewhere();
+  } else {
+    thread.at = At::await_late;
+    tell("would not wait any longer, but its name was taken");
+  }
+}
+
+void Protocol::Step::await_late() const { take_gift(); }
+
+void Protocol::Step::take_gift() const {
+  thread.answered = 0;
+  const uint8_t taken = std::exchange(thread.gift, uint8_t{0});
+  tell("gets {} tasks", count(taken));
+  if (taken != 0) thread.next = nth(taken, 0);
+  elsewhere();
+}
+
+/// The victim's own thread is about to enter its guard.
+bool Protocol::Step::is_to_answer() const {
+  if (me >= kWorkers || thread.answers != 0 || mine().asked == 0) return false;
+  switch (thread.at) {
+    case At::pick:
+    case At::finish:
+    case At::signal_here:
+    case At::keep_loot:
+      return true;
+    case At::body: {
+      if (thread.task == kNobody) return false;
+      return protocol.case_.tasks[thread.task].at(task(thread.task).next_action).kind ==
+             Action::join;
+    }
+    default:
+      return false;
+  }
+}
+
+void Protocol::Step::begin_to_answer() const {
+  mine().asked = 0;
+  thread.thief = std::exchange(mine().asker, kNobody);
+  if (thread.thief == kNobody) return tell("was asked, but nobody waits for an answer");
+  tell("is to answer worker {}", thread.thief);
+  mine().guard = me;
+  thread.answers = 1;
+  thread.before = thread.at;
+  thread.hands_before = thread.hands;
+  thread.victim_before = std::exchange(thread.victim, me);
+  if (mine().ready == 0 && mine().hints != 0) {
+    drain();
+  } else {
+    thread.at = At::answer;
+  }
+}
+
+/// (its own guard) Gives one, but not what it would run next itself, unless it has refused before
+/// and has run nothing since.
+void Protocol::Step::answer() const {
+  Home& home = mine();
+  unsigned may_run = 0;
+  for (uint8_t i = 0; i < kTasks; ++i) {
+    if (((home.ready | home.later) & bit(i)) != 0 && is_claimable(task(i).status))
+      may_run |= bit(i);
+  }
+  unsigned taken = 0;
+  if (wrong(Mistake::thief_gets_what_runs) && home.ready != 0) {
+    taken = bit(nth(home.ready, 0));
+    drop(home.ready, taken);
+    task(nth(taken, 0)).status = Status::away;
+    task(nth(taken, 0)).owed = 0;
+  } else if (home.loot != 0) {
+    taken = bit(nth(home.loot, 0));
+    drop(home.loot, taken);
+  } else if (count(may_run) > 1 || home.refused != 0) {
+    taken = claim_away(home.ready);
+    if (taken == 0) taken = claim_away(home.later);
+  }
+  home.refused = taken == 0 ? 1 : 0;
+  state.threads[thread.thief].gift = static_cast<uint8_t>(taken);
+  state.threads[thread.thief].answered = 1;
+  tell("gives {} tasks", count(taken));
+  end_answer();
+}
+
+void Protocol::Step::end_answer() const {
+  mine().guard = kNobody;
+  thread.answers = 0;
+  thread.at = std::exchange(thread.before, At::body);
+  thread.hands = std::exchange(thread.hands_before, uint8_t{0});
+  thread.victim = std::exchange(thread.victim_before, kNobody);
+  thread.thief = kNobody;
 }
 
 // ---- sleeping ----------------------------------------------------------------------------------
