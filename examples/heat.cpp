@@ -24,11 +24,13 @@ using Row = std::span<double>;
 class Strip {
  public:
   Strip(int rows, int columns)
-      : rows_(rows), columns_(columns), cells_(std::size_t(rows + 2) * std::size_t(columns + 2)) {}
+      : rows_(rows),
+        columns_(columns),
+        cells_((std::size_t{2} + rows) * (std::size_t{2} + columns)) {}
 
   [[nodiscard]] int rows() const { return rows_; }  // 1 to rows() are its own
   [[nodiscard]] Row row(int number) {
-    const auto width = static_cast<std::size_t>(columns_ + 2);
+    const auto width = std::size_t{2} + columns_;
     return Row(cells_).subspan(static_cast<std::size_t>(number) * width, width);
   }
 
