@@ -538,11 +538,12 @@ TEST(RuntimeTest, EndsWithWorkPending) {
   on_ranks(2, [&](Runtime& rt) {
     Endpoint ep(rt, {});
     if (rt.rank() == Rank{0}) {
-      (void)ep.recv(Rank{1}, Tag{1}, writable(never[0]), &received);
+      (void)until_posted(rt,
+                         [&] { return ep.recv(Rank{1}, Tag{1}, writable(never[0]), &received); });
     } else {
       ep.send_wait(Rank{0}, Tag{2}, pattern(4000, 1));
       static const auto large = pattern(100'000, 2);
-      (void)ep.send(Rank{0}, Tag{3}, large, &sent);
+      (void)until_posted(rt, [&] { return ep.send(Rank{0}, Tag{3}, large, &sent); });
     }
     rt.barrier();
   });
