@@ -299,6 +299,45 @@ TEST_P(Memory, PutsAndGetsAllSizes) {
   });
 }
 
+TEST_P(Memory, RefusesNullBuffersWithALength) {
+  const bool shared = GetParam();
+  on_ranks(1, [shared](Runtime& rt) {
+    CompletionQueue signals;
+    Endpoint ep(rt, {.arrival = Arrival::memory, .at_target = &signals});
+    std::vector<std::byte> own(shared ? 0 : 8000);
+    const std::span<std::byte> memory = shared ? rt.allocate_shared(8000) : std::span(own);
+    {
+      const Region region(rt, memory);
+      const fabric::MemoryKey& key = region.key();
+      Counter told;
+      const auto refused = [](auto call) {
+        try {
+          (void)call();
+          ADD_FAILURE() << "taken";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Errc::bad_argument);
+          EXPECT_NE(std::string(error.what()).find("null buffer"), std::string::npos);
+        }
+      };
+      for (const std::size_t size : {std::size_t{1}, std::size_t{8}, std::size_t{5000}}) {
+        const std::span<std::byte> null(static_cast<std::byte*>(nullptr), size);
+        refused([&] { return ep.put(key, 0, null, &told); });
+        refused([&] { return ep.put_signal(key, 0, null, Tag{1}, &told); });
+        refused([&] { return ep.get(key, 0, null, &told); });
+        refused([&] { return ep.put_wait(key, 0, null).error; });
+        refused([&] { return ep.get_wait(key, 0, null).error; });
+      }
+      // What was refused did nothing. Nothing at all may come from nowhere.
+      EXPECT_EQ(ep.put_wait(key, 0, {}).error, Errc::ok);
+      EXPECT_EQ(ep.get_wait(key, 0, {}).error, Errc::ok);
+      Event signal;
+      EXPECT_FALSE(signals.pop(signal));
+      EXPECT_EQ(told.value(), 0U);
+    }
+    if (shared) rt.release_shared(memory);
+  });
+}
+
 TEST_P(Memory, AWithdrawnKeyIsAnErrorAndTheJobGoesOn) {
   const bool shared = GetParam();
   on_ranks(2, [shared](Runtime& rt) {
