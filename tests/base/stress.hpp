@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -32,6 +33,15 @@ constexpr uint64_t kFewRounds = 10;
 /// How many races a test of sleeping and waking must have seen: a million with the length that
 /// `make stress` gives it, however long they take, and a few otherwise.
 inline uint64_t least_races() { return stress_seconds() >= 30 ? 1'000'000 : kFewRounds; }
+
+/// The same where each race takes a real sleep, of which sanitized programs manage a hundredth.
+inline uint64_t least_sleeps() {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  return std::max(least_races() / 100, kFewRounds);
+#else
+  return least_races();
+#endif
+}
 
 /// Keeps the calling thread on the `number`-th core that it may use, where there are as many; else
 /// does nothing. Who wakes another draws him to its own core: there the two never run at once, and

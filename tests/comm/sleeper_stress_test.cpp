@@ -20,7 +20,6 @@ namespace {
 
 using test::bytes_of;
 using test::on_ranks;
-using test::on_threads;
 using test::writable;
 
 /// comm.spin = 0 for as long as it lives.
@@ -86,7 +85,7 @@ class Sleepers : public testing::TestWithParam<Setting> {
   }
   /// All tests together have as many sleeps and as much time as a stress test has.
   static constexpr double kShare = 1.0 / 8;
-  static uint64_t least() { return std::max<uint64_t>(test::least_races() / 8, 10); }
+  static uint64_t least() { return std::max<uint64_t>(test::least_sleeps() / 8, 10); }
 };
 
 /// Rank 0 waits by `wait(number)`, rank 1 sends by `send(number)`.

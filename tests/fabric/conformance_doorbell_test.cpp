@@ -161,7 +161,7 @@ TEST_P(Doorbells, NoRingIsEverMissed) {
   if (ranks.size() == 1) GTEST_SKIP() << "needs two ranks";
   const uint64_t seed = stress_seed("NoRingIsEverMissed");
   // Interceptors make the same bells slower: there, whatever the time allows is enough.
-  const uint64_t least = GetParam().wrap ? 0 : weft::test::least_races();
+  const uint64_t least = GetParam().wrap ? 0 : weft::test::least_sleeps();
   const double seconds = stress_seconds() / (GetParam().wrap ? 20 : 4);
   const weft::test::OnCore first(0);
   rusage before{}, after{};
