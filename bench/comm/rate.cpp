@@ -12,7 +12,9 @@
 // Limit, one thread: the single-producer ring of 64-byte cells with as many cells as a lane of
 // weft's, free running (`ring`), and for comparison the same ring acknowledged once a window, and
 // the ring without indices, which is faster still (`flag_ring`).
-// Limit, T threads: the same mode's own rate with one thread a rank, polling, in the same run.
+// Limit, T threads: the same mode's own rate with one thread a rank, polling, in the same run, over
+// a runtime of its own that has one device. In the runtime of the T threads it would be lower: a
+// thread alone on one of 63 devices looks at the others too.
 //
 // It lies when the ranks share a core, when the receiver takes messages without looking at them
 // (here every one is completed or dequeued), and without the fairness beside it.
@@ -27,14 +29,14 @@ int run_rate(const Options& options) {
   Pair pair;
   Runtime runtime(runtime_options(pair, options));
   const unsigned window = options.window != 0 ? options.window : 64;
-  StreamSetup setup{pair,
-                    runtime,
-                    options.size,
-                    window,
-                    options.threads,
-                    options.polls(),
-                    options.ordinary_memory,
-                    options.own_tags};
+  const StreamSetup setup{pair,
+                          runtime,
+                          options.size,
+                          window,
+                          options.threads,
+                          options.polls(),
+                          options.ordinary_memory,
+                          options.own_tags};
   const auto stream = make_stream(options.mode, setup);
   const double turn = turn_seconds(options.threads);
   std::vector<Contestant> contestants{
@@ -42,11 +44,23 @@ int run_rate(const Options& options) {
          const auto rate = stream->turn(turn);
          return {rate.per_second, options.threads > 1 ? rate.fairness : -1};
        }}};
+  std::unique_ptr<fabric::Job> single_job;
+  std::unique_ptr<Runtime> single_runtime;
   std::unique_ptr<Stream> single;
   if (options.threads > 1) {
-    setup.threads = 1;
-    setup.poll = true;
-    single = make_stream(options.mode, setup);
+    single_job = make_yard_job(pair.yard(), pair.job());
+    RuntimeOptions one = runtime_options(pair, options);
+    one.job = single_job.get();
+    one.devices = 1;
+    single_runtime = std::make_unique<Runtime>(one);
+    single = make_stream(options.mode, {.pair = pair,
+                                        .runtime = *single_runtime,
+                                        .bytes = options.size,
+                                        .window = window,
+                                        .threads = 1,
+                                        .poll = true,
+                                        .ordinary_memory = options.ordinary_memory,
+                                        .own_tags = options.own_tags});
     contestants.push_back(
         {"own_rate_1x1", [&] { return Reading{single->turn(turn_seconds(1)).per_second}; }});
   }

@@ -34,10 +34,10 @@ std::vector<Run> plan(double seconds) {
       add(fmt::format("latency --mode {} --size {}", mode, size));
     }
   }
-  for (const char* size : {"8", "4K", "64K", "1M"}) {
+  for (const char* size : {"8", "64", "4K", "64K", "1M"}) {
     add(fmt::format("latency --mode get --size {}", size));
   }
-  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+  for (const char* mode : {"matched", "handler", "queue", "put", "get"}) {
     for (const unsigned threads : {2U, 8U, 64U}) {
       add(fmt::format("latency --mode {} --threads {}", mode, threads), threads == 64 ? 2 : 1);
     }
@@ -57,11 +57,17 @@ std::vector<Run> plan(double seconds) {
     add(fmt::format("talk --one --tasks {}", tasks));
   }
   add("talk --tasks 1000000");
-  for (const char* mode : {"matched", "handler", "queue"}) {
+  for (const char* mode : {"matched", "handler", "queue", "put"}) {
     add(fmt::format("rate --mode {} --threads 2", mode));
     add(fmt::format("rate --mode {} --threads 8", mode), 2);
     add(fmt::format("rate --mode {} --threads 64 --devices 1", mode), 4);
     add(fmt::format("rate --mode {} --threads 64 --devices 63", mode), 4);
+    // No target speaks of these: shorter.
+    for (const char* size : {"0", "64"}) {
+      add(fmt::format("rate --mode {} --threads 2 --size {}", mode, size), 0.5);
+      add(fmt::format("rate --mode {} --threads 8 --size {}", mode, size));
+      add(fmt::format("rate --mode {} --threads 64 --devices 1 --size {}", mode, size), 2);
+    }
   }
   for (const std::string& name : task_benchmarks()) add("task " + name, 1.5);
   // At least three seconds each, for there are many locks.

@@ -92,17 +92,18 @@ int run_report(const Options& options) {
   std::set<const Result*> shown;
   std::vector<Row> rows{kHead};
   unsigned counts[3]{};
+  std::size_t unseen = 0;
   for (const Target& target : all_targets()) {
     bool found = false;
+    const std::string what =
+        target.size_bytes > 8
+            ? fmt::format("{}, {}", target.what, with_unit(double(target.size_bytes), "B"))
+            : target.what;
     for (const Result& result : results) {
       if (!target.speaks_of(result)) continue;
       found = true;
       shown.insert(&result);
-      Row row =
-          row_of(target.size_bytes > 8
-                     ? fmt::format("{}, {}", target.what, with_unit(double(target.size_bytes), "B"))
-                     : target.what,
-                 result);
+      Row row = row_of(what, result);
       const Reached reached = check(target, result);
       ++counts[static_cast<int>(reached)];
       if (target.measure == "fairness" && result.fairness) {
@@ -115,12 +116,20 @@ int run_report(const Options& options) {
       rows.push_back(std::move(row));
     }
     if (!found) {
-      rows.push_back({target.what, target.only_state ? name_of(*target.only_state) : "",
-                      "not measured", "", "", "", ""});
+      rows.push_back({what, target.only_state ? name_of(*target.only_state) : "", "not measured",
+                      "", "", "", ""});
+    }
+    // A target that was reached in one state says nothing of the other.
+    for (const State state : states_missing(target, results)) {
+      rows.push_back({what, name_of(state), "not measured", "", "", "", ""});
+      ++unseen;
     }
   }
   print_table(rows);
-  fmt::print("\nreached: {}; not reached: {}; no verdict: {}\n\n", counts[0], counts[1], counts[2]);
+  fmt::print(
+      "\nreached: {}; not reached: {}; no verdict: {}; not measured in one of the cache states: "
+      "{}\n\n",
+      counts[0], counts[1], counts[2], unseen);
   rows = {kHead};
   for (const Result& result : results) {
     if (shown.contains(&result)) continue;

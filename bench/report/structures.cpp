@@ -71,7 +71,9 @@ struct Scaling {
   unsigned many, few;
 };
 constexpr Scaling kScalings[] = {
-    {"table_own", 2, 1}, {"table_shared", 2, 1}, {"table_own", 8, 2}, {"table_shared", 8, 2}};
+    {"table_own", 2, 1},    {"table_shared", 2, 1},         {"table_own", 8, 2},
+    {"table_shared", 8, 2}, {"table_own_with_locks", 2, 1}, {"table_shared_with_locks", 2, 1},
+};
 
 void add_scalings(std::vector<Result>& results) {
   const std::size_t measured = results.size();

@@ -155,4 +155,17 @@ Reached check(const Target& target, const Result& result) {
   return second == Reached::no ? first : second;
 }
 
+std::vector<State> states_missing(const Target& target, const std::vector<Result>& results) {
+  std::vector<State> missing{State::shared, State::unshared};
+  if (target.only_state) missing = {*target.only_state};
+  bool known = false;
+  for (const Result& result : results) {
+    if (!target.speaks_of(result)) continue;
+    if (result.state == State::none) return {};
+    known = true;
+    std::erase(missing, result.state);
+  }
+  return known ? missing : std::vector<State>{};
+}
+
 }  // namespace weft::bench

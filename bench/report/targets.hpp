@@ -45,4 +45,8 @@ void add_task_targets(std::vector<Target>& targets);
 /// result itself has none.
 Reached check(const Target& target, const Result& result);
 
+/// The cache states in which nothing was measured of what `target` speaks of, of shared and
+/// unshared. Empty where the figure has no state, and where `results` know nothing of it at all.
+std::vector<State> states_missing(const Target& target, const std::vector<Result>& results);
+
 }  // namespace weft::bench

@@ -17,8 +17,13 @@ std::vector<StructureContest> measure_structures(double seconds, const std::stri
   for (const unsigned threads : {1u, 2u, 8u}) {
     if (wanted("pool/pair")) all.push_back(measure_pool_pair(threads, seconds));
     if (wanted("pool/crowd")) all.push_back(measure_pool_crowd(threads, seconds));
-    if (wanted("table/own")) all.push_back(measure_table_own_keys(threads, seconds));
-    if (wanted("table/shared")) all.push_back(measure_table_shared_keys(threads, seconds));
+    for (const bool locks : {false, true}) {
+      const std::string suffix = locks ? "_with_locks" : "";
+      if (wanted("table/own" + suffix))
+        all.push_back(measure_table_own_keys(threads, seconds, locks));
+      if (wanted("table/shared" + suffix))
+        all.push_back(measure_table_shared_keys(threads, seconds, locks));
+    }
     if (wanted("queue/through")) all.push_back(measure_queue_through(threads, seconds));
   }
   return all;

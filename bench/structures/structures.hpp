@@ -41,9 +41,10 @@ StructureContest measure_pool_pair(unsigned threads, double seconds);
 StructureContest measure_pool_crowd(unsigned threads, double seconds);
 /// The two halves of one run by one thread: [0] inserting, [1] deleting.
 std::vector<StructureContest> measure_table_fresh_keys(double seconds);
-StructureContest measure_table_own_keys(unsigned threads, double seconds);
+/// `with_locks`: the table takes them also for a thread that uses it alone.
+StructureContest measure_table_own_keys(unsigned threads, double seconds, bool with_locks);
 /// `threads` is one, or even.
-StructureContest measure_table_shared_keys(unsigned threads, double seconds);
+StructureContest measure_table_shared_keys(unsigned threads, double seconds, bool with_locks);
 StructureContest measure_queue_through(unsigned producers, double seconds);
 StructureContest measure_queue_alone(double seconds);
 /// `bytes` of a frame: 8 or 40.

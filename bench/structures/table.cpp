@@ -10,11 +10,13 @@
 // its own; with more threads, so does each pair with its share of the keys. Both: core time of one
 // access. Rivals: std::unordered_map behind one spin lock (buckets reserved; the figure to reach),
 // oneTBB's concurrent_hash_map, each with an insert that finds an entry turned into its erase, as
-// the paper did; same hash. With own and shared keys the table takes its locks however many threads
-// there are, so that more of them are compared with one that does the same; what one pays that has
-// the table to itself stands beside. It would lie: with keys in order (neighbouring lines are
-// fetched ahead), or with a table that fits the core's own cache. More own keys are fewer of their
-// own: random keys of two threads meet in a bucket by chance, with 4096 each in one of sixteen.
+// the paper did; same hash. The table is used as endpoints use it: a single thread gets it to
+// itself and takes no locks, so that what a second one adds is compared with that. The rows
+// own_with_locks and shared_with_locks are a table that takes its locks however many threads there
+// are: how the locks alone scale, no user's figure. It would lie: with keys in order (neighbouring
+// lines are fetched ahead), or with a table that fits the core's own cache. More own keys are fewer
+// of their own: random keys of two threads meet in a bucket by chance, with 4096 each in one of
+// sixteen.
 #include <sched.h>
 #include <tbb/concurrent_hash_map.h>
 
@@ -32,6 +34,7 @@ namespace weft::bench {
 namespace {
 
 using turns::Random;
+using Owning = comm::MatchTable::Owning;
 constexpr std::size_t kBuckets = 1 << 16;
 constexpr unsigned kBatch = 256;
 constexpr std::size_t kKeys = 4096;
@@ -50,7 +53,7 @@ struct Hash {
 // Each contestant: access(key, side, value) -> value met, or 0.
 class Weft {
  public:
-  explicit Weft(comm::MatchTable::Owning owning) : table_(kBuckets, kBuckets, owning) {}
+  explicit Weft(Owning owning) : table_(kBuckets, kBuckets, owning) {}
   uint64_t access(uint64_t key, bool receive, uint64_t value) {
     return table_.access(key, receive ? comm::Side::receive : comm::Side::arrival, value);
   }
@@ -186,18 +189,14 @@ std::vector<double> shared_keys(Table& table, unsigned threads, uint64_t rounds)
 
 template <class Turn>
 std::vector<StructureContest> measure(std::vector<StructureContest> contests, double seconds,
-                                      comm::MatchTable::Owning owning, Turn turn) {
+                                      Owning owning, Turn turn) {
   Weft ours(owning);
-  Weft owned(comm::MatchTable::Owning::yes);
   LockedMap map;
   Tbb theirs;
-  std::vector<turns::Contestant> contestants{
+  const std::vector<turns::Contestant> contestants{
       {"weft MatchTable", [&] { return turn(ours); }},
       {"map under a spin lock", [&] { return turn(map); }},
       {"tbb concurrent_hash_map", [&] { return turn(theirs); }}};
-  if (owning == comm::MatchTable::Owning::no && contests.front().threads == 1) {
-    contestants.push_back({"the thread has the table", [&] { return turn(owned); }});
-  }
   turns::contest(contests, contestants, seconds);
   return contests;
 }
@@ -217,20 +216,21 @@ std::vector<StructureContest> measure_table_fresh_keys(double seconds) {
   uint64_t seed = 0;
   return measure({form("insert", 1, "core time of one access that inserts"),
                   form("delete", 1, "core time of one access that deletes")},
-                 seconds, comm::MatchTable::Owning::yes,
-                 [&](auto& table) { return fresh_keys(table, 400, ++seed); });
+                 seconds, Owning::yes, [&](auto& table) { return fresh_keys(table, 400, ++seed); });
 }
 
-StructureContest measure_table_own_keys(unsigned threads, double seconds) {
-  return measure({form("own", threads, "core time of one access to keys of the thread's own")},
-                 seconds, comm::MatchTable::Owning::no,
+StructureContest measure_table_own_keys(unsigned threads, double seconds, bool with_locks) {
+  return measure({form(with_locks ? "own_with_locks" : "own", threads,
+                       "core time of one access to keys of the thread's own")},
+                 seconds, Owning(!with_locks),
                  [=](auto& table) { return own_keys(table, threads, threads > 2 ? 1000 : 500); })
       .front();
 }
 
-StructureContest measure_table_shared_keys(unsigned threads, double seconds) {
-  return measure({form("shared", threads, "core time of one access to keys that two threads use")},
-                 seconds, comm::MatchTable::Owning::no,
+StructureContest measure_table_shared_keys(unsigned threads, double seconds, bool with_locks) {
+  return measure({form(with_locks ? "shared_with_locks" : "shared", threads,
+                       "core time of one access to keys that two threads use")},
+                 seconds, Owning(!with_locks),
                  [=](auto& table) { return shared_keys(table, threads, 60); })
       .front();
 }

@@ -60,6 +60,25 @@ TEST(Results, WhatWasNotMeasuredIsNullAndNotZero) {
   EXPECT_EQ(short_text(back), "counters matched: not measured: no counters");
 }
 
+TEST(Results, AStateInWhichNothingWasMeasuredIsNamed) {
+  const Target& target = target_of(latency(1.4, 0.05));
+  using States = std::vector<State>;
+  EXPECT_EQ(states_missing(target, {latency(1, 0)}), States{State::unshared});
+  EXPECT_EQ(states_missing(target, {latency(1, 0), latency(1, 0, State::unshared)}), States{});
+  const States both{State::shared, State::unshared};
+  EXPECT_EQ(states_missing(target, {latency(1, 0, State::unknown)}), both);
+  EXPECT_EQ(states_missing(target, {latency(1, 0, State::one_core)}), both);
+  EXPECT_EQ(states_missing(target, {latency(1, 0, State::none)}), States{});
+  EXPECT_EQ(states_missing(target, {}), States{}) << "then the whole line says so";
+  Result other = latency(1, 0);
+  other.mode = "queue";
+  EXPECT_EQ(states_missing(target, {other, latency(1, 0)}), States{State::unshared});
+  Target alone = target;
+  alone.only_state = State::shared;
+  EXPECT_EQ(states_missing(alone, {latency(1, 0)}), States{});
+  EXPECT_EQ(states_missing(alone, {latency(1, 0, State::unknown)}), States{}) << "as with nothing";
+}
+
 TEST(Results, ABadLineIsNamed) {
   try {
     parse_results("{\"bench\": 1}\n", "file.json");

@@ -1,4 +1,4 @@
-// Queue, handler and memory endpoints, completions of every kind, and endpoints made late.
+// Queue, handler and memory endpoints, completions of many operations, and endpoints made late.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -226,62 +226,6 @@ TEST(Completions, QueueTellsEachReceiveWithItsContext) {
   });
 }
 
-TEST(Completions, EveryKindAtBothEnds) {
-  on_ranks(2, [](Runtime& rt) {
-    Endpoint ep(rt, {});
-    const Rank other{1 - rt.rank().value};
-    std::atomic<int> handled{0};
-    HandlerCompletion handler(
-        [](void* count, const Event&) { ++*static_cast<std::atomic<int>*>(count); }, &handled);
-    CompletionQueue queue;
-    Synchronizer sync;
-    Counter counter;
-    Flag flag;
-    Completion* kinds[] = {&queue, &sync, &counter, &flag, &handler};
-    const auto out = pattern(100000, 4);  // rendezvous: a completion at the source as well
-    for (std::size_t at_source = 0; at_source < 5; ++at_source) {
-      for (std::size_t at_target = 0; at_target < 5; ++at_target) {
-        if (at_source == at_target) continue;
-        sync.reset(1);
-        flag.clear();
-        handled = 0;
-        const uint64_t counted = counter.value();
-        std::vector<std::byte> in(out.size());
-        const auto over = [&](std::size_t kind) {
-          Event event;
-          switch (kind) {
-            case 0:
-              return queue.pop(event);
-            case 1:
-              return sync.ready();
-            case 2:
-              return counter.value() == counted + 1;
-            case 3:
-              return flag.is_set();
-            default:
-              return handled == 1;
-          }
-        };
-        const Rank peer = other;
-        ASSERT_EQ(until_posted(rt, [&] { return ep.recv(peer, Tag{1}, in, kinds[at_target]); }),
-                  Post::posted);
-        rt.barrier();
-        ASSERT_EQ(until_posted(rt, [&] { return ep.send(peer, Tag{1}, out, kinds[at_source]); }),
-                  Post::posted);
-        bool source_over = false;
-        bool target_over = false;
-        rt.wait_until([&] {
-          source_over = source_over || over(at_source);
-          target_over = target_over || over(at_target);
-          return source_over && target_over;
-        });
-        EXPECT_TRUE(in == out);
-        rt.barrier();
-      }
-    }
-  });
-}
-
 TEST(Completions, OneSynchronizerForManyReceives) {
   on_ranks(2, [](Runtime& rt) {
     Endpoint ep(rt, {});
@@ -350,6 +294,45 @@ TEST_P(Memory, PutsAndGetsAllSizes) {
       EXPECT_THROW((void)ep.put(theirs, kBytes, {&one, 1}), Error);
       EXPECT_THROW((void)ep.get(theirs, kBytes + 1, {}), Error);
       rt.barrier();
+    }
+    if (shared) rt.release_shared(memory);
+  });
+}
+
+TEST_P(Memory, RefusesNullBuffersWithALength) {
+  const bool shared = GetParam();
+  on_ranks(1, [shared](Runtime& rt) {
+    CompletionQueue signals;
+    Endpoint ep(rt, {.arrival = Arrival::memory, .at_target = &signals});
+    std::vector<std::byte> own(shared ? 0 : 8000);
+    const std::span<std::byte> memory = shared ? rt.allocate_shared(8000) : std::span(own);
+    {
+      const Region region(rt, memory);
+      const fabric::MemoryKey& key = region.key();
+      Counter told;
+      const auto refused = [](auto call) {
+        try {
+          (void)call();
+          ADD_FAILURE() << "taken";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Errc::bad_argument);
+          EXPECT_NE(std::string(error.what()).find("null buffer"), std::string::npos);
+        }
+      };
+      for (const std::size_t size : {std::size_t{1}, std::size_t{8}, std::size_t{5000}}) {
+        const std::span<std::byte> null(static_cast<std::byte*>(nullptr), size);
+        refused([&] { return ep.put(key, 0, null, &told); });
+        refused([&] { return ep.put_signal(key, 0, null, Tag{1}, &told); });
+        refused([&] { return ep.get(key, 0, null, &told); });
+        refused([&] { return ep.put_wait(key, 0, null).error; });
+        refused([&] { return ep.get_wait(key, 0, null).error; });
+      }
+      // What was refused did nothing. Nothing at all may come from nowhere.
+      EXPECT_EQ(ep.put_wait(key, 0, {}).error, Errc::ok);
+      EXPECT_EQ(ep.get_wait(key, 0, {}).error, Errc::ok);
+      Event signal;
+      EXPECT_FALSE(signals.pop(signal));
+      EXPECT_EQ(told.value(), 0U);
     }
     if (shared) rt.release_shared(memory);
   });
@@ -594,11 +577,12 @@ TEST(RuntimeTest, EndsWithWorkPending) {
   on_ranks(2, [&](Runtime& rt) {
     Endpoint ep(rt, {});
     if (rt.rank() == Rank{0}) {
-      (void)ep.recv(Rank{1}, Tag{1}, writable(never[0]), &received);
+      (void)until_posted(rt,
+                         [&] { return ep.recv(Rank{1}, Tag{1}, writable(never[0]), &received); });
     } else {
       ep.send_wait(Rank{0}, Tag{2}, pattern(4000, 1));
       static const auto large = pattern(100'000, 2);
-      (void)ep.send(Rank{0}, Tag{3}, large, &sent);
+      (void)until_posted(rt, [&] { return ep.send(Rank{0}, Tag{3}, large, &sent); });
     }
     rt.barrier();
   });

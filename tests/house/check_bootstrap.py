@@ -14,7 +14,7 @@ TOOLS = ("sh", "cat", "dirname", "mktemp", "rm", "tail", "uname", "env", "gcc", 
 findings = []
 
 
-def bootstrap(lacking=(), user=0, sudo=False, apt=True, apt_fails=False):
+def bootstrap(lacking=(), user=0, sudo=False, apt=True, apt_fails=False, python_lacks=None):
     with tempfile.TemporaryDirectory() as place:
         calls = os.path.join(place, "calls")
 
@@ -26,7 +26,10 @@ def bootstrap(lacking=(), user=0, sudo=False, apt=True, apt_fails=False):
 
         for tool in TOOLS:
             found = shutil.which(tool)
-            if tool not in lacking and found:
+            if tool == "python3" and python_lacks:
+                stand_in(tool, f'case "$*" in *"import {python_lacks}"*) exit 1 ;; esac; '
+                         + f'exec {found} "$@"')
+            elif tool not in lacking and found:
                 os.symlink(found, os.path.join(place, tool))
         stand_in("id", f"echo {user}")
         if apt:
@@ -58,6 +61,14 @@ expect("root installs what is missing and only that",
        code == 0 and len(installs) == 1 and installs[0].endswith("--no-install-recommends ninja-build"),
        got)
 expect("it says so in one line", said == "bootstrap: installing ninja-build\n", got)
+
+code, said, calls = got = bootstrap(lacking=("python3",))
+expect("virtual environments come with Python, for scripts/bench",
+       code == 0 and said == "bootstrap: installing python3 python3-venv\n", got)
+
+code, said, calls = got = bootstrap(python_lacks="ensurepip")
+expect("and where Debian's Python lacks them",
+       code == 0 and said == "bootstrap: installing python3-venv\n", got)
 
 code, said, calls = got = bootstrap(lacking=("ninja", "cmake"), user=1000)
 expect("neither root nor sudo: nothing is called, and it says what to do",

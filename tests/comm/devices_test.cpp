@@ -1,0 +1,188 @@
+// Devices: which are polled, and in which order; endpoints that name theirs.
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "comm/device.hpp"
+#include "comm/ranks.hpp"
+
+namespace weft {
+namespace {
+
+using test::bytes_of;
+using test::on_ranks;
+using test::pattern;
+
+constexpr uint32_t kDevices = 4;
+
+/// What each device of a rank has counted so far.
+struct Counts {
+  std::array<uint64_t, kDevices> frames{};
+  std::array<uint64_t, kDevices> polls{};
+  static Counts of(const Runtime& rt) {
+    Counts now;
+    for (uint32_t d = 0; d < kDevices; ++d) {
+      Device& device = rt.device(d);
+      // Under the lock: a poll counts what it delivered when it ends.
+      device.with_lock([&] {
+        now.frames[d] = device.counters().read(Device::frames_in);
+        now.polls[d] = device.counters().read(Device::polls);
+      });
+    }
+    return now;
+  }
+  Counts operator-(const Counts& earlier) const {
+    Counts difference;
+    for (uint32_t d = 0; d < kDevices; ++d) {
+      difference.frames[d] = frames[d] - earlier.frames[d];
+      difference.polls[d] = polls[d] - earlier.polls[d];
+    }
+    return difference;
+  }
+};
+
+/// An endpoint on each device: what one rank sends by number d comes to the other's device d.
+struct OnEach {
+  explicit OnEach(Runtime& rt) {
+    for (uint32_t d = 0; d < kDevices; ++d) {
+      each[d] = std::make_unique<Endpoint>(
+          rt, EndpointSpec{.arrival = Arrival::queue, .device = &rt.device(d)});
+    }
+  }
+  std::array<std::unique_ptr<Endpoint>, kDevices> each;
+};
+
+/// The ranks are threads of one process: a step that no message, and so no progress, tells.
+class Steps {
+ public:
+  void reach(int step) noexcept { step_.store(step, std::memory_order_release); }
+  void await(int step) const noexcept {
+    while (step_.load(std::memory_order_acquire) < step) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<int> step_{0};
+};
+
+// 002 Alg. 2. Nobody else progresses here: mode explicit, one thread a rank.
+TEST(Devices, ProgressServesTheOwnFirstAndStopsAtTheFirstThatYields) {
+  Steps steps;
+  on_ranks(2,
+           [&steps](Runtime& rt) {
+             OnEach endpoints(rt);
+             const uint32_t own = rt.this_device().number();
+             rt.barrier();
+             if (rt.rank() == Rank{1}) {
+               const auto send = [&](uint32_t device) {
+                 EXPECT_EQ(endpoints.each[device]->send(Rank{0}, Tag{device}, bytes_of(device)),
+                           Post::done);
+               };
+               // To all devices; rank 0's own is known by its policy: told through the steps'
+               // number.
+               steps.await(1);
+               for (uint32_t d = 0; d < kDevices; ++d) {
+                 for (int i = 0; i < 3; ++i) send(d);
+               }
+               steps.reach(2);
+               steps.await(3);
+               return;
+             }
+             while (rt.progress() != 0) {
+             }
+             steps.reach(1);
+             steps.await(2);
+
+             const Counts before = Counts::of(rt);
+             EXPECT_EQ(rt.progress(), 3U) << "all that its own device has, and nothing else";
+             const Counts first = Counts::of(rt) - before;
+             for (uint32_t d = 0; d < kDevices; ++d) {
+               EXPECT_EQ(first.frames[d], d == own ? 3U : 0U) << d;
+               EXPECT_EQ(first.polls[d], d == own ? 1U : 0U) << d;
+             }
+
+             // Its own has nothing more: it is asked, then one other, which yields, and no third.
+             std::array<bool, kDevices> served{};
+             served[own] = true;
+             for (uint32_t turn = 1; turn < kDevices; ++turn) {
+               const Counts earlier = Counts::of(rt);
+               EXPECT_EQ(rt.progress(), 3U);
+               const Counts now = Counts::of(rt) - earlier;
+               EXPECT_EQ(now.polls[own], 1U) << "the own first";
+               uint32_t others = 0;
+               for (uint32_t d = 0; d < kDevices; ++d) {
+                 if (now.frames[d] == 0) continue;
+                 ++others;
+                 EXPECT_FALSE(served[d]) << d;
+                 served[d] = true;
+                 EXPECT_EQ(now.frames[d], 3U);
+               }
+               EXPECT_EQ(others, 1U);
+             }
+
+             // Nothing anywhere: each is asked once.
+             const Counts last = Counts::of(rt);
+             EXPECT_EQ(rt.progress(), 0U);
+             const Counts empty = Counts::of(rt) - last;
+             for (uint32_t d = 0; d < kDevices; ++d) EXPECT_EQ(empty.polls[d], 1U) << d;
+             for (auto& endpoint : endpoints.each) {
+               for (int i = 0; i < 3; ++i) (void)endpoint->dequeue_wait();
+             }
+             steps.reach(3);
+           },
+           {.devices = kDevices, .progress = Progress::explicit_});
+}
+
+class NamedDevices : public testing::TestWithParam<Progress> {};
+INSTANTIATE_TEST_SUITE_P(Modes, NamedDevices,
+                         testing::Values(Progress::explicit_, Progress::waiters, Progress::server));
+
+// The threads' own devices are others, by policy; all that an endpoint sends goes by the one it
+// names, whatever its size, and comes to the device of that number.
+TEST_P(NamedDevices, CarryAllThatTheirEndpointSends) {
+  std::atomic<int> here{0};
+  const auto meet = [&here](int all) {  // without messages
+    here.fetch_add(1);
+    while (here.load() < all) std::this_thread::yield();
+  };
+  on_ranks(
+      2,
+      [&meet](Runtime& rt) {
+        constexpr uint32_t kMessages = 50;
+        const Rank other{1 - rt.rank().value};
+        // Not the same at both ends: rank 0's is 1, rank 1's is 3.
+        const uint32_t mine = rt.rank() == Rank{0} ? 1 : 3;
+        const uint32_t theirs = 4 - mine;
+        Endpoint ep(rt, {.device = &rt.device(mine)});
+        rt.barrier();
+        meet(2);
+        while (rt.progress() != 0) {
+        }
+        meet(4);
+        const Counts before = Counts::of(rt);
+        meet(6);
+        for (const std::size_t size : {std::size_t{8}, std::size_t{5000}, std::size_t{100'000}}) {
+          for (uint32_t i = 0; i < kMessages; ++i) {
+            const auto out = pattern(size, i);
+            std::vector<std::byte> in(size);
+            if (rt.rank() == Rank{0}) {
+              EXPECT_EQ(ep.send_wait(other, Tag{i}, out).error, Errc::ok);
+              EXPECT_EQ(ep.recv_wait(other, Tag{i}, in).error, Errc::ok);
+            } else {
+              EXPECT_EQ(ep.recv_wait(other, Tag{i}, in).error, Errc::ok);
+              EXPECT_EQ(ep.send_wait(other, Tag{i}, out).error, Errc::ok);
+            }
+            EXPECT_TRUE(in == out) << size;
+          }
+        }
+        const Counts now = Counts::of(rt) - before;
+        EXPECT_GE(now.frames[theirs], 3 * kMessages);
+        // Answers to what this rank sent come to the device that sent it; to the rest nothing.
+        EXPECT_LE(now.frames[mine], 2 * kMessages);
+        EXPECT_EQ(now.frames[0] + now.frames[2], 0U);
+        meet(8);
+      },
+      {.devices = kDevices, .progress = GetParam(), .assignment = Assignment::dedicated});
+}
+
+}  // namespace
+}  // namespace weft
