@@ -1,0 +1,67 @@
+// What the fronts of MPI functions do when something is wrong.
+#include "mpi/abi/front.hpp"
+
+#include <fmt/format.h>
+
+#include "mpi/errhandler.hpp"
+#include "mpi/failure.hpp"
+#include "mpi/process/caught.hpp"
+
+namespace weft::mpi::front {
+namespace {
+
+int raise_failure(MPI_Comm comm, const Failure& failure, const char* call) {
+  return raise_on_comm(comm == MPI_COMM_NULL || comm == nullptr ? failure.comm() : comm, failure,
+                       call);
+}
+int raise_failure(MPI_Session session, const Failure& failure, const char* call) {
+  return raise_on_session(session, failure, call);
+}
+int raise_failure(Nobody /*nobody*/, const Failure& failure, const char* /*call*/) {
+  return failure.code();
+}
+
+Failure not_supported(const char* call) {
+  return {MPI_ERR_UNSUPPORTED_OPERATION,
+          fmt::format("{} is not there yet; docs/mpi-coverage.md tells what is", call)};
+}
+
+Failure not_up() {
+  const bool before = g_gate.load(std::memory_order_relaxed) == Gate::before;
+  return {MPI_ERR_OTHER,
+          before ? "called before MPI was initialized" : "called after MPI was finalized"};
+}
+
+template <class Object>
+int try_to_enter(Object object, const char* call) {
+  try {
+    enter_checked();
+  } catch (const Failure& failure) {
+    return raise_failure(object, failure, call);
+  }
+  return MPI_SUCCESS;
+}
+
+}  // namespace
+
+int raise(MPI_Comm comm, const char* call) { return raise_failure(comm, caught(), call); }
+int raise(MPI_Session session, const char* call) { return raise_failure(session, caught(), call); }
+int raise(Nobody nobody, const char* call) { return raise_failure(nobody, caught(), call); }
+
+int unsupported(MPI_Comm comm, const char* call) {
+  return raise_failure(comm, not_supported(call), call);
+}
+int unsupported(MPI_Session session, const char* call) {
+  return raise_failure(session, not_supported(call), call);
+}
+int unsupported(Nobody nobody, const char* call) {
+  return raise_failure(nobody, not_supported(call), call);
+}
+
+int closed(MPI_Comm comm, const char* call) { return raise_failure(comm, not_up(), call); }
+int closed(MPI_Session session, const char* call) { return raise_failure(session, not_up(), call); }
+
+int enter(MPI_Comm comm, const char* call) { return try_to_enter(comm, call); }
+int enter(MPI_Session session, const char* call) { return try_to_enter(session, call); }
+
+}  // namespace weft::mpi::front

@@ -1,0 +1,75 @@
+// What the fronts of MPI functions share: the gate, and what becomes of exceptions.
+//
+// A front costs one load and a branch when all is well; the rest is out of line.
+#pragma once
+
+#include <climits>
+#include <cstdint>
+
+#include "mpi/abi/mpi.h"
+#include "mpi/process/gate.hpp"
+
+#define WEFT_MPI_EXPORT __attribute__((visibility("default")))
+
+namespace weft::mpi::front {
+
+/// In place of an object: its failures are just returned.
+struct Nobody {};
+
+/// In a catch block: hands the exception to the object's error handler; what the call returns.
+int raise(MPI_Comm comm, const char* call);
+int raise(MPI_Session session, const char* call);
+int raise(Nobody nobody, const char* call);
+
+int unsupported(MPI_Comm comm, const char* call);
+int unsupported(MPI_Session session, const char* call);
+int unsupported(Nobody nobody, const char* call);
+
+/// MPI is not up: tells so, and what the call returns.
+int closed(MPI_Comm comm, const char* call);
+int closed(MPI_Session session, const char* call);
+
+/// `mpi.check_threads`: the call may begin, or not: its error code.
+int enter(MPI_Comm comm, const char* call);
+int enter(MPI_Session session, const char* call);
+
+/// Around each call that needs MPI to be up.
+class Call {
+ public:
+  template <class Object>
+  Call(Object object, const char* call) {
+    const Gate gate = g_gate.load(std::memory_order_relaxed);
+    if (gate != Gate::open) [[unlikely]] {
+      code_ = gate == Gate::checked ? enter(object, call) : closed(object, call);
+      refused_ = gate != Gate::checked || code_ != MPI_SUCCESS;
+      entered_ = !refused_;
+    }
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    if (entered_) [[unlikely]]
+      leave_checked();
+  }
+  [[nodiscard]] bool refused() const noexcept { return refused_; }
+  [[nodiscard]] int code() const noexcept { return code_; }
+
+ private:
+  int code_ = MPI_SUCCESS;
+  bool refused_ = false;
+  bool entered_ = false;
+};
+
+template <class Handle>
+Handle pointed(Handle* handle) noexcept {
+  return handle != nullptr ? *handle : Handle{};
+}
+
+inline MPI_Count widen(const int* value) noexcept { return value != nullptr ? *value : 0; }
+/// MPI_UNDEFINED stands for what an int cannot hold (MPI 3.2.5, 5.1.5).
+inline void narrow(MPI_Count value, int* out) noexcept {
+  if (out != nullptr)
+    *out = value >= INT_MIN && value <= INT_MAX ? static_cast<int>(value) : MPI_UNDEFINED;
+}
+
+}  // namespace weft::mpi::front

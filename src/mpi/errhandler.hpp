@@ -1,0 +1,58 @@
+// Error handlers: what happens with a Failure, by the object that the call named.
+#pragma once
+
+#include <string>
+
+#include "mpi/abi/mpi.h"
+#include "mpi/failure.hpp"
+#include "mpi/handle.hpp"
+
+namespace weft::mpi {
+
+class Comm;
+class Session;
+
+/// What a program registered, or one of the predefined ones.
+class Errhandler final : public Counted {
+ public:
+  enum class Kind : uint8_t {
+    fatal,
+    abort,
+    returns,
+    comm_function,
+    win_function,
+    file_function,
+    session_function
+  };
+  Kind kind = Kind::fatal;
+  union {
+    MPI_Comm_errhandler_function* comm = nullptr;
+    MPI_Win_errhandler_function* win;
+    MPI_File_errhandler_function* file;
+    MPI_Session_errhandler_function* session;
+  } function;
+  /// The handle by which the program knows it, and how often it was given that (each is freed
+  /// once); under the lock of errhandler_calls.cpp.
+  MPI_Errhandler handle = MPI_ERRHANDLER_NULL;
+  unsigned given = 0;
+};
+
+HandleTable<Errhandler, MPI_Errhandler>& errhandlers() noexcept;
+/// The object of a handle; throws MPI_ERR_ARG (MPI_ERR_ERRHANDLER where the ABI has it).
+Errhandler& errhandler(MPI_Errhandler handle);
+
+/// Hands a failure to the error handler of `comm` (MPI_COMM_NULL or bad: that of MPI_COMM_SELF;
+/// before init: fatal) and answers what the call returns: the code, if the handler returns at all.
+/// `call`: the name of the MPI function, for the message.
+int raise_on_comm(MPI_Comm comm, const Failure& failure, const char* call);
+int raise_on_session(MPI_Session session, const Failure& failure, const char* call);
+
+/// The class of a code; the text of a code (both know added ones).
+int error_class(int code);
+std::string error_string(int code);
+/// The highest error code that there is, added ones included (MPI_LASTUSEDCODE).
+int last_used_code() noexcept;
+/// The highest code there is, added ones included (MPI_LASTUSEDCODE).
+[[nodiscard]] int last_used_code() noexcept;
+
+}  // namespace weft::mpi

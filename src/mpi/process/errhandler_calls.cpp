@@ -1,0 +1,148 @@
+// Error handlers as programs make, set and free them.
+#include <mutex>
+
+#include "mpi/abi/calls.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/comms/session.hpp"
+#include "mpi/errhandler.hpp"
+#include "mpi/process.hpp"
+
+namespace weft::mpi {
+namespace {
+
+using Kind = Errhandler::Kind;
+
+/// Of `handle` and `given` of all error handlers, and of making them visible.
+std::mutex& naming() {
+  static std::mutex& lock = *new std::mutex;
+  return lock;
+}
+
+/// The handle of an object, which the program will free once more.
+MPI_Errhandler give(Errhandler& handler) {
+  if (handler.kind < Kind::comm_function) return handler.handle;
+  const std::scoped_lock guard(naming());
+  if (handler.given == 0) {
+    handler.handle = errhandlers().add(&handler);
+    handler.hold();
+  }
+  ++handler.given;
+  return handler.handle;
+}
+
+template <class Function>
+MPI_Errhandler make(Kind kind, Function function) {
+  auto handler = Held<Errhandler>::adopt(new Errhandler);
+  handler->kind = kind;
+  function(*handler);
+  return give(*handler);
+}
+
+/// One that may be set on an object whose own functions are of `kind`.
+Held<Errhandler> usable(MPI_Errhandler handle, Kind kind) {
+  Errhandler& found = errhandler(handle);
+  if (found.kind >= Kind::comm_function && found.kind != kind)
+    fail(MPI_ERR_ERRHANDLER, "an error handler of another kind of object");
+  return Held<Errhandler>(&found);
+}
+
+void need(const void* answer) {
+  if (answer == nullptr) fail(MPI_ERR_ARG, "no place for the answer");
+}
+
+}  // namespace
+
+HandleTable<Errhandler, MPI_Errhandler>& errhandlers() noexcept {
+  static HandleTable<Errhandler, MPI_Errhandler>& table = [&]() -> auto& {
+    auto& made = *new HandleTable<Errhandler, MPI_Errhandler>;
+    const auto define = [&](MPI_Errhandler handle, Kind kind) {
+      auto* handler = new Errhandler;
+      handler->kind = kind;
+      handler->handle = handle;
+      made.define(handle, handler);
+    };
+    define(MPI_ERRORS_ARE_FATAL, Kind::fatal);
+    define(MPI_ERRORS_ABORT, Kind::abort);
+    define(MPI_ERRORS_RETURN, Kind::returns);
+    return made;
+  }();
+  return table;
+}
+
+Errhandler& errhandler(MPI_Errhandler handle) {
+  Errhandler* found = errhandlers().find(handle);
+  if (found == nullptr) fail(MPI_ERR_ERRHANDLER, "not an error handler: null, freed, or never made");
+  return *found;
+}
+
+namespace calls {
+
+void Comm_create_errhandler(MPI_Comm_errhandler_function* comm_errhandler_fn,
+                            MPI_Errhandler* errhandler) {
+  need(errhandler);
+  if (comm_errhandler_fn == nullptr) fail(MPI_ERR_ARG, "no function");
+  *errhandler = make(Kind::comm_function,
+                     [&](Errhandler& made) { made.function.comm = comm_errhandler_fn; });
+}
+
+void Session_create_errhandler(MPI_Session_errhandler_function* session_errhandler_fn,
+                               MPI_Errhandler* errhandler) {
+  need(errhandler);
+  if (session_errhandler_fn == nullptr) fail(MPI_ERR_ARG, "no function");
+  *errhandler = make(Kind::session_function,
+                     [&](Errhandler& made) { made.function.session = session_errhandler_fn; });
+}
+
+void Errhandler_free(MPI_Errhandler* handle) {
+  need(handle);
+  Errhandler& freed = errhandler(*handle);
+  if (freed.kind >= Kind::comm_function) {
+    const std::scoped_lock guard(naming());
+    if (freed.given > 0 && --freed.given == 0) {
+      if (Errhandler* held = errhandlers().remove(*handle)) held->drop();
+    }
+  }
+  *handle = MPI_ERRHANDLER_NULL;
+}
+
+void Comm_set_errhandler(MPI_Comm handle, MPI_Errhandler errhandler) {
+  Comm& object = comm(handle);
+  Held<Errhandler> handler = usable(errhandler, Kind::comm_function);
+  const std::scoped_lock guard(object.lock);
+  std::swap(object.errhandler, handler);
+}
+
+void Comm_get_errhandler(MPI_Comm handle, MPI_Errhandler* errhandler) {
+  need(errhandler);
+  Comm& object = comm(handle);
+  const std::scoped_lock guard(object.lock);
+  *errhandler = give(*object.errhandler);
+}
+
+void Comm_call_errhandler(MPI_Comm handle, int errorcode) {
+  (void)comm(handle);
+  raise_on_comm(handle, Failure(errorcode, "by the program's wish"), "MPI_Comm_call_errhandler");
+}
+
+void Session_set_errhandler(MPI_Session handle, MPI_Errhandler errhandler) {
+  Session& object = session(handle);
+  Held<Errhandler> handler = usable(errhandler, Kind::session_function);
+  const std::scoped_lock guard(object.lock);
+  std::swap(object.errhandler, handler);
+}
+
+void Session_get_errhandler(MPI_Session handle, MPI_Errhandler* errhandler) {
+  need(errhandler);
+  Session& object = session(handle);
+  const std::scoped_lock guard(object.lock);
+  *errhandler = give(*object.errhandler);
+}
+
+void Session_call_errhandler(MPI_Session handle, int errorcode) {
+  (void)session(handle);
+  raise_on_session(handle, Failure(errorcode, "by the program's wish"),
+                   "MPI_Session_call_errhandler");
+}
+
+}  // namespace calls
+}  // namespace weft::mpi

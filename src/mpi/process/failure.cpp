@@ -1,0 +1,61 @@
+// How calls fail: throwing, the switch for argument checks, and other exceptions as failures.
+#include "mpi/failure.hpp"
+
+#include <cxxabi.h>
+
+#include <atomic>
+#include <new>
+
+#include "mpi/process/caught.hpp"
+#include "mpi/process/settings.hpp"
+#include "weft/base/error.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constinit std::atomic<bool> g_checking{true};
+
+int class_of(Errc code) noexcept {
+  switch (code) {
+    case Errc::bad_argument:
+      return MPI_ERR_ARG;
+    case Errc::no_such_peer:
+      return MPI_ERR_RANK;
+    case Errc::no_memory:
+      return MPI_ERR_NO_MEM;
+    case Errc::truncated:
+      return MPI_ERR_TRUNCATE;
+    case Errc::peer_died:
+      return MPI_ERR_PROC_ABORTED;
+    case Errc::protocol:
+      return MPI_ERR_INTERN;
+    default:
+      return MPI_ERR_OTHER;
+  }
+}
+
+}  // namespace
+
+void fail(int code, std::string text) { throw Failure(code, std::move(text)); }
+
+// relaxed: written once, before other calls can come.
+bool checking() noexcept { return g_checking.load(std::memory_order_relaxed); }
+void set_checking(bool on) noexcept { g_checking.store(on, std::memory_order_relaxed); }
+
+Failure caught() {
+  try {
+    throw;
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const std::bad_alloc&) {
+    return {MPI_ERR_NO_MEM, "out of memory"};
+  } catch (const Error& error) {
+    return {class_of(error.code()), error.what()};
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (const std::exception& error) {
+    return {MPI_ERR_INTERN, error.what()};
+  }
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,189 @@
+// This process in MPI: made by the first that initializes, ended by the last that finalizes.
+#include "mpi/process.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "mpi/comm.hpp"
+#include "mpi/process/gate.hpp"
+#include "mpi/process/main_thread.hpp"
+#include "mpi/process/process_life.hpp"
+#include "mpi/process/settings.hpp"
+#include "mpi/tool/stats.hpp"
+#include "weft/base/config.hpp"
+#include "weft/base/error.hpp"
+#include "weft/base/log.hpp"
+#include "weft/fabric/job.hpp"
+
+namespace weft::mpi {
+namespace {
+
+RuntimeOptions runtime_options(const Settings& settings) {
+  RuntimeOptions options;
+  if (settings.operations > 0) options.operations = settings.operations;
+  options.assignment =
+      settings.devices == "round-robin" ? Assignment::round_robin : Assignment::dedicated;
+  return options;
+}
+
+/// At most one at a time. Calls that serve MPI find it through `process()`.
+class TheProcess final : public Process {
+ public:
+  TheProcess(Settings settings, int level)
+      : settings_(std::move(settings)), runtime_(runtime_options(settings_)), level_(level) {}
+
+  Runtime& runtime() noexcept override { return runtime_; }
+  [[nodiscard]] const Settings& settings() const noexcept override { return settings_; }
+  [[nodiscard]] int thread_level() const noexcept override {
+    return level_.load(std::memory_order_relaxed);
+  }
+  void raise_level(int level) noexcept {
+    if (level > thread_level()) level_.store(level, std::memory_order_relaxed);
+  }
+  [[noreturn]] void abort(int code, const std::string& why) override {
+    runtime_.job().abort(code, why);
+  }
+
+ private:
+  const Settings settings_;
+  Runtime runtime_;
+  std::atomic<int> level_;  ///< several sessions: the highest; relaxed, it only grows
+};
+
+/// All that outlasts a process. Not destroyed at exit: MPI may be asked until the very end.
+struct Life {
+  std::mutex lock;  ///< of users, world and world_done; held while a process is made or ended
+  int users = 0;
+  bool world_done = false;              ///< MPI_Init succeeds once
+  std::atomic<bool> world{false};       ///< relaxed: as the gate
+  std::atomic<std::thread::id> main{};  ///< the initializing thread
+  std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
+  bool exit_watched = false;
+};
+
+Life& life() {
+  static Life& one = *new Life;
+  return one;
+}
+
+void open_all() {
+  open_messages();
+  open_datatypes();
+  open_comms();
+  open_requests();
+}
+
+void close_all() {
+  close_requests();
+  close_comms();
+  close_datatypes();
+  close_messages();
+}
+
+/// Under the lock. What fails on the way leaves no process behind.
+void make(int level) {
+  Settings settings = read_settings();
+  base::warn_unknown_config();
+  set_checking(settings.check_arguments);
+  const bool check_threads = settings.check_threads;
+  auto made = std::make_unique<TheProcess>(std::move(settings), level);
+  base::set_log_rank(made->runtime().rank().value);
+  life().process.store(made.get(), std::memory_order_release);
+  try {
+    open_all();
+  } catch (...) {
+    life().process.store(nullptr, std::memory_order_relaxed);
+    throw;
+  }
+  (void)made.release();
+  g_gate.store(check_threads ? Gate::checked : Gate::open, std::memory_order_release);
+}
+
+/// Everybody has come to the end: nobody waits for messages of this process any more.
+void meet_at_the_end(TheProcess& process) {
+  try {
+    process.runtime().barrier();
+  } catch (const Error& error) {
+    base::log(base::LogLevel::warn, fmt::format("MPI_Finalize without the others: {}", error.what()));
+  }
+}
+
+/// Under the lock.
+void end() {
+  TheProcess* const process = life().process.load(std::memory_order_relaxed);
+  meet_at_the_end(*process);
+  if (process->settings().stats) print_stats();
+  g_gate.store(Gate::after, std::memory_order_release);
+  close_all();
+  life().process.store(nullptr, std::memory_order_relaxed);
+  delete process;
+}
+
+/// A program that ends between MPI_Init and MPI_Finalize: the others learn of it from the launcher.
+void at_exit() {
+  if (!is_active()) return;
+  base::log(base::LogLevel::warn,
+            "the program ended without MPI_Finalize; messages under way may be lost");
+  // Alone there is nobody to wait for. With others, a collective end might never come.
+  if (life().process.load(std::memory_order_relaxed)->runtime().size() == 1) {
+    const std::scoped_lock guard(life().lock);
+    end();
+  }
+}
+
+}  // namespace
+
+Process& process() noexcept { return *life().process.load(std::memory_order_acquire); }
+
+bool is_active() noexcept {
+  const Gate gate = g_gate.load(std::memory_order_relaxed);
+  return gate == Gate::open || gate == Gate::checked;
+}
+
+bool is_world_up() noexcept { return life().world.load(std::memory_order_relaxed); }
+
+bool is_main_thread() noexcept {
+  return life().main.load(std::memory_order_relaxed) == std::this_thread::get_id();
+}
+
+int acquire_process(int required, bool world) {
+  Life& life = mpi::life();
+  const std::scoped_lock guard(life.lock);
+  if (world && life.world_done)
+    fail(MPI_ERR_OTHER, "MPI was initialized before: a program may do that once");
+  if (life.users == 0) {
+    life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    make(required);
+  } else {
+    life.process.load(std::memory_order_relaxed)->raise_level(required);
+  }
+  ++life.users;
+  if (world) {
+    life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    life.world_done = true;
+    life.world.store(true, std::memory_order_relaxed);
+  }
+  if (!life.exit_watched) {
+    life.exit_watched = true;
+    std::atexit(at_exit);
+  }
+  return required;
+}
+
+void release_process(bool world) {
+  Life& life = mpi::life();
+  // MPI 11.2.4: first of all, as if MPI_COMM_SELF were freed; the callbacks may still call MPI.
+  if (world) {
+    if (Comm* self = comms().find(MPI_COMM_SELF); self != nullptr)
+      self->attributes.erase_all(AttributeOf::comm, MPI_COMM_SELF);
+  }
+  const std::scoped_lock guard(life.lock);
+  if (world) life.world.store(false, std::memory_order_relaxed);
+  if (--life.users == 0) end();
+}
+
+}  // namespace weft::mpi

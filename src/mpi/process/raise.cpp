@@ -1,0 +1,100 @@
+// What becomes of a failure: it goes to the error handler of the object that the call named.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "mpi/comm.hpp"
+#include "mpi/comms/session.hpp"
+#include "mpi/errhandler.hpp"
+#include "mpi/process.hpp"
+#include "mpi/process/error_table.hpp"
+#include "mpi/process/gate.hpp"
+
+namespace weft::mpi {
+namespace {
+
+/// An exit code that says failure, whatever the error code was.
+int exit_code_of(int code) noexcept { return (code & 0xff) != 0 ? code & 0xff : 1; }
+
+std::string sentence(const Failure& failure, const char* call, std::string_view object) {
+  const int code_class = error_class(failure.code());
+  return fmt::format("{}{}{} failed: {} ({}): {}", call, object.empty() ? "" : " on ", object,
+                     error_name(code_class), error_string(failure.code()), failure.what());
+}
+
+/// Ends the job; before and after its time in MPI, a process can only end itself.
+[[noreturn]] void end_job(const Failure& failure, const char* call, std::string_view object) {
+  const std::string text = sentence(failure, call, object);
+  if (is_active())
+    process().abort(exit_code_of(failure.code()),
+                    fmt::format("rank {}: {}", runtime().rank().value, text));
+  std::fflush(nullptr);
+  fmt::print(stderr, "weft: {}\n", text);
+  std::_Exit(exit_code_of(failure.code()));
+}
+
+/// `comm` gets a handle that it may write to; MPI lets it be anything but used afterwards.
+int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, const Failure& failure,
+              const char* call, std::string_view object) {
+  int code = failure.code();
+  switch (handler.kind) {
+    case Errhandler::Kind::returns:
+      break;
+    case Errhandler::Kind::comm_function:
+      handler.function.comm(&comm, &code, call, failure.what());
+      break;
+    case Errhandler::Kind::session_function:
+      handler.function.session(&session, &code, call, failure.what());
+      break;
+    default:
+      end_job(failure, call, object);
+  }
+  return failure.code();
+}
+
+std::string name_of(Comm& comm) {
+  const std::scoped_lock guard(comm.lock);
+  return comm.name.empty() ? std::string("a communicator without a name")
+                           : fmt::format("communicator {}", comm.name);
+}
+
+Held<Errhandler> handler_of(Comm& comm) {
+  const std::scoped_lock guard(comm.lock);
+  return comm.errhandler;
+}
+
+}  // namespace
+
+int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
+  if (!is_active()) end_job(failure, call, "");
+  Comm* found = comms().find(handle);
+  const bool named = found != nullptr;
+  if (!named) {
+    handle = MPI_COMM_SELF;
+    found = comms().find(handle);
+  }
+  if (found == nullptr) end_job(failure, call, "");
+  const Held<Comm> comm(found);
+  const Held<Errhandler> handler = handler_of(*comm);
+  if (!handler) end_job(failure, call, "");
+  return hand_over(*handler, handle, MPI_SESSION_NULL, failure, call,
+                   named ? name_of(*comm) : std::string());
+}
+
+int raise_on_session(MPI_Session handle, const Failure& failure, const char* call) {
+  Session* found = is_active() ? sessions().find(handle) : nullptr;
+  if (found == nullptr) return raise_on_comm(MPI_COMM_NULL, failure, call);
+  const Held<Session> session(found);
+  Held<Errhandler> handler;
+  {
+    const std::scoped_lock guard(session->lock);
+    handler = session->errhandler;
+  }
+  if (!handler) end_job(failure, call, "a session");
+  return hand_over(*handler, MPI_COMM_NULL, handle, failure, call, "a session");
+}
+
+}  // namespace weft::mpi

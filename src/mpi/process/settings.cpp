@@ -1,0 +1,112 @@
+// The table of the room's configuration keys.
+#include "mpi/process/settings.hpp"
+
+#include <mutex>
+
+#include "weft/base/config.hpp"
+#include "weft/comm/config.hpp"
+#include "weft/fabric/config.hpp"
+#include "weft/mpi/config.hpp"
+#include "weft/task/config.hpp"
+
+namespace weft::mpi {
+namespace {
+
+using base::ConfigType;
+
+constexpr base::ConfigKey kKeys[] = {
+    {.key = "mpi.check_arguments",
+     .type = ConfigType::boolean,
+     .fallback = "true",
+     .help = "MPI calls check their arguments. Handles are checked in any case."},
+    {.key = "mpi.check_threads",
+     .type = ConfigType::boolean,
+     .fallback = "false",
+     .help = "An MPI call that the provided thread level does not allow is an error."},
+    {.key = "mpi.check_collectives",
+     .type = ConfigType::boolean,
+     .fallback = "false",
+     .help = "Each collective first compares what the ranks call, and tells which rank differs."},
+    {.key = "mpi.report_leaks",
+     .type = ConfigType::boolean,
+     .fallback = "false",
+     .help = "MPI_Finalize warns of handles that were not freed."},
+    {.key = "mpi.stats",
+     .type = ConfigType::boolean,
+     .fallback = "false",
+     .help = "MPI_Finalize prints the counters of each rank to standard error."},
+    {.key = "mpi.matching",
+     .type = ConfigType::choice,
+     .fallback = "keyed",
+     .choices = "keyed",
+     .help = "How messages meet receives: in queues of their own for each source and tag."},
+    {.key = "mpi.unexpected_per_peer",
+     .type = ConfigType::bytes,
+     .fallback = "1M",
+     .low = 0,
+     .high = int64_t{1} << 40,
+     .help = "How many bytes of one sender may wait for receives; past it, that sender announces "
+             "messages instead of sending them."},
+    {.key = "mpi.unexpected",
+     .type = ConfigType::bytes,
+     .fallback = "64M",
+     .low = 0,
+     .high = int64_t{1} << 40,
+     .help = "How many bytes of all senders may wait for receives; past it, all announce."},
+    {.key = "mpi.requests",
+     .type = ConfigType::integer,
+     .fallback = "262144",
+     .low = 64,
+     .high = int64_t{1} << 22,
+     .help = "Requests that may exist at once in a rank."},
+    {.key = "mpi.devices",
+     .type = ConfigType::choice,
+     .fallback = "dedicated",
+     .choices = "dedicated|round-robin|communicator|hash",
+     .help = "How MPI calls get devices: each thread its own, in turn, by communicator, or by "
+             "communicator and tag."},
+    {.key = "mpi.operations",
+     .type = ConfigType::integer,
+     .fallback = "0",
+     .low = 0,
+     .high = int64_t{1} << 24,
+     .help = "Messages that may be under way at once in a rank of an MPI program; 0: as "
+             "comm.operations says."},
+};
+
+// weft-info and MPI_T know the names without a process.
+const base::AnnouncedConfig kAnnounced(kKeys);
+
+}  // namespace
+
+void register_mpi_config() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    base::register_config(kKeys);
+    register_comm_config();
+    fabric::register_fabric_config();
+    task::register_task_config();
+  });
+}
+
+Settings read_settings() {
+  register_mpi_config();
+  const auto bytes = [](std::string_view key) {
+    return static_cast<std::size_t>(base::config_int(key));
+  };
+  return {
+      .check_arguments = base::config_bool("mpi.check_arguments"),
+      .check_threads = base::config_bool("mpi.check_threads"),
+      .check_collectives = base::config_bool("mpi.check_collectives"),
+      .report_leaks = base::config_bool("mpi.report_leaks"),
+      .stats = base::config_bool("mpi.stats"),
+      .matching = base::config_text("mpi.matching"),
+      .unexpected_bytes_per_peer = bytes("mpi.unexpected_per_peer"),
+      .unexpected_bytes = bytes("mpi.unexpected"),
+      .requests = static_cast<uint32_t>(base::config_int("mpi.requests")),
+      .devices = base::config_text("mpi.devices"),
+      .operations = static_cast<uint32_t>(base::config_int("mpi.operations")),
+  };
+}
+
+}  // namespace weft::mpi
