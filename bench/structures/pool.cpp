@@ -15,7 +15,7 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/slot_pool.hpp"
+#include "weft/base/slot_pool.hpp"
 #include "turns.hpp"
 #include "weft/base/locks.hpp"
 
@@ -71,7 +71,7 @@ StructureContest measure(unsigned threads, double seconds, bool crowd) {
                  .rounds = {}};
   const uint64_t pairs = threads > 2 ? 1'000'000 : 500'000;
 
-  comm::SlotPool pool(kItems, comm::SlotPool::Checks::off);
+  base::SlotPool pool(kItems, base::SlotPool::Checks::off);
   OwnVectors vectors(threads);
   boost::lockfree::stack<uint32_t, boost::lockfree::capacity<kItems>> stack;
   boost::lockfree::queue<uint32_t, boost::lockfree::capacity<kItems>> queue;

@@ -87,7 +87,7 @@ static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, Origin f
     fabric::small_copy(record.inlined, payload.data(), payload.size());
   } else {
     const uint32_t packet = runtime.packets->alloc();
-    if (packet == SlotPool::kNone) return false;
+    if (packet == base::SlotPool::kNone) return false;
     record.holds = Unexpected::Holds::own_packet;
     record.packet = packet;
     std::memcpy(runtime.packet(packet), payload.data(), payload.size());
@@ -260,10 +260,10 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
     return Taken::yes;
   }
   Runtime::Impl& runtime = endpoint.runtime;
-  uint32_t packet = SlotPool::kNone;
+  uint32_t packet = base::SlotPool::kNone;
   if (!loan && payload.size() > QueueEntry::kInlineBytes) {
     packet = runtime.packets->alloc();
-    if (packet == SlotPool::kNone) return Taken::hold;
+    if (packet == base::SlotPool::kNone) return Taken::hold;
     std::memcpy(runtime.packet(packet), payload.data(), payload.size());
   }
   const bool pushed = endpoint.push([&](QueueEntry& entry) {
@@ -274,7 +274,7 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
       entry.holds = QueueEntry::Holds::loan;
       entry.lent.place = payload.data();
       entry.lent.loan = loan;
-    } else if (packet != SlotPool::kNone) {
+    } else if (packet != base::SlotPool::kNone) {
       entry.holds = QueueEntry::Holds::own_packet;
       entry.packet = packet;
     } else {
@@ -283,7 +283,7 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
     }
   });
   if (!pushed) {
-    if (packet != SlotPool::kNone) runtime.packets->free(packet);
+    if (packet != base::SlotPool::kNone) runtime.packets->free(packet);
     return Taken::hold;
   }
   device.note_queued(endpoint.queue_waiters);

@@ -19,6 +19,7 @@ using fabric::Taken;
 
 Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port)
     : runtime_(runtime),
+      owner_(runtime.self),
       openings_(runtime.openings),
       watchers_(runtime.watchers),
       port_(std::move(port)),
@@ -31,6 +32,13 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
 Taken Device::on_short(Rank source, fabric::ShortHeader packed,
                        std::span<const std::byte> payload) {
   const Header header = comm::unpack(packed);
+  if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::enveloped) {
+    // acquire: as below.
+    Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+    if (endpoint != nullptr && endpoint->spec.matcher != nullptr) [[likely]] {
+      return noted(comm::arrive_enveloped(*endpoint, *this, source, packed, payload, {}));
+    }
+  }
   if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&
       header.bytes == payload.size()) [[likely]] {
     // acquire: pairs with publish()'s release; the endpoint is whole.
@@ -106,6 +114,15 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
     case PacketType::ready_to_send:
       if (!comm::take(rest, rendezvous)) break;
       return endpoint.arrivals.announced(endpoint, *this, arrived, rendezvous);
+    case PacketType::enveloped:
+      if (endpoint.spec.matcher == nullptr) break;
+      if (frame.loan) arrived.payload = frame.packet;
+      return comm::arrive_enveloped(endpoint, *this, frame.source, comm::packed_of(frame.head),
+                                    arrived.payload, frame.loan);
+    case PacketType::announced:
+      if (endpoint.spec.matcher == nullptr || !comm::take(rest, rendezvous)) break;
+      return comm::arrive_announced(endpoint, frame.source, comm::packed_of(frame.head),
+                                    rendezvous);
     case PacketType::data: {
       comm::DataBody body;
       if (!comm::take(rest, body) || frame.packet.size() != header.bytes) break;
@@ -281,7 +298,13 @@ uint32_t Device::work() {
       continue;
     }
     if (copies) copied += std::min(op->bytes - before, runtime_.settings.copy_chunk_bytes);
-    if (op == &death_note_) {
+    if (op->work == comm::Work::attempt) {
+      // What it waits for is room, which comes with time and is no progress of its own.
+      if (step(*op))
+        ++moved;
+      else
+        enqueue_locked(*op);
+    } else if (op == &death_note_) {
       look_at_deaths();  // the note may be in the inbox again by now
       ++moved;
     } else if (step(*op)) {

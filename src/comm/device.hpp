@@ -62,24 +62,30 @@ class Device final : public fabric::Sink {
   /// Serves what waits, if nobody else is serving. Returns how much was served. `lingers`: the
   /// caller waits for this device's messages, not for any.
   uint32_t try_progress(bool lingers = true) {
-    const Turn turn(*this);
-    return turn ? progress_locked(kBudget, lingers) : 0;
+    uint32_t served = 0;
+    if (const Turn turn(*this); turn) served = progress_locked(kBudget, lingers);
+    do_deferred();
+    return served;
   }
   /// Polls up to `turns` times until something came; one lock for all of them.
   uint32_t try_progress_often(uint32_t turns) {
-    const Turn turn(*this);
     uint32_t served = 0;
-    while (turn && served == 0 && turns-- > 0) served = progress_locked();
+    if (const Turn turn(*this); turn) {
+      while (served == 0 && turns-- > 0) served = progress_locked();
+    }
+    do_deferred();
     return served;
   }
   /// The same for somebody who wants a message of a queue endpoint: serves one frame, and if it is
   /// one of those it goes into `wanted`, past the queue.
   uint32_t try_progress_for(Endpoint::Impl& endpoint, Message& wanted) {
-    const Turn turn(*this);
-    if (!turn) return 0;
-    wish_ = {&endpoint, &wanted};
-    const uint32_t served = progress_locked(1);
-    wish_.endpoint = nullptr;
+    uint32_t served = 0;
+    if (const Turn turn(*this); turn) {
+      wish_ = {&endpoint, &wanted};
+      served = progress_locked(1);
+      wish_.endpoint = nullptr;
+    }
+    do_deferred();
     return served;
   }
   /// What should be short: calls `take()` under the lock, if that is free; true: it took a frame.
@@ -122,9 +128,14 @@ class Device final : public fabric::Sink {
   /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
   /// before a message came whose sender saw nobody asleep.
   uint32_t arm_and_look() {
-    const base::BiasedLock::Hold hold(lock_);
-    port_->arm();
-    return progress_locked();
+    uint32_t served;
+    {
+      const base::BiasedLock::Hold hold(lock_);
+      port_->arm();
+      served = progress_locked();
+    }
+    do_deferred();
+    return served;
   }
   /// True if there is work that no doorbell will announce: do not sleep.
   [[nodiscard]] bool busy() const noexcept {
@@ -152,9 +163,12 @@ class Device final : public fabric::Sink {
   /// Runs `call` under the progress lock, waiting for it.
   template <class Call>
   void with_lock(Call call) {
-    const base::BiasedLock::Hold hold(lock_);
-    call();
-    after_progress();
+    {
+      const base::BiasedLock::Hold hold(lock_);
+      call();
+      after_progress();
+    }
+    do_deferred();
   }
 
   // Sink (lock)
@@ -226,6 +240,7 @@ class Device final : public fabric::Sink {
     if (!watchers_.empty()) [[unlikely]]
       watchers_.wake_all();
   }
+  void do_deferred() noexcept { owner_.run_deferred(); }
   void wake_queued() noexcept;
   bool tell_another(Completion& completion, const Event& event) noexcept;
   void tell_counted() noexcept;
@@ -246,6 +261,7 @@ class Device final : public fabric::Sink {
 
   // Read by everybody, written at set-up.
   Runtime::Impl& runtime_;
+  Runtime& owner_;
   const std::atomic<uint32_t>& openings_;  // the runtime's, as the next
   comm::WaitSet& watchers_;
   std::unique_ptr<fabric::Port> port_;

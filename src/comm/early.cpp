@@ -25,9 +25,9 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
     return Taken::yes;
   }
   Unexpected* record = unexpected->allocate();
-  const uint32_t copy = record != nullptr ? packets->alloc() : comm::SlotPool::kNone;
-  if (copy == comm::SlotPool::kNone || frame.head.size() > packet_bytes) {
-    if (copy != comm::SlotPool::kNone) packets->free(copy);
+  const uint32_t copy = record != nullptr ? packets->alloc() : base::SlotPool::kNone;
+  if (copy == base::SlotPool::kNone || frame.head.size() > packet_bytes) {
+    if (copy != base::SlotPool::kNone) packets->free(copy);
     if (record != nullptr) unexpected->release(*record);
     early_lock.unlock();
     return Taken::hold;

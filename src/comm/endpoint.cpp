@@ -360,6 +360,9 @@ void check_spec(const EndpointSpec& spec) {
   if (spec.arrival != Arrival::handler && spec.handler != nullptr) {
     refuse("a handler is called by Arrival::handler only; for completions use HandlerCompletion");
   }
+  if ((spec.arrival == Arrival::matcher) != (spec.matcher != nullptr)) {
+    refuse("Arrival::matcher and a matcher belong together");
+  }
   if (!matched && spec.match_on != MatchOn::rank_and_tag) {
     refuse("match_on belongs to Arrival::matched");
   }
@@ -412,6 +415,7 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
       my.arrivals = comm::kHandled;
       break;
     case Arrival::memory:
+    case Arrival::matcher:
       my.arrivals = comm::kRefused;
       break;
   }

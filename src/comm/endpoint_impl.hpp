@@ -96,6 +96,8 @@ struct Endpoint::Impl {
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
   bool one_producer = false;  ///< one device, whose lock is held for each push
   comm::WaitSet queue_waiters;
+  std::atomic<uint32_t> tries_asked{0};  // Arrival::matcher: see try_again_later
+  comm::Operation try_note{};            // in an inbox or pending while `tries_asked` is not 0
 
   Impl(Runtime::Impl& the_runtime, const EndpointSpec& the_spec)
       : runtime(the_runtime), spec(the_spec) {}
@@ -166,6 +168,14 @@ struct MessageTransfer {
 /// message and hands it to `device`.
 void begin_transfer(Endpoint::Impl&, Device& device, Operation& op, Rank source, Tag tag,
                     uint16_t reply_port, const RendezvousBody& body);
+
+// enveloped.cpp (under the device's lock; Arrival::matcher)
+fabric::Taken arrive_enveloped(Endpoint::Impl&, Device&, Rank source,
+                               const fabric::ShortHeader& header,
+                               std::span<const std::byte> payload, const fabric::Loan& loan);
+bool try_again(Endpoint::Impl&);
+fabric::Taken arrive_announced(Endpoint::Impl&, Rank source, const fabric::ShortHeader& header,
+                               const RendezvousBody& body);
 
 // remote_memory.cpp (all under the device's lock)
 fabric::Taken arrive_put(Endpoint::Impl&, Device&, const Header&, const Arrived&, const PutBody&);

@@ -243,7 +243,7 @@ uint64_t MatchTable::remove_if(uint64_t key, Side side, Wanted wanted,
 MatchTable::MatchTable(std::size_t buckets, std::size_t entries, Owning owning)
     : crowded_(owning == Owning::no),
       spare_(static_cast<uint32_t>(std::min(entries + kSlack, std::size_t{1} << 31)),
-             SlotPool::Checks::by_build) {
+             base::SlotPool::Checks::by_build) {
   const std::size_t start = std::bit_ceil(std::max<std::size_t>(buckets, 2));
   const std::size_t most = std::max(start, std::bit_ceil(std::max<std::size_t>(entries / 2, 2)));
   if (most > std::size_t{1} << 31 || entries >= std::size_t{1} << 31)

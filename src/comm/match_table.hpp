@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/slot_pool.hpp"
+#include "weft/base/slot_pool.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/favour.hpp"
 #include "weft/base/locks.hpp"
@@ -225,7 +225,7 @@ class MatchTable {
   std::atomic<uint32_t> last_{base::kThreadSlots};    ///< the thread that was counted last
   std::atomic<bool> crowded_;                         ///< nobody gets it (any more)
   std::atomic<uint32_t> streak_{0};                   ///< how often in a row
-  SlotPool spare_;
+  base::SlotPool spare_;
 };
 
 }  // namespace weft::comm

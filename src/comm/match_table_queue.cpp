@@ -95,7 +95,7 @@ uint64_t MatchTable::queue_remove(Slot& slot, bool& queued, Wanted wanted,
 
 uint32_t MatchTable::new_line() noexcept {
   const uint32_t index = spare_.alloc();
-  return index == SlotPool::kNone ? 0 : index + 1;
+  return index == base::SlotPool::kNone ? 0 : index + 1;
 }
 
 void MatchTable::free_line(uint32_t number) noexcept { spare_.free(number - 1); }

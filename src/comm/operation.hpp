@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "comm/records.hpp"
+#include "weft/base/records.hpp"
 #include "comm/wire.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
@@ -33,6 +33,7 @@ enum class Work : uint8_t {
   ask,     ///< send ready_to_receive
   answer,  ///< send finished
   signal,  ///< send a put's signal
+  attempt,  ///< ask an endpoint's matcher to try again, until it answers true
   deaths,  ///< look at what the launcher reported
   finish,  ///< over: tell the completion (again, if it had no room)
 };
@@ -167,7 +168,7 @@ class OperationTable {
   [[nodiscard]] static uint64_t awaited(Rank peer, uint16_t device) noexcept {
     return uint64_t{1} << 63 | uint64_t{device} << 32 | static_cast<uint32_t>(peer.value);
   }
-  Records<Operation> records_;
+  base::Records<Operation> records_;
 };
 
 }  // namespace weft::comm

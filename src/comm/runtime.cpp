@@ -67,10 +67,10 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   settings.eager_bytes = std::min<std::size_t>(settings.eager_bytes, packet_bytes);
 
   const uint32_t packet_count = transport->geometry().packets;
-  packets = std::make_unique<comm::SlotPool>(packet_count);
+  packets = std::make_unique<base::SlotPool>(packet_count);
   streaming = std::make_unique<std::atomic<uint8_t>[]>(packet_count);
   operations = std::make_unique<comm::OperationTable>(settings.operations);
-  unexpected = std::make_unique<comm::Records<comm::Unexpected>>(settings.unexpected);
+  unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
   yield_ticks = static_cast<uint64_t>(kYieldNs * base::ticks_per_ns());
   spin_ticks = static_cast<uint64_t>(static_cast<double>(settings.spin_ns) * base::ticks_per_ns());
@@ -201,7 +201,7 @@ void Runtime::relax() {
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
                                 std::span<const std::span<const std::byte>> pieces) {
   const uint32_t index = packets->alloc();
-  if (index == comm::SlotPool::kNone) return Post::retry;
+  if (index == base::SlotPool::kNone) return Post::retry;
   std::byte* into = packet(index);
   comm::gather(pieces, into);
   std::size_t bytes = 0;
@@ -280,6 +280,9 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
+    if (endpoint != nullptr && endpoint->spec.matcher != nullptr) {
+      endpoint->spec.matcher->peer_down(peer);
+    }
     if (endpoint == nullptr || endpoint->table == nullptr ||
         endpoint->spec.match_on == MatchOn::tag) {
       continue;
@@ -295,6 +298,8 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
     }
   }
 }
+
+bool Runtime::is_dead(Rank rank) const noexcept { return impl_->is_dead(rank); }
 
 std::string Runtime::cause_of_death(Rank rank) const {
   const std::lock_guard lock(impl_->death_lock);

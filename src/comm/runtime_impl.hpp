@@ -13,8 +13,8 @@
 
 #include "comm/device.hpp"
 #include "comm/operation.hpp"
-#include "comm/records.hpp"
-#include "comm/slot_pool.hpp"
+#include "weft/base/records.hpp"
+#include "weft/base/slot_pool.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
 #include "weft/base/idle_work.hpp"
@@ -55,11 +55,11 @@ struct Runtime::Impl final : base::IdleWork {
   std::byte* packet_memory = nullptr;
   uint32_t packet_bytes = 0;
 
-  std::unique_ptr<comm::SlotPool> packets;
+  std::unique_ptr<base::SlotPool> packets;
   std::unique_ptr<std::atomic<uint8_t>[]> streaming;  ///< per packet: lent for a large transfer
   std::atomic<uint32_t> streaming_packets{0};
   std::unique_ptr<comm::OperationTable> operations;
-  std::unique_ptr<comm::Records<comm::Unexpected>> unexpected;
+  std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
 
   std::vector<std::unique_ptr<Device>> devices;
   Device* only_device = nullptr;  ///< set if there is one

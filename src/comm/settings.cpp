@@ -99,7 +99,8 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
     throw Error(Errc::bad_argument, "more than 1024 devices were asked for");
   }
   s.eager_bytes = static_cast<std::size_t>(base::config_int("comm.eager_bytes"));
-  s.operations = static_cast<uint32_t>(base::config_int("comm.operations"));
+  s.operations =
+      options.operations.value_or(static_cast<uint32_t>(base::config_int("comm.operations")));
   s.unexpected = static_cast<uint32_t>(base::config_int("comm.unexpected"));
   s.copy_chunk_bytes = static_cast<std::size_t>(base::config_int("comm.copy_chunk_bytes"));
   s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));

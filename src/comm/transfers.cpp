@@ -35,6 +35,8 @@ void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Ran
     // Dropped whole; the sender is told that it is over.
     op.error = endpoint.spec.buffer == Buffer::allocated ? Errc::no_memory : Errc::truncated;
     op.work = Work::answer;
+  } else if (body.bytes == 0) {
+    op.work = Work::answer;  // an announced message may be empty
   } else {
     op.work = runtime.transport->can_read(source) ? Work::read : Work::ask;
   }
@@ -61,6 +63,8 @@ bool Device::step(Operation& op) {
       return send_signal(op) && finish(op);
     case Work::finish:
       return finish(op);
+    case Work::attempt:
+      return comm::try_again(*static_cast<Endpoint::Impl*>(op.context));
     case Work::deaths:
     case Work::none:
       break;
@@ -140,7 +144,7 @@ bool Device::stream_fragments(Operation& op) {
       return false;
     }
     const uint32_t index = runtime_.packets->alloc();
-    if (index == comm::SlotPool::kNone) return false;
+    if (index == base::SlotPool::kNone) return false;
     const auto size =
         static_cast<uint32_t>(std::min<uint64_t>(op.bytes - op.moved, runtime_.packet_bytes));
     std::memcpy(runtime_.packet(index), op.buffer + op.moved, size);

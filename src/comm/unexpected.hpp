@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/slot_pool.hpp"
+#include "weft/base/slot_pool.hpp"
 #include "comm/wire.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/types.hpp"

@@ -159,6 +159,8 @@ void Runtime::wait(Synchronizer& done) {
   impl_->wait(awaited);
 }
 
+void Runtime::wait(base::Awaited& awaited) { impl_->wait(awaited); }
+
 void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
   impl_->wait_for(impl_->watchers, ready, argument);
 }

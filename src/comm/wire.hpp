@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "weft/comm/matcher.hpp"
 #include "weft/fabric/transport.hpp"
 
 namespace weft::comm {
@@ -24,6 +25,8 @@ enum class PacketType : uint8_t {
   put_large,      ///< as ready_to_send, into a region; body RendezvousBody + PutBody
   get,            ///< remote read; body RendezvousBody (where to write) + PutBody (from where)
   signal,         ///< a put's bytes are in place already: only tell
+  enveloped,      ///< eager, for a Matcher; the header is an EnvelopeHeader's
+  announced,      ///< the same, a large message that waits; body RendezvousBody
   // In the control ring:
   ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver
   finished,          ///< the operation named by `token` ended, with `flags` as its Errc
@@ -80,6 +83,29 @@ static_assert(sizeof(fabric::ShortHeader) == sizeof(Header));
 }
 
 inline constexpr uint8_t kTellTarget = 1;
+
+/// The header of messages for a Matcher: the sequence number lies where others have their length (a
+/// frame knows its own), the context where nothing lies.
+[[nodiscard]] inline fabric::ShortHeader pack(PacketType type, uint16_t endpoint,
+                                              uint16_t reply_port,
+                                              const Envelope& envelope) noexcept {
+  return {{uint64_t{static_cast<uint8_t>(type)} | uint64_t{envelope.kind} << 8 |
+               uint64_t{endpoint} << 16 | uint64_t{envelope.tag} << 32,
+           uint64_t{envelope.sequence} | uint64_t{reply_port} << 32 |
+               uint64_t{envelope.context} << 48}};
+}
+/// A frame's header as it lies there; `from` has at least its bytes.
+[[nodiscard]] inline fabric::ShortHeader packed_of(std::span<const std::byte> from) noexcept {
+  fabric::ShortHeader packed;
+  std::memcpy(&packed, from.data(), sizeof packed);
+  return packed;
+}
+[[nodiscard]] inline Envelope unpack_envelope(const fabric::ShortHeader& packed) noexcept {
+  return {.tag = static_cast<uint32_t>(packed.words[0] >> 32),
+          .sequence = static_cast<uint32_t>(packed.words[1]),
+          .context = static_cast<uint16_t>(packed.words[1] >> 48),
+          .kind = static_cast<uint8_t>(packed.words[0] >> 8)};
+}
 
 /// A transfer too large for a packet: where it lies (or shall lie) at the frame's sender.
 struct RendezvousBody {

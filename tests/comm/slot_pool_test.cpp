@@ -1,5 +1,5 @@
 // SlotPool: every number is in one place, exhaustion is found out, threads come and go.
-#include "comm/slot_pool.hpp"
+#include "weft/base/slot_pool.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +16,7 @@
 namespace weft::comm {
 namespace {
 
+using base::SlotPool;
 using testing::Deadline;
 using testing::Random;
 

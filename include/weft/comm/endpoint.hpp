@@ -8,6 +8,7 @@
 
 #include "weft/base/types.hpp"
 #include "weft/comm/completion.hpp"
+#include "weft/comm/matcher.hpp"
 #include "weft/comm/message.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -22,6 +23,7 @@ enum class Arrival : uint8_t {
   queue,    ///< waits in a queue from which any thread takes the first packet (000 §3.3)
   handler,  ///< runs a function in the progressing thread (active message)
   memory,   ///< put, get and put-with-signal on regions
+  matcher,  ///< is handed to a Matcher of the user's, with an envelope
 };
 
 /// Which parts of (rank, tag) a receive must name.
@@ -49,6 +51,7 @@ struct EndpointSpec {
   Allocator* allocator = nullptr;
   Handler handler = nullptr;  ///< for Arrival::handler
   void* handler_argument = nullptr;
+  Matcher* matcher = nullptr;         ///< for Arrival::matcher
   Completion* at_source = nullptr;    ///< default for sends and puts posted without one
   Completion* at_target = nullptr;    ///< default for receives; signals of Arrival::memory
   std::size_t queue_capacity = 4096;  ///< Arrival::queue: messages held before senders wait
@@ -123,6 +126,25 @@ class Endpoint {
   /// Copies from `offset` of the region into `buffer`.
   Post get(const fabric::MemoryKey& from, std::size_t offset, std::span<std::byte> buffer,
            Completion* completion = nullptr, void* context = nullptr);
+
+  /// Arrival::matcher: sends an eager message (at most `Runtime::eager_bytes`) with its envelope
+  /// over `via`, or the policy's device: done or retry.
+  Post send(Rank to, const Envelope& envelope, std::span<const std::byte> data,
+            Device* via = nullptr);
+  /// Announces a message of any size, which waits here until it is fetched: posted or retry. The
+  /// completion tells that the buffer may be used again.
+  Post announce(Rank to, const Envelope& envelope, std::span<const std::byte> data,
+                Completion* completion, void* context, Device* via = nullptr);
+  /// Brings an announced message into `buffer`: posted or retry. One that is too long for it ends
+  /// with `truncated` and is dropped whole; the sender's announcement ends well.
+  Post fetch(const Announcement& message, std::span<std::byte> buffer, Completion* completion,
+             void* context);
+  /// (from Matcher::arrive) Keeps an arriving message's bytes beyond the call; its tag is the
+  /// envelope's. False: no room now.
+  bool keep(Delivery& arriving, Message& message);
+  /// Something was answered retry: Matcher::try_again is called at each progress of `via` (or the
+  /// policy's device) until it answers true. Nobody sleeps meanwhile. Any thread, never fails.
+  void try_again_later(Device* via = nullptr) noexcept;
 
   // Blocking conveniences: retry and wait inside, progressing meanwhile; suspend a task, not a
   // core. Failures are returned in the event; a send to a rank that is known to be dead fails.

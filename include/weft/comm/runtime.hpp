@@ -1,6 +1,7 @@
 // The runtime: this process as a rank of its job, its devices, progress and waiting.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "weft/base/idle_work.hpp"
 #include "weft/base/types.hpp"
 #include "weft/comm/completion.hpp"
 #include "weft/comm/endpoint.hpp"
@@ -30,9 +32,22 @@ enum class Progress : uint8_t { automatic, explicit_, waiters, server, workers }
 /// named by the endpoint.
 enum class Assignment : uint8_t { dedicated, round_robin };
 
+/// Work that is done outside of progress' locks, by whoever next leaves progress. One object is in
+/// the list once at a time.
+class Deferred {
+ public:
+  /// Must not block or wait; may post. The object may end itself.
+  virtual void run() noexcept = 0;
+  Deferred* next_deferred = nullptr;  ///< the runtime's
+
+ protected:
+  ~Deferred() = default;
+};
+
 struct RuntimeOptions {
   std::optional<uint32_t> devices{};       ///< ≤ 1024; 0 or default: configuration `comm.devices`
   std::optional<Progress> progress{};      ///< default: configuration `comm.progress`
+  std::optional<uint32_t> operations{};    ///< default: configuration `comm.operations`
   std::optional<Assignment> assignment{};  ///< default: configuration `comm.assignment`
   fabric::Job* job = nullptr;              ///< tests: a rank of a local job; default: join_job()
   /// Tests: wraps the transport (interceptors) before the runtime uses it.
@@ -69,6 +84,8 @@ class Runtime {
   /// device polls, the others park and are woken by their completion; all asleep when nothing
   /// comes). Blocks the thread, or suspends the task, that calls.
   void wait(Synchronizer& done);
+  /// The same for whatever else tells by a parker.
+  void wait(base::Awaited& awaited);
   /// Returns when the message's bytes are here.
   void wait(Message& message);
   /// Returns when `ready(argument)` is true. For conditions that progress in this process brings
@@ -82,6 +99,16 @@ class Runtime {
   /// nothing either, give the core away.
   void relax();
 
+  /// Has `work` done soon, by whoever next leaves progress or calls `run_deferred`. Any thread,
+  /// also from within progress.
+  void defer(Deferred& work) noexcept;
+  /// Does what was deferred; one load if there is nothing. For posting calls that may have ended
+  /// what others wait for.
+  void run_deferred() noexcept {
+    // relaxed: a hint; the list is taken by an acquire.
+    if (deferred_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+      run_deferred_now();
+  }
   /// Shared memory that node peers write without a copy; zeroed, page-aligned. Throws
   /// Error(no_memory).
   std::span<std::byte> allocate_shared(std::size_t bytes);
@@ -92,6 +119,7 @@ class Runtime {
   /// Messages up to this many bytes travel inside the ring.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 
+  [[nodiscard]] bool is_dead(Rank rank) const noexcept;
   /// Why `rank` is dead, naming rank, host and cause; empty while it lives.
   [[nodiscard]] std::string cause_of_death(Rank rank) const;
 
@@ -103,6 +131,9 @@ class Runtime {
 
  private:
   void wait_for_condition(bool (*ready)(void*), void* argument);
+  void run_deferred_now() noexcept;
+
+  std::atomic<Deferred*> deferred_{nullptr};
   std::unique_ptr<Impl> impl_;
 };
 

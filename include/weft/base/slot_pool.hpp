@@ -12,7 +12,7 @@
 #include "weft/base/owner_lock.hpp"
 #include "weft/base/thread_slot.hpp"
 
-namespace weft::comm {
+namespace weft::base {
 
 /// Hands out packet or record numbers; what they number lies elsewhere.
 ///
@@ -22,7 +22,7 @@ namespace weft::comm {
 /// than the one it was given to.
 /// Progress: each deque has a lock held for a dozen instructions (for a block copy by thieves);
 /// waiters spin briefly, then yield. `alloc` scans each deque at most once. The lock costs its
-/// thread no atomic read-modify-write, and a thief a heavy fence (base::OwnerLock).
+/// thread no atomic read-modify-write, and a thief a heavy fence (OwnerLock).
 /// Layout: one bounded deque (512 bytes) for each thread slot, in memory that is touched only for
 /// slots in use; one shared store of at most n numbers behind them. 4n bytes in all beside the
 /// deques, whatever the number of threads.
@@ -66,8 +66,8 @@ class SlotPool {
   static constexpr uint32_t kItems = 126;
   static constexpr uint32_t kBlock = 64;
 
-  struct alignas(base::kCacheLine) Deque {
-    base::OwnerLock lock;
+  struct alignas(kCacheLine) Deque {
+    OwnerLock lock;
     std::atomic<uint32_t> count;  ///< atomic for looks without the lock
     uint32_t items[kItems];
     uint32_t size() const noexcept { return count.load(std::memory_order_relaxed); }
@@ -79,7 +79,7 @@ class SlotPool {
 
   /// Whether the calling thread, whose slot's deque this is, may enter as the owner.
   [[nodiscard]] bool is_own(const Deque& deque) const noexcept {
-    return &deque - deques_ != base::kSharedThreadSlot;
+    return &deque - deques_ != kSharedThreadSlot;
   }
   uint32_t alloc_slow(Deque& mine) noexcept;
   uint32_t refill_from_store(Deque& mine) noexcept;
@@ -96,7 +96,7 @@ class SlotPool {
   uint32_t* stored_ = nullptr;             ///< the store: a stack of n places
   std::atomic<uint8_t>* given_ = nullptr;  ///< one for each number, if frees are checked
   std::size_t mapped_bytes_ = 0;
-  alignas(base::kCacheLine) mutable base::SpinLock store_lock_;
+  alignas(kCacheLine) mutable SpinLock store_lock_;
   uint32_t stored_count_ = 0;  ///< under the store's lock, as the next
   uint32_t fresh_ = 0;         ///< first number never given
 };
@@ -123,11 +123,11 @@ class SlotPool::Hold {
 };
 
 inline uint32_t SlotPool::alloc() noexcept {
-  const unsigned slot = base::this_thread_slot();
+  const unsigned slot = this_thread_slot();
   Deque& mine = deques_[slot];
   uint32_t index = kNone;
   {
-    const Hold hold(mine, slot != base::kSharedThreadSlot);
+    const Hold hold(mine, slot != kSharedThreadSlot);
     if (const uint32_t count = mine.size(); count != 0) [[likely]] {
       index = mine.items[count - 1];
       mine.resize(count - 1);
@@ -143,10 +143,10 @@ inline uint32_t SlotPool::alloc() noexcept {
 inline void SlotPool::free(uint32_t index) noexcept {
   if (given_ != nullptr) [[unlikely]]
     mark_free(index);
-  const unsigned slot = base::this_thread_slot();
+  const unsigned slot = this_thread_slot();
   Deque& mine = deques_[slot];
   {
-    const Hold hold(mine, slot != base::kSharedThreadSlot);
+    const Hold hold(mine, slot != kSharedThreadSlot);
     if (const uint32_t count = mine.size(); count < most_) [[likely]] {
       mine.items[count] = index;
       mine.resize(count + 1);
@@ -156,4 +156,4 @@ inline void SlotPool::free(uint32_t index) noexcept {
   keep(mine, &index, 1);
 }
 
-}  // namespace weft::comm
+}  // namespace weft::base

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/slot_pool.hpp"
+#include "weft/base/slot_pool.hpp"
 
-namespace weft::comm {
+namespace weft::base {
 
 /// Zeroed, page-aligned memory that becomes resident when touched. Throws Error(no_memory).
 std::byte* map_records(std::size_t bytes);
@@ -52,4 +52,4 @@ class Records {
   SlotPool free_;
 };
 
-}  // namespace weft::comm
+}  // namespace weft::base

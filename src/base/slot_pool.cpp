@@ -1,4 +1,4 @@
-#include "comm/slot_pool.hpp"
+#include "weft/base/slot_pool.hpp"
 
 #include <sys/mman.h>
 
@@ -8,7 +8,7 @@
 
 #include "weft/base/error.hpp"
 
-namespace weft::comm {
+namespace weft::base {
 
 SlotPool::SlotPool(uint32_t n, Checks checks)
     : n_(n),
@@ -20,7 +20,7 @@ SlotPool::SlotPool(uint32_t n, Checks checks)
 #else
   const bool check = checks != Checks::off;
 #endif
-  const std::size_t deques = sizeof(Deque) * base::kThreadSlots;
+  const std::size_t deques = sizeof(Deque) * kThreadSlots;
   const std::size_t stored = sizeof(uint32_t) * n;
   mapped_bytes_ = deques + stored + (check ? n : 0);
   void* memory = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
@@ -67,7 +67,7 @@ uint32_t SlotPool::refill_from_store(Deque& mine) noexcept {
 
 uint32_t SlotPool::steal(Deque& mine) noexcept {
   uint32_t loot[(kItems + 1) / 2];
-  const unsigned slots = base::thread_slots_used();
+  const unsigned slots = thread_slots_used();
   const auto self = static_cast<unsigned>(&mine - deques_);
   for (unsigned step = 0; step < slots; ++step) {
     // Our own deque comes last: a thread that shares it may have filled it.
@@ -122,7 +122,7 @@ void SlotPool::put_in_store(const uint32_t* items, uint32_t count) noexcept {
 void SlotPool::free(std::span<const uint32_t> indices) noexcept {
   if (given_ != nullptr)
     for (const uint32_t index : indices) mark_free(index);
-  Deque& mine = deques_[base::this_thread_slot()];
+  Deque& mine = deques_[this_thread_slot()];
   while (!indices.empty()) {
     const std::size_t count = std::min<std::size_t>(indices.size(), block_);
     keep(mine, indices.data(), static_cast<uint32_t>(count));
@@ -134,7 +134,7 @@ uint32_t SlotPool::available() const noexcept {
   store_lock_.lock();
   uint32_t count = stored_count_ + (n_ - fresh_);
   store_lock_.unlock();
-  for (unsigned slot = 0; slot < base::thread_slots_used(); ++slot) count += deques_[slot].size();
+  for (unsigned slot = 0; slot < thread_slots_used(); ++slot) count += deques_[slot].size();
   return count;
 }
 
@@ -150,4 +150,4 @@ void SlotPool::mark_free(uint32_t index) noexcept {
   WEFT_CHECK(before == 1, "a number was freed twice");
 }
 
-}  // namespace weft::comm
+}  // namespace weft::base

@@ -1,0 +1,185 @@
+// Messages with an envelope: sent, announced and fetched for rooms that match by themselves
+// (weft/comm/matcher.hpp).
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "fabric/small_copy.hpp"
+
+namespace weft {
+
+using comm::Operation;
+using comm::PacketType;
+using comm::RendezvousBody;
+using comm::Work;
+
+// --- Sending -------------------------------------------------------------------------------------
+
+WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
+                                     std::span<const std::byte> data, Device* via) {
+  Impl& my = *impl_;
+  Device& device = via != nullptr ? *via : my.pick_device();
+  const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
+  if (data.size() <= my.inline_bytes) [[likely]] {
+    return device.port().try_send_short({to, device.number()}, header, data);
+  }
+  std::byte raw[sizeof header];
+  std::memcpy(raw, &header, sizeof header);
+  return my.runtime.send_packet(device, to, raw, {&data, 1});
+}
+
+WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
+                                         std::span<const std::byte> data, Completion* completion,
+                                         void* context, Device* via) {
+  Impl& my = *impl_;
+  Runtime::Impl& runtime = my.runtime;
+  Device& device = via != nullptr ? *via : my.pick_device();
+  Operation* op = runtime.operations->allocate();
+  if (op == nullptr) return Post::retry;
+  op->buffer = const_cast<std::byte*>(data.data());  // read only
+  op->capacity = op->bytes = data.size();
+  op->moved = 0;
+  op->completion = completion;
+  op->context = context;
+  op->peer = to;
+  op->tag = Tag{envelope.tag};
+  op->endpoint = my.number;
+  op->device = device.number();
+  if (runtime.is_dead(to)) {
+    op->error = Errc::peer_died;
+    op->work = Work::finish;
+    device.enqueue(*op);
+    return Post::posted;
+  }
+  const auto header = comm::pack(PacketType::announced, my.number, device.number(), envelope);
+  const RendezvousBody body{runtime.operations->handle_of(*op),
+                            reinterpret_cast<uintptr_t>(op->buffer), op->bytes};
+  std::byte raw[sizeof header + sizeof body];
+  std::memcpy(raw, &header, sizeof header);
+  std::memcpy(raw + sizeof header, &body, sizeof body);
+  comm::OperationTable::expect(*op);
+  return runtime.posted_unless_refused(*op, device.port().try_send(to, device.number(), raw, {}));
+}
+
+// --- Receiving -----------------------------------------------------------------------------------
+
+Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
+                     Completion* completion, void* context) {
+  Impl& my = *impl_;
+  Operation* op = my.runtime.operations->allocate();
+  if (op == nullptr) return Post::retry;
+  op->buffer = buffer.data();
+  op->capacity = buffer.size();
+  op->completion = completion;
+  op->context = context;
+  op->endpoint = my.number;
+  comm::begin_transfer(my, my.pick_device(), *op, message.source, Tag{}, message.reply_port,
+                       {{message.operation, message.generation}, message.address, message.bytes});
+  return Post::posted;
+}
+
+bool Endpoint::keep(Delivery& arriving, Message& message) {
+  Impl& my = *impl_;
+  Runtime::Impl& runtime = my.runtime;
+  const auto payload = arriving.payload;
+  if (arriving.loan) {
+    message.holds_ = Message::Holds::packet;
+    message.place_ = payload.data();
+    message.loan_owner_ = arriving.loan.owner;
+    message.loan_port_ = arriving.loan.port;
+    message.packet_index_ = arriving.loan.index;
+    arriving.loan = {};
+  } else if (payload.size() <= Message::kInlineBytes) {
+    message.holds_ = Message::Holds::inlined;
+    fabric::small_copy(message.inlined_, payload.data(), payload.size());
+  } else {
+    const uint32_t packet = runtime.packets->alloc();
+    if (packet == base::SlotPool::kNone) return false;
+    message.holds_ = Message::Holds::own_packet;
+    message.packet_index_ = packet;
+    message.place_ = runtime.packet(packet);
+    std::memcpy(runtime.packet(packet), payload.data(), payload.size());
+  }
+  message.source_ = arriving.source;
+  message.tag_ = Tag{arriving.envelope.tag};
+  message.bytes_ = payload.size();
+  message.runtime_ = &runtime.self;
+  return true;
+}
+
+/// Counts who asked since the last look, so that a request during a look is followed by another.
+void Endpoint::try_again_later(Device* via) noexcept {
+  Impl& my = *impl_;
+  // acq_rel: release: what is to be tried is seen by the look; acquire: pairs with try_again's exchange.
+  if (my.tries_asked.fetch_add(1, std::memory_order_acq_rel) != 0) return;
+  Device& device = via != nullptr ? *via : my.pick_device();
+  my.try_note.work = Work::attempt;
+  my.try_note.context = &my;
+  device.enqueue(my.try_note);
+}
+
+namespace comm {
+
+/// (lock) One look; true: nothing is left to be tried, and the note left the pending list.
+bool try_again(Endpoint::Impl& endpoint) {
+  uint32_t asked = endpoint.tries_asked.load(std::memory_order_acquire);
+  return endpoint.spec.matcher->try_again() &&
+         endpoint.tries_asked.compare_exchange_strong(asked, 0, std::memory_order_acq_rel);
+}
+
+fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device, Rank source,
+                               const fabric::ShortHeader& header,
+                               std::span<const std::byte> payload, const fabric::Loan& loan) {
+  Delivery delivery{source, unpack_envelope(header), payload, loan};
+  if (!endpoint.spec.matcher->arrive(delivery)) return fabric::Taken::hold;
+  if (delivery.loan) device.port().give_back(delivery.loan);
+  return fabric::Taken::yes;
+}
+
+fabric::Taken arrive_announced(Endpoint::Impl& endpoint, Rank source,
+                               const fabric::ShortHeader& header, const RendezvousBody& body) {
+  const Announcement announced{source,
+                               static_cast<uint16_t>(header.words[1] >> 32),
+                               body.operation.index,
+                               body.operation.generation,
+                               body.address,
+                               body.bytes};
+  return endpoint.spec.matcher->announced(unpack_envelope(header), announced) ? fabric::Taken::yes
+                                                                              : fabric::Taken::hold;
+}
+
+}  // namespace comm
+
+// --- Work for later ------------------------------------------------------------------------------
+
+void Runtime::defer(Deferred& work) noexcept {
+  Deferred* first = deferred_.load(std::memory_order_relaxed);
+  do {
+    work.next_deferred = first;
+    // release: pairs with the exchange in run_deferred_now; the work is whole.
+  } while (!deferred_.compare_exchange_weak(first, &work, std::memory_order_release,
+                                            std::memory_order_relaxed));
+}
+
+/// What runs may defer more, and post: the outermost call of a thread does it all, in order.
+WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
+  thread_local bool running = false;
+  if (running) return;
+  running = true;
+  // acquire: pairs with defer's release. Last in, first out: turn it round.
+  while (Deferred* last = deferred_.exchange(nullptr, std::memory_order_acquire)) {
+    Deferred* in_order = nullptr;
+    while (last != nullptr) {
+      Deferred* const next = last->next_deferred;
+      last->next_deferred = in_order;
+      in_order = last;
+      last = next;
+    }
+    while (in_order != nullptr) {
+      Deferred* const next = in_order->next_deferred;
+      in_order->run();
+      in_order = next;
+    }
+  }
+  running = false;
+}
+
+}  // namespace weft

@@ -1,0 +1,199 @@
+// Arrival::matcher: envelopes arrive as they were sent, announced messages are fetched, what is
+// kept outlives its arrival, what is refused comes again, and deferred work is done once.
+#include "weft/comm/matcher.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "comm/ranks.hpp"
+#include "weft/comm/runtime.hpp"
+
+namespace weft {
+namespace {
+
+using test::on_ranks;
+using test::pattern;
+
+/// Writes down all that comes.
+struct Recorder final : Matcher {
+  struct Seen {
+    Rank source;
+    Envelope envelope;
+    std::vector<std::byte> payload;
+    Message kept;
+    Announcement announcement;
+    bool is_announced = false;
+  };
+  bool arrive(Delivery& message) noexcept override {
+    const std::scoped_lock guard(lock);
+    if (refusals > 0) {
+      --refusals;
+      return false;
+    }
+    Seen seen{.source = message.source, .envelope = message.envelope, .announcement = {}};
+    seen.payload.assign(message.payload.begin(), message.payload.end());
+    if (keeps && !endpoint->keep(message, seen.kept)) return false;
+    all.push_back(std::move(seen));
+    return true;
+  }
+  bool announced(const Envelope& envelope, const Announcement& message) noexcept override {
+    const std::scoped_lock guard(lock);
+    all.push_back({.source = message.source,
+                   .envelope = envelope,
+                   .announcement = message,
+                   .is_announced = true});
+    return true;
+  }
+  bool try_again() noexcept override {
+    ++tries;
+    return --tries_left <= 0;
+  }
+  void peer_down(Rank /*peer*/) noexcept override {}
+  std::size_t count() {
+    const std::scoped_lock guard(lock);
+    return all.size();
+  }
+
+  Endpoint* endpoint = nullptr;
+  bool keeps = false;
+  int refusals = 0;
+  std::atomic<int> tries{0};
+  std::atomic<int> tries_left{0};
+  std::mutex lock;
+  std::vector<Seen> all;
+};
+
+constexpr std::size_t kSizes[] = {0, 1, 8, 40, 41, 100, 500, 3000, 8000};
+
+void send_and_see(bool keeps, int refusals) {
+  on_ranks(2,
+           [&](Runtime& runtime) {
+             Recorder recorder;
+             recorder.keeps = keeps;
+             recorder.refusals = refusals;
+             Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &recorder});
+             recorder.endpoint = &endpoint;
+             runtime.barrier();
+             const Rank other{1 - runtime.rank().value};
+             int number = 0;
+             for (const std::size_t bytes : kSizes) {
+               const Envelope envelope{.tag = 0xfedc0000U + static_cast<uint32_t>(number),
+                                       .sequence = 0xffffff00U + static_cast<uint32_t>(number),
+                                       .context = static_cast<uint16_t>(0xfff0 + number),
+                                       .kind = static_cast<uint8_t>(number)};
+               const auto data = pattern(bytes, static_cast<uint32_t>(number));
+               (void)until_posted(runtime, [&] { return endpoint.send(other, envelope, data); });
+               ++number;
+             }
+             runtime.wait_until([&] { return recorder.count() == std::size(kSizes); });
+             for (int i = 0; i < number; ++i) {
+               auto& seen = recorder.all[static_cast<std::size_t>(i)];
+               EXPECT_EQ(seen.source, other);
+               EXPECT_EQ(seen.envelope.tag, 0xfedc0000U + static_cast<uint32_t>(i));
+               EXPECT_EQ(seen.envelope.sequence, 0xffffff00U + static_cast<uint32_t>(i));
+               EXPECT_EQ(seen.envelope.context, 0xfff0 + i);
+               EXPECT_EQ(seen.envelope.kind, i);
+               const auto wanted = pattern(kSizes[i], static_cast<uint32_t>(i));
+               EXPECT_EQ(seen.payload, wanted);
+               if (keeps) {
+                 const auto data = seen.kept.data();
+                 EXPECT_EQ(std::vector<std::byte>(data.begin(), data.end()), wanted);
+                 EXPECT_EQ(seen.kept.source(), other);
+               }
+             }
+             recorder.all.clear();  // packets return before their runtime ends
+             runtime.barrier();
+           },
+           {.devices = 1});
+}
+
+TEST(Matcher, EnvelopesAndBytesArriveAsSent) { send_and_see(false, 0); }
+TEST(Matcher, KeptMessagesOutliveTheirArrival) { send_and_see(true, 0); }
+TEST(Matcher, RefusedMessagesComeAgainInOrder) { send_and_see(true, 50); }
+
+TEST(Matcher, AnnouncedMessagesAreFetchedWheneverItSuits) {
+  on_ranks(2, [&](Runtime& runtime) {
+    Recorder recorder;
+    Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &recorder});
+    recorder.endpoint = &endpoint;
+    runtime.barrier();
+    const Rank other{1 - runtime.rank().value};
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{9}, std::size_t{300'000}}) {
+      const auto data = pattern(bytes, 3);
+      Synchronizer gone;
+      const Envelope envelope{.tag = 5, .sequence = 6, .context = 7, .kind = 8};
+      ASSERT_EQ(
+          until_posted(runtime,
+                       [&] { return endpoint.announce(other, envelope, data, &gone, nullptr); }),
+          Post::posted);
+      runtime.wait_until([&] { return recorder.count() == 1; });
+      EXPECT_TRUE(recorder.all[0].is_announced);
+      EXPECT_EQ(recorder.all[0].announcement.bytes, bytes);
+      std::vector<std::byte> into(bytes);
+      Synchronizer here;
+      ASSERT_EQ(
+          until_posted(
+              runtime,
+              [&] { return endpoint.fetch(recorder.all[0].announcement, into, &here, nullptr); }),
+          Post::posted);
+      runtime.wait(here);
+      runtime.wait(gone);
+      EXPECT_EQ(here.event().error, Errc::ok);
+      EXPECT_EQ(gone.event().error, Errc::ok);
+      EXPECT_EQ(into, data);
+      recorder.all.clear();
+      runtime.barrier();
+    }
+  });
+}
+
+TEST(Matcher, TriesAgainUntilNothingIsLeft) {
+  on_ranks(1, [&](Runtime& runtime) {
+    Recorder recorder;
+    Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &recorder});
+    recorder.tries_left = 5;
+    endpoint.try_again_later();
+    runtime.wait_until([&] { return recorder.tries >= 5; });
+    for (int i = 0; i < 10; ++i) runtime.progress();
+    EXPECT_EQ(recorder.tries, 5);
+    // And once more: the note can be used again.
+    endpoint.try_again_later();
+    runtime.wait_until([&] { return recorder.tries == 6; });
+  });
+}
+
+TEST(Deferred, IsDoneOnceAndMayDeferMore) {
+  struct Work final : Deferred {
+    explicit Work(Runtime& the_runtime) : runtime(the_runtime) {}
+    void run() noexcept override {
+      if (++runs < 10) runtime.defer(*this);
+    }
+    Runtime& runtime;
+    std::atomic<int> runs{0};
+  };
+  on_ranks(1, [&](Runtime& runtime) {
+    Work work(runtime);
+    runtime.defer(work);
+    EXPECT_EQ(work.runs, 0);
+    runtime.progress();
+    EXPECT_EQ(work.runs, 10);
+    runtime.run_deferred();
+    EXPECT_EQ(work.runs, 10);
+  });
+}
+
+TEST(Matcher, EndpointsAndMatchersBelongTogether) {
+  on_ranks(1, [&](Runtime& runtime) {
+    Recorder recorder;
+    EXPECT_THROW(Endpoint(runtime, {.arrival = Arrival::matcher}), Error);
+    EXPECT_THROW(Endpoint(runtime, {.matcher = &recorder}), Error);
+  });
+}
+
+}  // namespace
+}  // namespace weft
