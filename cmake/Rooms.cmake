@@ -6,7 +6,8 @@ set(WEFT_ROOMS
             "base:"
             "task:base"
             "fabric:base"
-            "comm:fabric,base")
+            "comm:fabric,base"
+            "mpi:comm,fabric,task,base")
 
 # weft_room(<name> LIBRARIES <external libraries>): called by src/<name>/CMakeLists.txt.
 function(weft_room name)

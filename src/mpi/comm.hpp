@@ -1,0 +1,92 @@
+// Communicators.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "mpi/abi/mpi.h"
+#include "mpi/attributes.hpp"
+#include "mpi/errhandler.hpp"
+#include "mpi/failure.hpp"
+#include "mpi/group.hpp"
+#include "mpi/handle.hpp"
+#include "mpi/info.hpp"
+
+namespace weft::mpi {
+
+class Channel;   // messages/: matching of one plane of one context
+class Topology;  // comms/
+class NodeMap;   // collectives/: which members share a node; made on first use
+
+/// The two planes of a context: messages of the program, and those of collectives.
+enum class Plane : uint8_t { program, collective };
+
+/// What a program promised by info hints (MPI 7.4.4).
+struct Hints {
+  bool no_any_tag = false;
+  bool no_any_source = false;
+  bool exact_length = false;
+  bool allow_overtaking = false;
+};
+
+/// A communicator. Intra-communicators: `remote` is `local`.
+///
+/// Held by its handle and by each operation under way. Set up by one thread before others see it;
+/// afterwards immutable but for what has a lock or is atomic.
+class Comm final : public Counted {
+ public:
+  // Fast path's fields first.
+  uint16_t context = 0;
+  int rank = 0;         ///< of this process in `local`
+  int remote_size = 0;  ///< of the group that messages go to
+  bool inter = false;
+  Group* remote = nullptr;    ///< `remote_group`, or `local_group`
+  Channel* channels[2] = {};  ///< by Plane; opened by messages/ (open_channels)
+  Held<Group> local_group;
+  Held<Group> remote_group;  ///< inter-communicators only
+  MPI_Comm handle = MPI_COMM_NULL;
+  Hints hints;
+
+  std::atomic<uint32_t> collectives{0};  ///< begun so far: the tag of the next one
+  std::mutex lock;                       ///< of what follows
+  std::string name;
+  Held<Errhandler> errhandler;  ///< never empty
+  Held<Info> info;              ///< hints, as the program gave them; may be empty
+  AttributeSet attributes;
+  std::shared_ptr<Topology> topology;
+  /// Inter-communicators: an intra-communicator of the local group, for their collectives; its
+  /// context is agreed upon along with `context`.
+  Held<Comm> local_comm;
+  std::shared_ptr<NodeMap> nodes;
+  bool from_session = false;
+
+  [[nodiscard]] int size() const noexcept { return local_group->size(); }
+  /// The job's rank of a peer; no checks.
+  [[nodiscard]] Rank process(int peer) const noexcept { return remote->process(peer); }
+
+ private:
+  ~Comm() override;  // comms/: closes the channels, gives the context back
+};
+
+HandleTable<Comm, MPI_Comm>& comms() noexcept;
+
+/// The communicator of a handle; throws MPI_ERR_COMM.
+inline Comm& comm(MPI_Comm handle) {
+  Comm* found = comms().find(handle);
+  if (found == nullptr) [[unlikely]]
+    fail(MPI_ERR_COMM, "not a communicator: null, freed, or never made");
+  return *found;
+}
+/// The same for calls that need an intra-communicator.
+Comm& intra_comm(MPI_Comm handle);
+
+/// The tag of the next collective of this communicator: same order on all ranks, so the same tag.
+[[nodiscard]] inline int next_collective_tag(Comm& comm) noexcept {
+  // relaxed: MPI has programs order the collectives of a communicator themselves.
+  return static_cast<int>(comm.collectives.fetch_add(1, std::memory_order_relaxed) & 0x7fffffff);
+}
+
+}  // namespace weft::mpi

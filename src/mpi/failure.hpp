@@ -1,0 +1,48 @@
+// How a call says that it failed: an MPI error class and a sentence, thrown, and caught in one
+// place.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "mpi/abi/mpi.h"
+
+namespace weft::mpi {
+
+/// Thrown by whatever serves a call; caught by the call's front (abi/front), which hands it to the
+/// error handler of the communicator, session … that the call names. Never thrown on a success
+/// path, nor through the message core.
+class Failure : public std::exception {
+ public:
+  /// `code`: an error class (MPI_ERR_…), or a code that the program added.
+  Failure(int code, std::string text) : code_(code), text_(std::move(text)) {}
+  [[nodiscard]] int code() const noexcept { return code_; }
+  [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
+  /// The communicator that it concerns, for calls that name none (MPI_Wait …).
+  [[nodiscard]] MPI_Comm comm() const noexcept { return comm_; }
+  Failure& about(MPI_Comm comm) noexcept {
+    comm_ = comm;
+    return *this;
+  }
+
+ private:
+  int code_;
+  std::string text_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// Throws Failure.
+[[noreturn]] void fail(int code, std::string text);
+
+/// Whether arguments are checked (configuration `mpi.check_arguments`, default yes). Handles are
+/// always checked: a bad one never crashes.
+[[nodiscard]] bool checking() noexcept;
+
+/// For the checks that can be switched off.
+inline void require(bool holds, int code, const char* text) {
+  if (!holds && checking()) [[unlikely]]
+    fail(code, text);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,64 @@
+// Point-to-point messages: what requests, blocking calls and collectives post.
+//
+// Thread-safe throughout. Arguments are not checked here (callers do): ranks are those of the
+// communicator's remote group, in range, never MPI_PROC_NULL; counts are not negative. Types and
+// communicators must live until the transfer has ended: callers hold them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "mpi/comm.hpp"
+#include "mpi/datatype.hpp"
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+
+enum class SendMode : uint8_t { standard, synchronous, ready };
+
+/// Begins a send; never waits for room (it goes on when there is some). It may have ended already
+/// on return. Errors are in `outcome.error`.
+void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, const void* buffer,
+                int64_t count, const Datatype& type, SendMode mode = SendMode::standard);
+/// Begins a receive. `from` may be MPI_ANY_SOURCE, `tag` MPI_ANY_TAG.
+void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
+                int64_t count, const Datatype& type);
+
+/// A blocking send in place: returns when the buffer may be used again. No Transfer is made for
+/// what goes at once. Throws Failure.
+void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+              const Datatype& type, SendMode mode = SendMode::standard);
+
+/// Takes a posted receive back: true: it ends cancelled. False: it was matched, or has ended.
+bool cancel_recv(Transfer& transfer);
+
+/// Looks for a message that a receive would get now; does not progress. False: none.
+bool probe(Comm& comm, int from, int tag, Outcome& found);
+
+/// A message taken out of matching (MPI_Mprobe). Ends in start_recv_extracted.
+struct Extracted;
+/// As probe, and takes it out: its record, or nullptr.
+Extracted* extract(Comm& comm, int from, int tag, Outcome& found);
+void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, int64_t count,
+                          const Datatype& type);
+
+/// Serves what waits. Returns how much.
+uint32_t progress();
+/// Returns when it has ended. Blocks the thread, or suspends the task.
+void wait(Transfer& transfer);
+/// Returns when all have ended (one counter preset to their number, 000 §2.2).
+void wait_all(std::span<Transfer* const> transfers);
+/// Returns when at least one has ended.
+void wait_any(std::span<Transfer* const> transfers);
+/// Returns when a message that `probe` would find may have come, or something else has (callers
+/// look again): one round of waiting for arrivals at this communicator.
+void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found);
+
+/// Opens both planes of a new communicator, whose context is agreed upon; closes them. Messages
+/// that come earlier wait; those never received are dropped when it closes.
+void open_channels(Comm& comm);
+void close_channels(Comm& comm) noexcept;
+/// `comm.hints` has changed.
+void hints_changed(Comm& comm);
+
+}  // namespace weft::mpi

@@ -1,0 +1,35 @@
+// The record of a message that came before its receive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mpi/entry.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/comm/matcher.hpp"
+
+namespace weft::mpi {
+
+class Channel;
+
+/// Small payloads lie in the record, larger ones in memory of their own: packets, the sender's or
+/// ours, would be missed by other messages. Of an announced one only the announcement is kept.
+/// What it costs is bounded per sender (flow.hpp).
+struct alignas(base::kCacheLine) Arrived : Entry {
+  enum class Holds : uint8_t { inlined, heap, announced };
+  static constexpr std::size_t kInlineBytes = 64;
+
+  Channel* channel;
+  uint64_t bytes;     ///< of the message
+  uint32_t sequence;  ///< while it waits for an earlier one (sequencer.hpp)
+  Holds holds;
+  uint8_t kind;
+  union {
+    std::byte inlined[kInlineBytes];
+    std::byte* heap;
+    Announcement announcement;
+  };
+};
+static_assert(sizeof(Arrived) == 3 * base::kCacheLine);
+
+}  // namespace weft::mpi

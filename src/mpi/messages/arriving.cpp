@@ -1,0 +1,288 @@
+// Messages that arrive: in order, to the receive that waits, or kept until it comes.
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "mpi/messages/engine.hpp"
+#include "weft/base/cache_line.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+constexpr int64_t kRecordBytes = sizeof(Arrived);
+
+Plane plane_of(const Envelope& envelope) noexcept {
+  return (envelope.kind & kCollective) != 0 ? Plane::collective : Plane::program;
+}
+
+std::span<const std::byte> payload_of(const Arrived& message) noexcept {
+  return {message.holds == Arrived::Holds::heap ? message.heap : message.inlined, message.bytes};
+}
+
+}  // namespace
+
+// --- Ends of receives ----------------------------------------------------------------------------
+
+/// Says whose message it is.
+static void note_source(Transfer& transfer, Rank source, int tag, int64_t bytes) noexcept {
+  Outcome& outcome = transfer.outcome;
+  if (transfer.process == kAnySource) outcome.source = transfer.channel->group->rank_of(source);
+  outcome.tag = tag;
+  outcome.bytes = bytes;
+}
+
+inline void Engine::deliver(Transfer& transfer, Rank source, int tag,
+                            std::span<const std::byte> payload) {
+  note_source(transfer, source, tag, static_cast<int64_t>(payload.size()));
+  if (payload.size() > static_cast<std::size_t>(transfer.capacity)) [[unlikely]] {
+    transfer.outcome.error = MPI_ERR_TRUNCATE;
+    transfer.outcome.bytes = transfer.capacity;
+    payload = payload.first(static_cast<std::size_t>(transfer.capacity));
+  }
+  if (transfer.type->contiguous()) [[likely]] {
+    if (!payload.empty()) std::memcpy(transfer.buffer, payload.data(), payload.size());
+  } else {
+    transfer.type->unpack(transfer.buffer, transfer.count, 0, payload);
+  }
+  count(received);
+  count(received_bytes, payload.size());
+  transfer.end();
+}
+
+void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
+  std::byte* into = transfer.buffer;
+  if (!transfer.type->contiguous()) {
+    transfer.packed = static_cast<std::byte*>(
+        std::malloc(message.bytes == 0 ? 1 : static_cast<std::size_t>(message.bytes)));
+    into = transfer.packed;
+  }
+  // Too long for its receive: the core drops it, and the sender is told that it went well.
+  const bool fits = message.bytes <= static_cast<uint64_t>(transfer.capacity) &&
+                    (into != nullptr || message.bytes == 0);
+  const auto room = fits ? static_cast<std::size_t>(message.bytes) : 0;
+  if (endpoint_->fetch(message, {into, room}, &fetched_, &transfer) == Post::posted) return;
+  std::free(std::exchange(transfer.packed, nullptr));
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    unfetched_.emplace_back(&transfer, message);
+  }
+  endpoint_->try_again_later();
+}
+
+void Engine::end_fetch(void* argument, const Event& event) {
+  auto& my = *static_cast<Engine*>(argument);
+  auto& transfer = *static_cast<Transfer*>(event.context);
+  Outcome& outcome = transfer.outcome;
+  outcome.bytes = static_cast<int64_t>(event.bytes);
+  outcome.error = error_class_of(event.error);
+  if (event.error == Errc::truncated) outcome.bytes = transfer.capacity;
+  if (transfer.packed != nullptr) {
+    if (event.error == Errc::ok) {
+      transfer.type->unpack(transfer.buffer, transfer.count, 0, {transfer.packed, event.bytes});
+    }
+    std::free(std::exchange(transfer.packed, nullptr));
+  }
+  my.count(received);
+  my.count(received_bytes, event.bytes);
+  transfer.end();
+}
+
+void Engine::receive(Transfer& transfer, Arrived& message) {
+  if (message.holds == Arrived::Holds::announced) {
+    note_source(transfer, message.process, message.tag, static_cast<int64_t>(message.bytes));
+    const Announcement announcement = message.announcement;
+    release(message);
+    begin_fetch(transfer, announcement);
+    return;
+  }
+  deliver(transfer, message.process, message.tag, payload_of(message));
+  release(message);
+}
+
+// --- Records of what waits -----------------------------------------------------------------------
+
+Arrived* Engine::record_of(Channel& channel, Rank source, const Envelope& envelope) {
+  Arrived* const record = records_.allocate();
+  if (record == nullptr) return nullptr;
+  record->process = source;
+  record->tag = static_cast<int>(envelope.tag);
+  record->is_receive = false;
+  record->channel = &channel;
+  record->sequence = envelope.sequence;
+  record->kind = envelope.kind;
+  return record;
+}
+
+Arrived* Engine::record_of(Channel& channel, Delivery& message) {
+  Arrived* const record = record_of(channel, message.source, message.envelope);
+  if (record == nullptr) return nullptr;
+  record->bytes = message.payload.size();
+  std::byte* into = record->inlined;
+  record->holds = Arrived::Holds::inlined;
+  if (record->bytes > Arrived::kInlineBytes) {
+    record->holds = Arrived::Holds::heap;
+    into = record->heap = static_cast<std::byte*>(std::malloc(record->bytes));
+    if (into == nullptr) {
+      records_.release(*record);
+      return nullptr;
+    }
+  }
+  if (record->bytes != 0) std::memcpy(into, message.payload.data(), record->bytes);
+  charge(message.source, static_cast<int64_t>(record->bytes) + kRecordBytes);
+  return record;
+}
+
+void Engine::release(Arrived& message) noexcept {
+  const Rank source = message.process;
+  const auto bytes = static_cast<int64_t>(message.bytes) + kRecordBytes;
+  const Arrived::Holds holds = message.holds;
+  if (holds == Arrived::Holds::heap) std::free(message.heap);
+  records_.release(message);
+  if (holds != Arrived::Holds::announced) discharge(source, bytes);
+}
+
+/// A receive may have been posted since the look without a record.
+void Engine::wait_in(Channel& channel, Arrived& message) {
+  if (Transfer* const met = channel.arrive(message); met != nullptr) {
+    receive(*met, message);
+  } else {
+    count(unexpected);
+  }
+}
+
+// --- Arrivals ------------------------------------------------------------------------------------
+
+inline bool Engine::accept(Channel& channel, Delivery& message) {
+  const int tag = static_cast<int>(message.envelope.tag);
+  if (Transfer* const met = channel.take_receive(message.source, tag); met != nullptr) [[likely]] {
+    deliver(*met, message.source, tag, message.payload);
+    return true;
+  }
+  Arrived* const record = record_of(channel, message);
+  if (record == nullptr) return false;
+  wait_in(channel, *record);
+  return true;
+}
+
+bool Engine::accept(Channel& channel, const Envelope& envelope, const Announcement& message) {
+  Arrived* const record = record_of(channel, message.source, envelope);
+  if (record == nullptr) return false;
+  record->bytes = message.bytes;
+  record->holds = Arrived::Holds::announced;
+  record->announcement = message;
+  wait_in(channel, *record);
+  return true;
+}
+
+bool Engine::arrive(Delivery& message) noexcept {
+  if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
+    return false;
+  const Envelope& envelope = message.envelope;
+  if ((envelope.kind & kStop) != 0) [[unlikely]] {
+    control(message.source, envelope.kind);
+    return true;
+  }
+  Channel& channel = this->channel(envelope.context, plane_of(envelope));
+  if (!sequenced_ || channel.may_overtake) [[likely]]
+    return accept(channel, message);
+  SourceOrder& order = this->order(channel, message.source);
+  const std::scoped_lock guard(order.lock);
+  if (envelope.sequence != order.expected) {
+    Arrived* const record = record_of(channel, message);
+    return keep_early(order, channel, envelope, record);
+  }
+  if (!accept(channel, message)) return false;
+  ++order.expected;
+  if (order.early != nullptr) offer_early(order, channel);
+  return true;
+}
+
+bool Engine::announced(const Envelope& envelope, const Announcement& message) noexcept {
+  if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
+    return false;
+  Channel& channel = this->channel(envelope.context, plane_of(envelope));
+  if (!sequenced_ || channel.may_overtake) return accept(channel, envelope, message);
+  SourceOrder& order = this->order(channel, message.source);
+  const std::scoped_lock guard(order.lock);
+  if (envelope.sequence != order.expected) {
+    Arrived* const record = record_of(channel, message.source, envelope);
+    if (record != nullptr) {
+      record->bytes = message.bytes;
+      record->holds = Arrived::Holds::announced;
+      record->announcement = message;
+    }
+    return keep_early(order, channel, envelope, record);
+  }
+  if (!accept(channel, envelope, message)) return false;
+  ++order.expected;
+  if (order.early != nullptr) offer_early(order, channel);
+  return true;
+}
+
+// --- Order between devices -----------------------------------------------------------------------
+
+/// (order's lock) Puts a message that overtook others where it belongs among its like.
+bool Engine::keep_early(SourceOrder& order, Channel& /*channel*/, const Envelope& envelope,
+                        Arrived* record) {
+  if (record == nullptr) return false;
+  count(out_of_sequence);
+  Entry** place = &order.early;
+  // Numbers wrap: what is ahead is told by its distance from what is expected.
+  while (*place != nullptr && static_cast<Arrived*>(*place)->sequence - order.expected <
+                                  envelope.sequence - order.expected) {
+    place = &(*place)->next;
+  }
+  record->next = *place;
+  *place = record;
+  return true;
+}
+
+/// (order's lock) Those whose turn it is now.
+void Engine::offer_early(SourceOrder& order, Channel& channel) {
+  while (order.early != nullptr) {
+    auto& first = static_cast<Arrived&>(*order.early);
+    if (first.sequence != order.expected) return;
+    order.early = first.next;
+    ++order.expected;
+    wait_in(channel, first);
+  }
+}
+
+// --- Deaths --------------------------------------------------------------------------------------
+
+void Engine::peer_down(Rank peer) noexcept {
+  // seq_cst: first this, then a look at the channels; receives are posted first, then look here.
+  deaths_.store(true, std::memory_order_seq_cst);
+  std::vector<Transfer*> over;
+  for (std::size_t i = 0; i < kContexts * 2; ++i) {
+    Channel* const channel = channels_[i].load(std::memory_order_acquire);
+    if (channel == nullptr || channel->group == nullptr ||
+        channel->group->rank_of(peer) == MPI_UNDEFINED) {
+      continue;
+    }
+    channel->take_receives(
+        [](const Transfer& each, Rank dead) {
+          return each.process == dead || each.process == kAnySource;
+        },
+        peer, over);
+  }
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    Peer& dead = this->peer(peer);
+    for (Transfer* each = dead.backlog; each != nullptr;) {
+      auto* const next = static_cast<Transfer*>(each->next);
+      over.push_back(each);
+      each = next;
+    }
+    dead.backlog = dead.backlog_last = nullptr;
+    dead.waiting.store(0, std::memory_order_relaxed);
+  }
+  for (Transfer* each : over) {
+    std::free(std::exchange(each->packed, nullptr));
+    each->outcome.error = MPI_ERR_PROC_ABORTED;
+    each->end();
+  }
+}
+
+}  // namespace weft::mpi

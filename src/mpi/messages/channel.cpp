@@ -1,0 +1,392 @@
+#include "mpi/messages/channel.hpp"
+
+#include <mutex>
+
+#include "mpi/messages/arrived.hpp"
+#include "mpi/transfer.hpp"
+
+namespace weft::mpi {
+
+/// The locks of all buckets, `order_` being held: nobody is in any.
+class Channel::HoldAll {
+ public:
+  explicit HoldAll(Table& table) noexcept : table_(table) {
+    for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.lock();
+  }
+  ~HoldAll() {
+    for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.unlock();
+  }
+  HoldAll(const HoldAll&) = delete;
+  HoldAll& operator=(const HoldAll&) = delete;
+
+ private:
+  Table& table_;
+};
+
+Channel::Channel() {
+  tables_.push_back(std::make_unique<Table>(kFirstBuckets));
+  table_.store(tables_.back().get(), std::memory_order_release);
+}
+
+Channel::~Channel() = default;
+
+// --- Queues behind keys (whoever owns the bucket) ------------------------------------------------
+
+/// Where the first entry of this key is linked, or would be: at the end of the chain.
+inline Entry** Channel::place_of(Bucket& bucket, Rank source, int tag, uint32_t& keys) noexcept {
+  Entry** place = &bucket.keys;
+  while (*place != nullptr && ((*place)->process != source || (*place)->tag != tag)) {
+    place = &(*place)->next_key;
+    ++keys;
+  }
+  return place;
+}
+
+inline void Channel::append(Entry** place, Entry& entry) noexcept {
+  entry.next = nullptr;
+  entry.linked = true;
+  Entry* const first = *place;
+  if (first == nullptr) {
+    entry.previous = nullptr;
+    entry.next_key = nullptr;
+    entry.last = &entry;
+    *place = &entry;
+  } else {
+    entry.previous = first->last;
+    first->last->next = &entry;
+    first->last = &entry;
+  }
+}
+
+/// Takes out the first of a key.
+inline void Channel::pop(Entry** place) noexcept {
+  Entry& first = **place;
+  first.linked = false;
+  if (Entry* const second = first.next; second != nullptr) {
+    second->previous = nullptr;
+    second->last = first.last;
+    second->next_key = first.next_key;
+    *place = second;
+  } else {
+    *place = first.next_key;
+  }
+}
+
+void Channel::remove(Entry** place, Entry& entry) noexcept {
+  if (*place == &entry) {
+    pop(place);
+    return;
+  }
+  entry.linked = false;
+  entry.previous->next = entry.next;
+  if (entry.next != nullptr) {
+    entry.next->previous = entry.previous;
+  } else {
+    (*place)->last = entry.previous;
+  }
+}
+
+inline void Channel::add_message(Entry** place, Entry& message) noexcept {
+  // relaxed: stamps order what one source's arrivals, which are one after the other, left behind;
+  // the count is a hint.
+  message.stamp = arrival_stamp_.fetch_add(1, std::memory_order_relaxed);
+  unexpected_.fetch_add(1, std::memory_order_relaxed);
+  append(place, message);
+}
+
+inline void Channel::taken(Entry& message) noexcept {
+  if (!message.is_receive) unexpected_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// --- Exact keys ----------------------------------------------------------------------------------
+
+Entry* Channel::access(Entry& entry, bool add) {
+  for (;;) {
+    // acquire: pairs with grow's release.
+    Table* const table = table_.load(std::memory_order_acquire);
+    Bucket& bucket = table->of(hash(entry.process, entry.tag));
+    bucket.lock.lock();
+    // relaxed, both: they change under this lock (invariant 3).
+    if (ordered_.load(std::memory_order_relaxed)) [[unlikely]] {
+      bucket.lock.unlock();
+      Entry* met = nullptr;
+      if (access_ordered(entry, add, met)) return met;
+      continue;
+    }
+    if (table != table_.load(std::memory_order_relaxed)) [[unlikely]] {
+      bucket.lock.unlock();
+      continue;
+    }
+    uint32_t keys = 0;
+    Entry** const place = place_of(bucket, entry.process, entry.tag, keys);
+    Entry* met = *place;
+    if (met != nullptr && met->is_receive != entry.is_receive) {
+      pop(place);
+      taken(*met);
+    } else {
+      met = nullptr;
+      if (add && entry.is_receive) {
+        entry.stamp = 0;
+        append(place, entry);
+      } else if (add) {
+        add_message(place, entry);
+      }
+    }
+    bucket.lock.unlock();
+    if (keys > kLongChain) [[unlikely]]
+      grow(*table);
+    return met;
+  }
+}
+
+/// The same while wildcards are about. False: they no longer are.
+bool Channel::access_ordered(Entry& entry, bool add, Entry*& met) {
+  const std::scoped_lock guard(order_);
+  if (!ordered_.load(std::memory_order_relaxed)) return false;
+  Table& table = *table_.load(std::memory_order_relaxed);
+  uint32_t keys = 0;
+  Entry** const place =
+      place_of(table.of(hash(entry.process, entry.tag)), entry.process, entry.tag, keys);
+  Entry* const exact =
+      *place != nullptr && (*place)->is_receive != entry.is_receive ? *place : nullptr;
+  Entry* const wildcard = entry.is_receive ? nullptr : first_wildcard(entry.process, entry.tag);
+  if (wildcard != nullptr && (exact == nullptr || wildcard->stamp < exact->stamp)) {
+    unlink_wildcard(*wildcard);
+    met = wildcard;
+  } else if (exact != nullptr) {
+    pop(place);
+    taken(*exact);
+    met = exact;
+  } else if (add && entry.is_receive) {
+    entry.stamp = ++posted_stamp_;
+    append(place, entry);
+  } else if (add) {
+    add_message(place, entry);
+  }
+  note_quiet();
+  return true;
+}
+
+Transfer* Channel::take_receive(Rank source, int tag) {
+  Entry message;
+  message.process = source;
+  message.tag = tag;
+  return static_cast<Transfer*>(access(message, false));
+}
+
+Transfer* Channel::arrive(Arrived& message) {
+  return static_cast<Transfer*>(access(message, true));
+}
+
+Arrived* Channel::post(Transfer& receive) {
+  receive.is_receive = true;
+  if (receive.process == kAnySource || receive.tag == MPI_ANY_TAG) [[unlikely]]
+    return post_wildcard(receive);
+  return static_cast<Arrived*>(access(receive, true));
+}
+
+// --- Wildcards -----------------------------------------------------------------------------------
+
+void Channel::enter_order() {
+  order_.lock();
+  quiet_ = 0;
+  if (ordered_.load(std::memory_order_relaxed)) return;
+  const HoldAll all(*table_.load(std::memory_order_relaxed));
+  ordered_.store(true, std::memory_order_relaxed);  // invariant 3: read under these locks
+}
+
+void Channel::note_quiet() {
+  if (wildcards_ != nullptr || ++quiet_ < kQuietBeforeBack) return;
+  const HoldAll all(*table_.load(std::memory_order_relaxed));
+  ordered_.store(false, std::memory_order_relaxed);
+}
+
+/// Where the oldest message that a wildcard would meet is linked; it is the first of its key.
+Entry** Channel::oldest(Rank source, int tag) noexcept {
+  Entry** best = nullptr;
+  if (unexpected_.load(std::memory_order_relaxed) == 0) return best;  // exact: `order_` is held
+  const Table& table = *table_.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i <= table.mask; ++i) {
+    for (Entry** place = &table.buckets[i].keys; *place != nullptr; place = &(*place)->next_key) {
+      const Entry& first = **place;
+      if (!first.is_receive && (source == kAnySource || first.process == source) &&
+          (tag == MPI_ANY_TAG || first.tag == tag) &&
+          (best == nullptr || first.stamp < (*best)->stamp)) {
+        best = place;
+      }
+    }
+  }
+  return best;
+}
+
+Arrived* Channel::post_wildcard(Transfer& receive) {
+  enter_order();
+  const std::scoped_lock guard(std::adopt_lock, order_);
+  if (Entry** const place = oldest(receive.process, receive.tag); place != nullptr) {
+    Entry* const message = *place;
+    pop(place);
+    taken(*message);
+    return static_cast<Arrived*>(message);
+  }
+  receive.stamp = ++posted_stamp_;
+  receive.linked = true;
+  receive.next = nullptr;
+  receive.previous = last_wildcard_;
+  (last_wildcard_ != nullptr ? last_wildcard_->next : wildcards_) = &receive;
+  last_wildcard_ = &receive;
+  return nullptr;
+}
+
+Entry* Channel::first_wildcard(Rank source, int tag) const noexcept {
+  for (Entry* each = wildcards_; each != nullptr; each = each->next) {
+    if ((each->process == kAnySource || each->process == source) &&
+        (each->tag == MPI_ANY_TAG || each->tag == tag)) {
+      return each;
+    }
+  }
+  return nullptr;
+}
+
+void Channel::unlink_wildcard(Entry& entry) noexcept {
+  entry.linked = false;
+  (entry.previous != nullptr ? entry.previous->next : wildcards_) = entry.next;
+  (entry.next != nullptr ? entry.next->previous : last_wildcard_) = entry.previous;
+}
+
+// --- Probes and cancels --------------------------------------------------------------------------
+
+Channel::Found Channel::seek(Rank source, int tag, bool take) {
+  Found found;
+  Entry** place = nullptr;
+  if (source == kAnySource || tag == MPI_ANY_TAG) {
+    // relaxed: a message that is being added now may as well come later.
+    if (unexpected() == 0) return found;
+    enter_order();
+    found.lock = &order_;
+    place = oldest(source, tag);
+  } else {
+    for (;;) {
+      Table* const table = table_.load(std::memory_order_acquire);
+      Bucket& bucket = table->of(hash(source, tag));
+      bucket.lock.lock();
+      found.lock = &bucket.lock;
+      if (ordered_.load(std::memory_order_relaxed)) {
+        bucket.lock.unlock();
+        order_.lock();
+        found.lock = &order_;
+      }
+      // As in access; what is seen under `order_` holds only while it is ordered.
+      const bool ordered = ordered_.load(std::memory_order_relaxed);
+      if (ordered == (found.lock == &order_) &&
+          (ordered || table == table_.load(std::memory_order_relaxed))) {
+        uint32_t keys = 0;
+        place = place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag,
+                         keys);
+        break;
+      }
+      found.lock->unlock();
+      found.lock = nullptr;
+    }
+    if (*place == nullptr || (*place)->is_receive) place = nullptr;
+  }
+  if (place == nullptr) return found;
+  found.message = static_cast<Arrived*>(*place);
+  if (take) {
+    pop(place);
+    taken(*found.message);
+  }
+  return found;
+}
+
+bool Channel::withdraw(Transfer& receive) {
+  const std::scoped_lock guard(order_);
+  if (receive.process == kAnySource || receive.tag == MPI_ANY_TAG) {
+    if (!receive.linked) return false;
+    unlink_wildcard(receive);
+    return true;
+  }
+  // Under `order_` neither the mode nor the table changes.
+  Bucket& bucket = table_.load(std::memory_order_relaxed)->of(hash(receive.process, receive.tag));
+  const std::scoped_lock in_bucket(bucket.lock);
+  if (!receive.linked) return false;
+  uint32_t keys = 0;
+  remove(place_of(bucket, receive.process, receive.tag, keys), receive);
+  return true;
+}
+
+// --- All of them ---------------------------------------------------------------------------------
+
+void Channel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+                            std::vector<Transfer*>& into) {
+  const std::scoped_lock guard(order_);
+  Table& table = *table_.load(std::memory_order_relaxed);
+  const HoldAll all(table);
+  const auto first = into.size();
+  for (uint32_t i = 0; i <= table.mask; ++i) {
+    for (Entry* key = table.buckets[i].keys; key != nullptr; key = key->next_key) {
+      for (Entry* each = key; each != nullptr && key->is_receive; each = each->next) {
+        auto& receive = static_cast<Transfer&>(*each);
+        if (wanted(receive, process)) into.push_back(&receive);
+      }
+    }
+  }
+  for (auto i = first; i < into.size(); ++i) {
+    uint32_t keys = 0;
+    remove(place_of(table.of(hash(into[i]->process, into[i]->tag)), into[i]->process, into[i]->tag,
+                    keys),
+           *into[i]);
+  }
+  for (Entry* each = wildcards_; each != nullptr;) {
+    Entry* const next = each->next;
+    auto& receive = static_cast<Transfer&>(*each);
+    if (wanted(receive, process)) {
+      unlink_wildcard(receive);
+      into.push_back(&receive);
+    }
+    each = next;
+  }
+}
+
+void Channel::take_messages(std::vector<Arrived*>& into) {
+  const std::scoped_lock guard(order_);
+  Table& table = *table_.load(std::memory_order_relaxed);
+  const HoldAll all(table);
+  for (uint32_t i = 0; i <= table.mask; ++i) {
+    for (Entry** place = &table.buckets[i].keys; *place != nullptr;) {
+      Entry* const first = *place;
+      if (first->is_receive) {
+        place = &first->next_key;
+      } else {
+        pop(place);
+        taken(*first);
+        into.push_back(static_cast<Arrived*>(first));
+      }
+    }
+  }
+}
+
+/// Four times the buckets, where a chain has become long.
+void Channel::grow(const Table& seen) {
+  const std::scoped_lock guard(order_);
+  Table& old = *table_.load(std::memory_order_relaxed);
+  const uint32_t size = (old.mask + 1) * 4;
+  if (&old != &seen || size > kMostBuckets) return;
+  const HoldAll all(old);
+  tables_.push_back(std::make_unique<Table>(size));
+  Table& larger = *tables_.back();
+  for (uint32_t i = 0; i <= old.mask; ++i) {
+    Entry* key = old.buckets[i].keys;
+    old.buckets[i].keys = nullptr;
+    while (key != nullptr) {
+      Entry* const next = key->next_key;
+      Bucket& bucket = larger.of(hash(key->process, key->tag));
+      key->next_key = bucket.keys;
+      bucket.keys = key;
+      key = next;
+    }
+  }
+  // release: pairs with access's acquire; those who wait for an old bucket's lock look again.
+  table_.store(&larger, std::memory_order_release);
+}
+
+}  // namespace weft::mpi

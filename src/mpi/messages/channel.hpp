@@ -1,0 +1,151 @@
+// The default matching engine: one plane of one communicator, where receives and messages meet.
+//
+// Purpose: MPI's matching order at O(1) and without a lock that unlike keys share, for as long as
+// no wildcard is posted (docs/design/mpi-matching.md). Owner and lifetime: the engine's table of
+// channels (channels.hpp), by context and plane; made by whoever opens the communicator or gets its
+// first message. Who may call: any thread. Arrivals of one source are offered in their order
+// (sequencer.hpp), at the same time from several sources. Progress guarantee: locks of a few dozen
+// instructions; switching modes and growing take all of them. Invariants
+//  1. An entry is in at most one place: behind its key, or in `wildcards_`.
+//  2. Behind a key lie receives or messages, never both, oldest first.
+//  3. `ordered_` and `table_` change only under `order_` and the locks of all buckets of the table.
+//     Who holds one bucket's lock and sees `ordered_` false owns all entries of that bucket's keys;
+//     who holds `order_` and sees it true owns all entries.
+//  4. A wildcard is posted (in `wildcards_`) only while `ordered_`; it becomes false only when
+//  there
+//     is none.
+//  5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives that
+//  were
+//     posted while `ordered_` grow in the order of posting; of others they are 0, older than any
+//     wildcard: those compete with wildcards only, and were there before the first of them.
+// Source: 003 (matching as two queues); the keys' queues and the switch are ours.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "mpi/entry.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/base/locks.hpp"
+
+namespace weft::mpi {
+
+struct Transfer;
+struct Arrived;
+struct SourceOrder;
+
+class Channel {
+ public:
+  Channel();
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Posts a receive: the message that it meets, taken out; nullptr: it waits.
+  Arrived* post(Transfer& receive);
+  /// The receive that a message of this key meets, taken out; nullptr: none now.
+  Transfer* take_receive(Rank source, int tag);
+  /// The same, and if there is none the message waits.
+  Transfer* arrive(Arrived& message);
+  /// Takes a posted receive out; false: it was matched.
+  bool withdraw(Transfer& receive);
+  /// The first message that a receive would meet: `look(message)` under the lock. False: none.
+  template <class Look>
+  bool find(Rank source, int tag, Look look) {
+    const Found found = seek(source, tag, false);
+    if (found.message != nullptr) look(*found.message);
+    return found.message != nullptr;
+  }
+  /// The same, taken out.
+  Arrived* extract(Rank source, int tag) { return seek(source, tag, true).message; }
+  /// Takes out all receives for which `wanted` answers true, and all messages: for the end, and
+  /// deaths. Slow.
+  void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+                     std::vector<Transfer*>& into);
+  void take_messages(std::vector<Arrived*>& into);
+
+  /// Messages that wait: a hint.
+  [[nodiscard]] uint64_t unexpected() const noexcept {
+    return unexpected_.load(std::memory_order_relaxed);
+  }
+  /// Set by open_channels: sources are told by their rank in this group.
+  Group* group = nullptr;
+  bool may_overtake = false;  ///< hint: sequence numbers are not looked at
+  // Set when it is made:
+  uint16_t context = 0;
+  Plane plane = Plane::program;
+  std::atomic<SourceOrder*> orders{nullptr};  ///< by process, where the engine is sequenced
+
+ private:
+  struct alignas(base::kCacheLine) Bucket {
+    base::SpinLock lock;
+    Entry* keys = nullptr;
+  };
+  struct Table {
+    explicit Table(uint32_t size) : mask(size - 1), buckets(new Bucket[size]) {}
+    const uint32_t mask;
+    const std::unique_ptr<Bucket[]> buckets;
+    [[nodiscard]] Bucket& of(uint32_t hash) const noexcept { return buckets[hash & mask]; }
+  };
+  class HoldAll;
+  struct Found {
+    Arrived* message = nullptr;
+    // Keeps what `seek` found in place until it was looked at.
+    base::SpinLock* lock = nullptr;
+    Found() = default;
+    Found(Found&& other) noexcept
+        : message(other.message), lock(std::exchange(other.lock, nullptr)) {}
+    Found& operator=(Found&&) = delete;
+    ~Found() {
+      if (lock != nullptr) lock->unlock();
+    }
+  };
+  static constexpr uint32_t kFirstBuckets = 16;
+  static constexpr uint32_t kMostBuckets = 1U << 16;
+  static constexpr uint32_t kLongChain = 6;           ///< keys in a bucket before the table grows
+  static constexpr uint32_t kQuietBeforeBack = 1024;  ///< calls without a wildcard
+
+  static uint32_t hash(Rank source, int tag) noexcept {
+    const uint64_t key =
+        uint64_t{static_cast<uint32_t>(source.value)} << 32 | static_cast<uint32_t>(tag);
+    return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15U) >> 40);
+  }
+  static Entry** place_of(Bucket& bucket, Rank source, int tag, uint32_t& keys) noexcept;
+  static void append(Entry** place, Entry& entry) noexcept;
+  void add_message(Entry** place, Entry& message) noexcept;
+  void taken(Entry& message) noexcept;
+  static void pop(Entry** place) noexcept;
+  static void remove(Entry** place, Entry& entry) noexcept;
+  /// Meets an entry of the other side or adds this one (`add`).
+  Entry* access(Entry& entry, bool add);
+  bool access_ordered(Entry& entry, bool add, Entry*& met);
+  Found seek(Rank source, int tag, bool take);
+  Entry** oldest(Rank source, int tag) noexcept;
+  Arrived* post_wildcard(Transfer& receive);
+  Entry* first_wildcard(Rank source, int tag) const noexcept;
+  void unlink_wildcard(Entry& entry) noexcept;
+  void enter_order();  ///< `order_` held on return, `ordered_` true
+  void note_quiet();   ///< `order_` held: perhaps switches back
+  void grow(const Table& old);
+
+  // Read by everybody, written seldom.
+  std::atomic<Table*> table_;
+  std::atomic<bool> ordered_{false};
+  std::vector<std::unique_ptr<Table>> tables_;  ///< all there were; under `order_`
+
+  alignas(base::kCacheLine) base::SpinLock order_;
+  Entry* wildcards_ = nullptr;  ///< (order_) in order of posting
+  Entry* last_wildcard_ = nullptr;
+  uint64_t posted_stamp_ = 0;  ///< (order_)
+  uint32_t quiet_ = 0;         ///< (order_) calls since the last wildcard
+
+  alignas(base::kCacheLine) std::atomic<uint64_t> arrival_stamp_{0};
+  std::atomic<uint64_t> unexpected_{0};
+};
+
+}  // namespace weft::mpi

@@ -1,0 +1,184 @@
+// Opening and closing; channels by context.
+#include "mpi/messages/engine.hpp"
+
+#include <mutex>
+
+#include "mpi/counters.hpp"
+#include "mpi/process.hpp"
+#include "weft/base/config.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+constexpr uint32_t kRecords = 1U << 20;  // 192 bytes each; memory comes when they are used
+std::unique_ptr<Engine> the_engine;
+
+template <class T>
+T* map(std::size_t count) {
+  return reinterpret_cast<T*>(base::map_records(count * sizeof(T)));
+}
+template <class T>
+void unmap(T* memory, std::size_t count) noexcept {
+  base::unmap_records(reinterpret_cast<std::byte*>(memory), count * sizeof(T));
+}
+
+}  // namespace
+
+Engine& engine() noexcept { return *the_engine; }
+
+Engine::Engine(Runtime& runtime, DeviceOf device_of, bool sequenced)
+    : runtime_(runtime),
+      device_of_(device_of),
+      sequenced_(sequenced),
+      eager_bytes_(runtime.eager_bytes()),
+      most_per_peer_(static_cast<int64_t>(settings().unexpected_bytes_per_peer)),
+      most_(static_cast<int64_t>(settings().unexpected_bytes)),
+      sent_done_(end_send, this),
+      fetched_(end_fetch, this),
+      records_(kRecords),
+      channels_(map<std::atomic<Channel*>>(kContexts * 2)),
+      peers_(map<Peer>(static_cast<std::size_t>(runtime.size()))),
+      counters_(map<base::ThreadCounters<kCounts>>(1)),
+      endpoint_(std::make_unique<Endpoint>(
+          runtime, EndpointSpec{.arrival = Arrival::matcher, .matcher = this})) {
+  opened_.store(true, std::memory_order_release);  // pairs with the acquire in arrive, announced
+}
+
+Engine::~Engine() {
+  endpoint_.reset();
+  for (std::size_t i = 0; i < kContexts * 2; ++i) {
+    // Pages that were never touched are not worth a look, but there is no telling them apart.
+    Channel* const channel = channels_[i].load(std::memory_order_acquire);
+    if (channel == nullptr) continue;
+    close(*channel);
+    if (SourceOrder* orders = channel->orders.load(std::memory_order_relaxed); orders != nullptr) {
+      unmap(orders, static_cast<std::size_t>(runtime_.size()));
+    }
+    delete channel;
+  }
+  unmap(channels_, kContexts * 2);
+  unmap(peers_, static_cast<std::size_t>(runtime_.size()));
+  unmap(counters_, 1);
+}
+
+/// A context's channel is made by whoever needs it first, and kept for the next communicator that
+/// gets the context: its sequence numbers go on.
+Channel& Engine::channel(uint16_t context, Plane plane) {
+  std::atomic<Channel*>& place = this->place(context, plane);
+  // acquire: pairs with the release below.
+  if (Channel* made = place.load(std::memory_order_acquire); made != nullptr) [[likely]]
+    return *made;
+  auto fresh = std::make_unique<Channel>();
+  fresh->context = context;
+  fresh->plane = plane;
+  const std::scoped_lock guard(channels_lock_);
+  if (Channel* made = place.load(std::memory_order_relaxed); made != nullptr) return *made;
+  place.store(fresh.get(), std::memory_order_release);
+  return *fresh.release();
+}
+
+void Engine::close(Channel& channel) {
+  std::vector<Arrived*> left;
+  channel.take_messages(left);
+  for (Arrived* message : left) release(*message);
+  channel.group = nullptr;
+}
+
+SourceOrder& Engine::order(Channel& channel, Rank process) {
+  SourceOrder* orders = channel.orders.load(std::memory_order_acquire);
+  if (orders == nullptr) [[unlikely]] {
+    const auto ranks = static_cast<std::size_t>(runtime_.size());
+    auto* fresh = map<SourceOrder>(ranks);
+    if (channel.orders.compare_exchange_strong(orders, fresh, std::memory_order_acq_rel)) {
+      orders = fresh;
+    } else {
+      unmap(fresh, ranks);
+    }
+  }
+  return orders[process.value];
+}
+
+Device* Engine::via(const Channel& channel, int tag) const noexcept {
+  if (device_of_ == DeviceOf::thread) return nullptr;
+  uint32_t number = channel.context;
+  if (device_of_ == DeviceOf::key) number = number * 31 + static_cast<uint32_t>(tag);
+  return &runtime_.device(number % runtime_.device_count());
+}
+
+int error_class_of(Errc error) noexcept {
+  switch (error) {
+    case Errc::ok:
+      return MPI_SUCCESS;
+    case Errc::truncated:
+      return MPI_ERR_TRUNCATE;
+    case Errc::peer_died:
+      return MPI_ERR_PROC_ABORTED;
+    case Errc::no_memory:
+      return MPI_ERR_NO_MEM;
+    default:
+      return MPI_ERR_INTERN;
+  }
+}
+
+// --- The room's interface ------------------------------------------------------------------------
+
+void open_messages() {
+  const std::string devices = base::config_text("mpi.devices");
+  const DeviceOf device_of = devices == "communicator" ? DeviceOf::communicator
+                             : devices == "hash"       ? DeviceOf::key
+                                                       : DeviceOf::thread;
+  // One device keeps order by itself, and so do messages of a communicator that all use the same.
+  const bool sequenced = runtime().device_count() > 1 && device_of != DeviceOf::communicator;
+  the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced);
+  struct Row {
+    const char* name;
+    const char* help;
+    Engine::Count count;
+  };
+  static constexpr Row kRows[] = {
+      {"messages_sent", "Messages sent, point-to-point and of collectives.", Engine::sent},
+      {"messages_received", "Messages that met a receive.", Engine::received},
+      {"bytes_sent", "Their bytes.", Engine::sent_bytes},
+      {"bytes_received", "Their bytes.", Engine::received_bytes},
+      {"unexpected", "Messages that came before their receive.", Engine::unexpected},
+      {"announced", "Messages sent by rendezvous.", Engine::announced_out},
+      {"out_of_sequence", "Messages that overtook an earlier one between devices.",
+       Engine::out_of_sequence},
+      {"stalls", "Sends that found no room and went later.", Engine::stalls},
+      {"waits", "Calls that had to wait.", Engine::waits},
+      {"stops", "Times a sender was told to announce its messages.", Engine::stops},
+  };
+  static bool added = false;
+  if (std::exchange(added, true)) return;
+  for (const Row& row : kRows) {
+    add_counter(
+        {.name = row.name, .help = row.help, .read = [count = row.count](const Comm*) -> uint64_t {
+           return the_engine == nullptr ? 0 : the_engine->counted(count);
+         }});
+  }
+}
+
+void close_messages() { the_engine.reset(); }
+
+void open_channels(Comm& comm) {
+  for (const Plane plane : {Plane::program, Plane::collective}) {
+    Channel& channel = engine().channel(comm.context, plane);
+    channel.group = comm.remote;
+    channel.may_overtake = plane == Plane::program && comm.hints.allow_overtaking;
+    comm.channels[static_cast<std::size_t>(plane)] = &channel;
+  }
+}
+
+void close_channels(Comm& comm) noexcept {
+  for (Channel*& channel : comm.channels) {
+    if (channel != nullptr) engine().close(*channel);
+    channel = nullptr;
+  }
+}
+
+/// Overtaking is taken up when the channels open; the other hints are promises that the default
+/// engine does not need.
+void hints_changed(Comm& /*comm*/) {}
+
+}  // namespace weft::mpi

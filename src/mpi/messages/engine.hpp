@@ -1,0 +1,168 @@
+// What carries MPI's messages: the endpoint below, the channels in which they match, the peers.
+//
+// A message's way: start_send (sending.cpp) → Endpoint::send → (other process) Engine::arrive
+// (arriving.cpp) → Channel::take_receive → deliver → Transfer::end. docs/design/mpi-matching.md.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/messages/arrived.hpp"
+#include "mpi/messages/channel.hpp"
+#include "mpi/transfer.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/base/locks.hpp"
+#include "weft/base/records.hpp"
+#include "weft/base/thread_counters.hpp"
+#include "weft/comm/endpoint.hpp"
+#include "weft/comm/runtime.hpp"
+
+namespace weft::mpi {
+
+/// How sends choose their device.
+enum class DeviceOf : uint8_t { thread, communicator, key };
+
+/// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog.
+enum Kind : uint8_t { kCollective = 1, kAnnounce = 2, kStop = 0x80, kGo = 0x81 };
+
+/// What this rank keeps of another; zero bytes are a peer that nothing was said to.
+struct alignas(base::kCacheLine) Peer {
+  std::atomic<bool> stopped;              ///< it told us to announce instead of sending eagerly
+  std::atomic<uint32_t> waiting;          ///< sends in the backlog; they go first
+  std::atomic<int64_t> unexpected_bytes;  ///< of its messages that wait here
+  std::atomic<bool> told_to_stop;         ///< we told it
+  // Under Engine::stalled_lock_:
+  Transfer* backlog;  ///< sends that were answered retry, oldest first (Entry::next)
+  Transfer* backlog_last;
+  bool owes_notice;  ///< it is to be told of `told_to_stop`
+  bool stalled;      ///< in Engine::stalled_
+};
+
+/// The order in which one source's messages on one channel are offered, where devices race.
+struct alignas(base::kCacheLine) SourceOrder {
+  base::SpinLock lock;
+  uint32_t expected;  ///< (lock) sequence number of the next
+  Entry* early;       ///< (lock) those that came too early, in order
+  std::atomic<uint32_t> next_sent;
+};
+
+/// Owner: open_messages. Thread-safe.
+class Engine final : public Matcher {
+ public:
+  enum Count : uint8_t {
+    sent,
+    received,
+    sent_bytes,
+    received_bytes,
+    unexpected,
+    announced_out,
+    out_of_sequence,
+    stalls,
+    waits,
+    stops,
+    kCounts
+  };
+
+  Engine(Runtime& runtime, DeviceOf device_of, bool sequenced);
+  ~Engine();
+
+  // Matcher (a device's lock)
+  bool arrive(Delivery& message) noexcept override;
+  bool announced(const Envelope& envelope, const Announcement& message) noexcept override;
+  bool try_again() noexcept override;
+  void peer_down(Rank peer) noexcept override;
+
+  [[nodiscard]] Channel& channel(uint16_t context, Plane plane);
+  void close(Channel& channel);
+  [[nodiscard]] Runtime& runtime() noexcept { return runtime_; }
+  [[nodiscard]] Peer& peer(Rank process) noexcept {
+    return peers_[static_cast<std::size_t>(process.value)];
+  }
+  [[nodiscard]] bool deaths() const noexcept { return deaths_.load(std::memory_order_seq_cst); }
+
+  // sending.cpp
+  /// An eager send without a Transfer: false: it did not go now.
+  bool send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data);
+  void send(Transfer& transfer, SendMode mode);
+  // arriving.cpp
+  /// A posted receive meets a waiting message: it ends, or its transfer begins.
+  void receive(Transfer& transfer, Arrived& message);
+  void begin_fetch(Transfer& transfer, const Announcement& message);
+  void release(Arrived& message) noexcept;
+
+  void count(Count what, uint64_t n = 1) noexcept { counters_->add(what, n); }
+  [[nodiscard]] uint64_t counted(Count what) const noexcept { return counters_->read(what); }
+  [[nodiscard]] Device* via(const Channel& channel, int tag) const noexcept;
+
+ private:
+  static constexpr std::size_t kContexts = 1U << 16;
+
+  [[nodiscard]] std::atomic<Channel*>& place(uint16_t context, Plane plane) noexcept {
+    return channels_[std::size_t{context} * 2 + static_cast<std::size_t>(plane)];
+  }
+  [[nodiscard]] SourceOrder& order(Channel& channel, Rank process);
+  [[nodiscard]] Envelope envelope_of(const Channel& channel, const Transfer& transfer) const;
+
+  Post post(Transfer& transfer, std::span<const std::byte> data, bool eager);
+  void stall(Transfer& transfer, Peer& peer);
+  void link_stalled(Peer& peer) noexcept;
+  bool drain(Peer& peer, std::vector<Transfer*>& over);
+
+  bool accept(Channel& channel, Delivery& message);
+  bool accept(Channel& channel, const Envelope& envelope, const Announcement& message);
+  bool keep_early(SourceOrder& order, Channel& channel, const Envelope& envelope, Arrived* record);
+  void offer_early(SourceOrder& order, Channel& channel);
+  Arrived* record_of(Channel& channel, Rank source, const Envelope& envelope);
+  Arrived* record_of(Channel& channel, Delivery& message);
+  void wait_in(Channel& channel, Arrived& message);
+  void deliver(Transfer& transfer, Rank source, int tag, std::span<const std::byte> payload);
+  void control(Rank source, uint8_t kind) noexcept;
+
+  // flow.cpp
+  void charge(Rank source, int64_t bytes) noexcept;
+  void discharge(Rank source, int64_t bytes) noexcept;
+  void owe_notice(Peer& peer) noexcept;
+  bool send_notice(Peer& peer);
+  void let_go() noexcept;
+
+  static void end_send(void* engine, const Event& event);
+  static void end_fetch(void* engine, const Event& event);
+
+  Runtime& runtime_;
+  const DeviceOf device_of_;
+  const bool sequenced_;  ///< devices race, and their order has to be made again
+  const std::size_t eager_bytes_;
+  const int64_t most_per_peer_;
+  const int64_t most_;
+  HandlerCompletion sent_done_;
+  HandlerCompletion fetched_;
+  base::Records<Arrived> records_;
+  std::atomic<Channel*>* channels_;
+  Peer* peers_;
+  base::ThreadCounters<kCounts>* counters_;
+  std::atomic<bool> deaths_{false};
+  std::atomic<bool> opened_{false};  ///< until then messages wait in their lanes
+  std::atomic<int64_t> unexpected_bytes_{0};
+  std::atomic<uint32_t> told_to_stop_{0};  ///< peers
+
+  base::SpinLock stalled_lock_;
+  std::vector<Peer*> stalled_;                                 ///< (stalled_lock_)
+  std::vector<std::pair<Transfer*, Announcement>> unfetched_;  ///< (stalled_lock_)
+  base::SpinLock channels_lock_;                               ///< making channels
+  std::unique_ptr<Endpoint> endpoint_;                         ///< last: gone first
+};
+
+/// The engine, between open_messages and close_messages.
+[[nodiscard]] Engine& engine() noexcept;
+
+/// The error class that a failed transfer tells.
+[[nodiscard]] int error_class_of(Errc error) noexcept;
+
+}  // namespace weft::mpi

@@ -1,0 +1,252 @@
+// Sends: at once, announced, or in the backlog of their peer until there is room.
+#include <array>
+#include <cstdlib>
+#include <mutex>
+
+#include "mpi/messages/engine.hpp"
+#include "mpi/process.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// Bytes of a layout with holes that are packed on the stack.
+constexpr std::size_t kSmallPack = 512;
+
+}  // namespace
+
+inline Envelope Engine::envelope_of(const Channel& channel, const Transfer& transfer) const {
+  return {.tag = static_cast<uint32_t>(transfer.tag),
+          .sequence = transfer.sequence,
+          .context = channel.context,
+          .kind = transfer.kind};
+}
+
+bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data) {
+  if (sequenced_ || data.size() > eager_bytes_) return false;  // numbers are given with transfers
+  Peer& peer = this->peer(to);
+  // relaxed: who waits in the backlog was put there by this thread, or is not ordered with it.
+  if (peer.stopped.load(std::memory_order_relaxed) ||
+      peer.waiting.load(std::memory_order_relaxed) != 0 || (deaths() && runtime_.is_dead(to))) {
+    return false;
+  }
+  const Envelope envelope{.tag = static_cast<uint32_t>(tag),
+                          .context = channel.context,
+                          .kind = static_cast<uint8_t>(channel.plane)};
+  if (endpoint_->send(to, envelope, data, via(channel, tag)) == Post::retry) return false;
+  count(sent);
+  count(sent_bytes, data.size());
+  return true;
+}
+
+/// One try. done: it has gone; posted: its completion will tell.
+Post Engine::post(Transfer& transfer, std::span<const std::byte> data, bool eager) {
+  const Envelope envelope = envelope_of(*transfer.channel, transfer);
+  Device* const device = via(*transfer.channel, transfer.tag);
+  if (eager) return endpoint_->send(transfer.process, envelope, data, device);
+  return endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer, device);
+}
+
+void Engine::send(Transfer& transfer, SendMode mode) {
+  const Rank to = transfer.process;
+  Peer& peer = this->peer(to);
+  const auto bytes = static_cast<std::size_t>(transfer.capacity);
+  count(sent);
+  count(sent_bytes, bytes);
+  if (deaths() && runtime_.is_dead(to)) [[unlikely]] {
+    transfer.outcome.error = MPI_ERR_PROC_ABORTED;
+    transfer.end();
+    return;
+  }
+  if (sequenced_) {
+    transfer.sequence =
+        order(*transfer.channel, to).next_sent.fetch_add(1, std::memory_order_relaxed);
+  }
+  const bool eager = mode != SendMode::synchronous && bytes <= eager_bytes_ &&
+                     !peer.stopped.load(std::memory_order_relaxed);
+  std::span<const std::byte> data{transfer.buffer, bytes};
+  std::array<std::byte, kSmallPack> small;
+  if (!transfer.type->contiguous()) {
+    std::byte* into = small.data();
+    if (!eager || bytes > small.size()) {
+      into = transfer.packed = static_cast<std::byte*>(std::malloc(bytes == 0 ? 1 : bytes));
+      if (into == nullptr) {
+        transfer.outcome.error = MPI_ERR_NO_MEM;
+        transfer.end();
+        return;
+      }
+    }
+    data = {into, bytes};
+    transfer.type->pack(transfer.buffer, transfer.count, 0, {into, bytes});
+  }
+  // relaxed: as in send_at_once.
+  if (peer.waiting.load(std::memory_order_relaxed) == 0) [[likely]] {
+    const Post answer = post(transfer, data, eager);
+    if (answer == Post::posted) {
+      count(announced_out);
+      return;
+    }
+    if (answer == Post::done) [[likely]] {
+      if (transfer.packed != nullptr) std::free(std::exchange(transfer.packed, nullptr));
+      transfer.end();
+      return;
+    }
+  }
+  transfer.kind |= eager ? 0 : kAnnounce;
+  stall(transfer, peer);
+}
+
+// --- The backlog ---------------------------------------------------------------------------------
+
+void Engine::link_stalled(Peer& peer) noexcept {
+  if (std::exchange(peer.stalled, true)) return;
+  stalled_.push_back(&peer);
+}
+
+void Engine::stall(Transfer& transfer, Peer& peer) {
+  count(stalls);
+  if (!transfer.type->contiguous() && transfer.packed == nullptr) {
+    // It was packed on the stack.
+    transfer.packed =
+        static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(transfer.capacity)));
+    transfer.type->pack(transfer.buffer, transfer.count, 0,
+                        {transfer.packed, static_cast<std::size_t>(transfer.capacity)});
+  }
+  transfer.next = nullptr;
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    (peer.backlog != nullptr ? peer.backlog_last->next : reinterpret_cast<Entry*&>(peer.backlog)) =
+        &transfer;
+    peer.backlog_last = &transfer;
+    peer.waiting.fetch_add(1, std::memory_order_relaxed);
+    link_stalled(peer);
+  }
+  endpoint_->try_again_later();
+}
+
+/// (stalled_lock_) Sends what waits for this peer, as far as there is room. True: nothing is left.
+bool Engine::drain(Peer& peer, std::vector<Transfer*>& over) {
+  if (peer.owes_notice && !send_notice(peer)) return false;
+  while (peer.backlog != nullptr) {
+    Transfer& first = *peer.backlog;
+    auto* const next = static_cast<Transfer*>(first.next);
+    const std::byte* const from = first.packed != nullptr ? first.packed : first.buffer;
+    const bool eager = (first.kind & kAnnounce) == 0;
+    first.kind &= static_cast<uint8_t>(~kAnnounce);
+    // Once it is posted its end may be told at any time: nothing of it is read after that.
+    const Post answer = post(first, {from, static_cast<std::size_t>(first.capacity)}, eager);
+    if (answer == Post::retry) {
+      first.kind |= eager ? 0 : kAnnounce;
+      return false;
+    }
+    peer.backlog = next;
+    peer.waiting.fetch_sub(1, std::memory_order_relaxed);
+    if (answer == Post::done) over.push_back(&first);
+  }
+  return true;
+}
+
+bool Engine::try_again() noexcept {
+  std::vector<Transfer*> over;
+  std::vector<std::pair<Transfer*, Announcement>> fetches;
+  bool all = true;
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    std::size_t kept = 0;
+    for (Peer* peer : stalled_) {
+      if (drain(*peer, over)) {
+        peer->stalled = false;
+      } else {
+        stalled_[kept++] = peer;
+      }
+    }
+    stalled_.resize(kept);
+    all = kept == 0;
+    fetches.swap(unfetched_);
+  }
+  // One that is refused again comes back to the list.
+  for (const auto& [transfer, message] : fetches) begin_fetch(*transfer, message);
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    all = all && unfetched_.empty();
+  }
+  for (Transfer* each : over) {
+    std::free(std::exchange(each->packed, nullptr));
+    each->end();
+  }
+  return all;
+}
+
+void Engine::end_send(void* /*argument*/, const Event& event) {
+  auto& transfer = *static_cast<Transfer*>(event.context);
+  std::free(std::exchange(transfer.packed, nullptr));
+  transfer.outcome.error = error_class_of(event.error);
+  transfer.end();
+}
+
+// --- The room's interface ------------------------------------------------------------------------
+
+namespace {
+
+void prepare(Transfer& transfer, Channel& channel, Rank process, int tag, void* buffer,
+             int64_t count, const Datatype& type) {
+  transfer.outcome = {};
+  transfer.channel = &channel;
+  transfer.process = process;
+  transfer.tag = tag;
+  transfer.buffer = static_cast<std::byte*>(buffer);
+  transfer.count = count;
+  transfer.type = &type;
+  transfer.packed = nullptr;
+  transfer.capacity = count * type.size();
+  // relaxed: nobody else knows it yet.
+  transfer.state.store(Transfer::kPending, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, const void* buffer,
+                int64_t count, const Datatype& type, SendMode mode) {
+  Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
+  prepare(transfer, channel, comm.process(to), tag, const_cast<void*>(buffer), count, type);
+  transfer.kind = static_cast<uint8_t>(plane);
+  Engine& my = engine();
+  my.send(transfer, mode);
+  my.runtime().run_deferred();
+}
+
+void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
+                int64_t count, const Datatype& type) {
+  Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
+  const Rank process = from == MPI_ANY_SOURCE ? kAnySource : comm.process(from);
+  prepare(transfer, channel, process, tag, buffer, count, type);
+  transfer.outcome.source = from;
+  Engine& my = engine();
+  if (Arrived* const met = channel.post(transfer); met != nullptr) {
+    my.receive(transfer, *met);
+  } else if (my.deaths() && process != kAnySource && my.runtime().is_dead(process) &&
+             channel.withdraw(transfer)) [[unlikely]] {
+    transfer.outcome.error = MPI_ERR_PROC_ABORTED;
+    transfer.end();
+  }
+  my.runtime().run_deferred();
+}
+
+void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+              const Datatype& type, SendMode mode) {
+  if (mode != SendMode::synchronous && type.contiguous()) [[likely]] {
+    Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
+    const std::span data{static_cast<const std::byte*>(buffer),
+                         static_cast<std::size_t>(count * type.size())};
+    if (engine().send_at_once(channel, comm.process(to), tag, data)) [[likely]]
+      return;
+  }
+  Transfer transfer;
+  start_send(transfer, comm, plane, to, tag, buffer, count, type, mode);
+  wait(transfer);
+  if (transfer.outcome.error != MPI_SUCCESS) {
+    fail(transfer.outcome.error, "a send failed: " + runtime().cause_of_death(comm.process(to)));
+  }
+}
+
+}  // namespace weft::mpi

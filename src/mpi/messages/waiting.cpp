@@ -1,0 +1,149 @@
+// Waiting for transfers, probing, cancelling.
+#include "mpi/messages/engine.hpp"
+#include "mpi/process.hpp"
+#include "weft/base/backoff.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// Counts ends down: one counter preset to their number (000 §2.2).
+class CountDown final : public Waiter {
+ public:
+  void on_end(Transfer& /*transfer*/) noexcept override { done.arrive(); }
+  Synchronizer done;
+};
+
+/// Is ready with the first of several ends; the later ones must be through before it may go.
+class FirstOf final : public Waiter {
+ public:
+  void on_end(Transfer& /*transfer*/) noexcept override {
+    // relaxed: `done` orders; only the first one tells it.
+    if (!told_.exchange(true, std::memory_order_relaxed)) done.arrive();
+    // release: pairs with wait_for. The last access.
+    through_.fetch_add(1, std::memory_order_release);
+  }
+  /// Returns when `n` ends have been through.
+  void wait_for(uint32_t n) noexcept {
+    for (base::Backoff backoff; through_.load(std::memory_order_acquire) != n;) backoff.pause();
+  }
+  Synchronizer done;
+
+ private:
+  std::atomic<bool> told_{false};
+  std::atomic<uint32_t> through_{0};
+};
+
+[[nodiscard]] Rank process_of(const Comm& comm, int from) noexcept {
+  return from == MPI_ANY_SOURCE ? kAnySource : comm.process(from);
+}
+
+[[nodiscard]] Channel& program_channel(const Comm& comm) noexcept {
+  return *comm.channels[static_cast<std::size_t>(Plane::program)];
+}
+
+Outcome outcome_of(const Channel& channel, const Arrived& message) noexcept {
+  return {.source = channel.group->rank_of(message.process),
+          .tag = message.tag,
+          .bytes = static_cast<int64_t>(message.bytes)};
+}
+
+}  // namespace
+
+uint32_t progress() { return runtime().progress(); }
+
+void wait(Transfer& transfer) {
+  if (transfer.ended()) return;
+  CountDown last;
+  if (!transfer.set_waiter(last)) return;
+  engine().count(Engine::waits);
+  runtime().wait(last.done);
+}
+
+void wait_all(std::span<Transfer* const> transfers) {
+  CountDown last;
+  last.done.reset(static_cast<uint32_t>(transfers.size()));
+  uint32_t ended = 0;
+  for (Transfer* each : transfers) {
+    if (each->ended() || !each->set_waiter(last)) ++ended;
+  }
+  if (ended != 0) last.done.arrive(ended);
+  if (last.done.ready()) return;
+  engine().count(Engine::waits);
+  runtime().wait(last.done);
+}
+
+void wait_any(std::span<Transfer* const> transfers) {
+  for (Transfer* each : transfers) {
+    if (each->ended()) return;
+  }
+  FirstOf first;
+  std::size_t named = 0;
+  while (named < transfers.size() && transfers[named]->set_waiter(first)) ++named;
+  if (named == transfers.size()) {
+    engine().count(Engine::waits);
+    runtime().wait(first.done);
+  }
+  // Names that cannot be taken back are being told, or were.
+  uint32_t told = 0;
+  for (std::size_t i = 0; i < named; ++i) {
+    if (!transfers[i]->withdraw_waiter(first)) ++told;
+  }
+  first.wait_for(told);
+}
+
+// --- Probes --------------------------------------------------------------------------------------
+
+bool probe(Comm& comm, int from, int tag, Outcome& found) {
+  Channel& channel = program_channel(comm);
+  return channel.find(process_of(comm, from), tag,
+                      [&](const Arrived& message) { found = outcome_of(channel, message); });
+}
+
+void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
+  Runtime& core = runtime();
+  bool dead = false;
+  core.wait_until([&] {
+    if (probe(comm, from, tag, found)) return true;
+    dead = from != MPI_ANY_SOURCE && engine().deaths() && core.is_dead(comm.process(from));
+    return dead;
+  });
+  if (dead && !probe(comm, from, tag, found)) {
+    fail(MPI_ERR_PROC_ABORTED, core.cause_of_death(comm.process(from)));
+  }
+}
+
+/// A message taken out of its channel is its record, under the name that others know.
+struct Extracted : Arrived {};
+
+Extracted* extract(Comm& comm, int from, int tag, Outcome& found) {
+  Channel& channel = program_channel(comm);
+  Arrived* const message = channel.extract(process_of(comm, from), tag);
+  if (message != nullptr) found = outcome_of(channel, *message);
+  return static_cast<Extracted*>(message);
+}
+
+void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, int64_t count,
+                          const Datatype& type) {
+  transfer.outcome = {};
+  transfer.channel = message.channel;
+  transfer.process = kAnySource;
+  transfer.tag = MPI_ANY_TAG;
+  transfer.buffer = static_cast<std::byte*>(buffer);
+  transfer.count = count;
+  transfer.type = &type;
+  transfer.packed = nullptr;
+  transfer.capacity = count * type.size();
+  transfer.state.store(Transfer::kPending, std::memory_order_relaxed);  // as in prepare
+  engine().receive(transfer, message);
+  runtime().run_deferred();
+}
+
+bool cancel_recv(Transfer& transfer) {
+  if (transfer.ended() || !transfer.channel->withdraw(transfer)) return false;
+  transfer.outcome.cancelled = true;
+  transfer.end();
+  return true;
+}
+
+}  // namespace weft::mpi

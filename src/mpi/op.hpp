@@ -1,0 +1,32 @@
+// Reduction operations.
+#pragma once
+
+#include <cstdint>
+
+#include "mpi/abi/mpi.h"
+#include "mpi/datatype.hpp"
+#include "mpi/handle.hpp"
+
+namespace weft::mpi {
+
+/// A predefined operation or a program's own.
+class Op final : public Counted {
+ public:
+  bool commutative = true;
+  bool predefined = false;
+  int number = 0;                             ///< predefined: the ABI's handle as a number
+  MPI_User_function* function = nullptr;      ///< the program's
+  MPI_User_function_c* function_c = nullptr;  ///< the program's, large count
+};
+
+HandleTable<Op, MPI_Op>& ops() noexcept;
+/// The object of a handle; throws MPI_ERR_OP.
+const Op& op(MPI_Op handle);
+/// Throws MPI_ERR_OP if a predefined operation does not go with the type (MPI 6.9.2).
+void check_op(const Op& operation, const Datatype& type);
+/// inout[i] = in[i] op inout[i] for `count` elements (`in` comes from lower ranks). `handle` is
+/// what a program's function is given as its datatype.
+void reduce(const Op& operation, const void* in, void* inout, int64_t count, const Datatype& type,
+            MPI_Datatype handle);
+
+}  // namespace weft::mpi

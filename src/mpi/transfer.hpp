@@ -1,0 +1,83 @@
+// One message under way: a send or a receive, and who waits for its end.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "mpi/datatype.hpp"
+#include "mpi/entry.hpp"
+#include "mpi/status.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/base/types.hpp"
+#include "weft/comm/completion.hpp"
+
+namespace weft::mpi {
+
+class Channel;
+class Comm;
+struct Transfer;
+
+/// Told of a transfer's end, once, from whichever thread progresses or posts. Must not block nor
+/// wait, and posts nothing (to go on with other messages: Runtime::defer). It may end the waiter,
+/// and the transfer: nothing of either is touched afterwards.
+class Waiter {
+ public:
+  virtual void on_end(Transfer& transfer) noexcept = 0;
+
+ protected:
+  ~Waiter() = default;
+};
+
+/// A send or a receive.
+///
+/// Owner and lifetime: whoever posts it, until it has ended; then it may be posted again. Must not
+/// move. `state` goes kIdle/kEnded → (posted) kPending → kEnded, or kPending → a Waiter → kEnded.
+/// Results are valid once ended. The entry is the channel's while a receive is posted there.
+struct Transfer : Entry {
+  static constexpr uintptr_t kPending = 0;
+  static constexpr uintptr_t kEnded = 1;
+
+  // Results.
+  Outcome outcome;
+
+  Channel* channel = nullptr;  ///< where it is posted
+
+  // The message.
+  std::byte* buffer = nullptr;
+  int64_t count = 0;
+  const Datatype* type = nullptr;
+  std::byte* packed = nullptr;  ///< a copy in packed form, for layouts with holes (malloc)
+  int64_t capacity = 0;         ///< bytes
+  uint8_t kind = 0;             ///< sends: the envelope's (messages/)
+  uint32_t sequence = 0;        ///< the same
+
+  std::atomic<uintptr_t> state{kEnded};
+
+  [[nodiscard]] bool ended() const noexcept {
+    // acquire: pairs with end()'s release; results and buffer are visible.
+    return state.load(std::memory_order_acquire) == kEnded;
+  }
+  /// `waiter` is told of the end; false: it has ended already and nobody is told. One waiter at a
+  /// time.
+  [[nodiscard]] bool set_waiter(Waiter& waiter) noexcept {
+    uintptr_t expected = kPending;
+    // acq_rel: release: end() sees the waiter whole; acquire: as ended().
+    return state.compare_exchange_strong(expected, reinterpret_cast<uintptr_t>(&waiter),
+                                         std::memory_order_acq_rel, std::memory_order_acquire);
+  }
+  /// Takes a waiter's name back; false: it is being told, or was.
+  [[nodiscard]] bool withdraw_waiter(Waiter& waiter) noexcept {
+    auto expected = reinterpret_cast<uintptr_t>(&waiter);
+    return state.compare_exchange_strong(expected, kPending, std::memory_order_acq_rel,
+                                         std::memory_order_acquire);
+  }
+  /// Ends it. Called once, by whoever serves it, after `outcome` was filled in.
+  void end() noexcept {
+    // acq_rel: release: see ended(); acquire: pairs with set_waiter.
+    const uintptr_t was = state.exchange(kEnded, std::memory_order_acq_rel);
+    if (was > kEnded) reinterpret_cast<Waiter*>(was)->on_end(*this);
+  }
+};
+
+}  // namespace weft::mpi
