@@ -1,0 +1,44 @@
+// The algorithms of collectives, over teams. Everything given must live until the schedule is over.
+#pragma once
+
+#include <cstdint>
+
+#include "mpi/collectives/blocks.hpp"
+#include "mpi/collectives/node_map.hpp"
+#include "mpi/collectives/promise.hpp"
+#include "mpi/collectives/reduction.hpp"
+#include "mpi/collectives/team.hpp"
+
+namespace weft::mpi {
+
+// Each picks an algorithm by size; roots are members of the team. `levels`: node_levels of the
+// communicator if the team is everybody, or nullptr.
+
+Schedule barrier(const Team& team, const NodeMap* levels);
+Schedule broadcast(const Team& team, const NodeMap* levels, const Block& data, int root);
+/// `mine` is nullptr-typed (in place) or what this rank gives; `all` is looked at by the root only.
+Schedule gather(const Team& team, const Block& mine, const Parts& all, int root);
+Schedule scatter(const Team& team, const Parts& all, const Block& mine, int root);
+/// Only the root knows the sizes: straight.
+Schedule gather_straight(Team team, Block mine, Parts all, int root);
+Schedule scatter_straight(Team team, Parts all, Block mine, int root);
+/// Everybody's block is in its place of `all` already.
+Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all);
+/// Block i of `out` to rank i, whose block goes to part i of `in`. `most_bytes`: of one block,
+/// where all ranks know it and blocks are equal; or else -1.
+Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t most_bytes);
+/// The same with what is sent in the place of what is received.
+Schedule all_to_all_in_place(Team team, Parts data);
+
+// Reductions. `from` and `to` may be the same: in place. `to` needs room on the root only.
+Schedule reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                const void* from, void* to, int root);
+Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                    const void* from, void* to);
+/// Part i of the vector at `from`, combined, to rank i's `to`. `parts` tells counts alone.
+Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void* from, void* to,
+                        const Parts& parts);
+Schedule scan(Team team, Reduction reduction, const void* from, void* to);
+Schedule exclusive_scan(Team team, Reduction reduction, const void* from, void* to);
+
+}  // namespace weft::mpi

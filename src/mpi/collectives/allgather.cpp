@@ -1,0 +1,125 @@
+// Allgather: Bruck's logarithm of steps through a copy, straight around a ring, two levels.
+#include <algorithm>
+#include <vector>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/settings.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int64_t kBruckBytes = 16 << 10;  // of all blocks together: up to this
+
+/// Part `p`, then p + 1, … around the ring.
+int64_t bytes_from(const Parts& all, int size, int first, int count) {
+  if (all.counts.null()) return count * all[0].bytes();
+  int64_t sum = 0;
+  for (int i = 0; i < count; ++i) sum += all[(first + i) % size].bytes();
+  return sum;
+}
+
+/// What a rank has, beginning with its own block, doubles with each step.
+Schedule all_gather_bruck(Team team, Parts all) {
+  const int me = team.rank;
+  const int size = team.size;
+  Scratch room;
+  std::byte* have = room.bytes(bytes_from(all, size, 0, size));
+  int64_t bytes = all[me].bytes();
+  copy(all[me], bytes_at(have, bytes));
+  Step<2> step;
+  for (int blocks = 1; blocks < size; blocks *= 2) {
+    const int more = std::min(blocks, size - blocks);
+    const int from = (me + blocks) % size;
+    const int64_t coming = bytes_from(all, size, from, more);
+    step.recv(team, from, bytes_at(have + bytes, coming));
+    step.send(team, (me - blocks + size) % size, bytes_at(have, bytes_from(all, size, me, more)));
+    co_await step;
+    bytes += coming;
+  }
+  int64_t at = all[me].bytes();
+  for (int i = 1; i < size; ++i) {
+    const Block to = all[(me + i) % size];
+    copy(bytes_at(have + at, to.bytes()), to);
+    at += to.bytes();
+  }
+}
+
+Schedule all_gather_ring(Team team, Parts all) {
+  const int right = (team.rank + 1) % team.size;
+  const int left = (team.rank - 1 + team.size) % team.size;
+  Step<2> step;
+  for (int i = 0; i < team.size - 1; ++i) {
+    step.recv(team, left, all[(left - i + team.size) % team.size]);
+    step.send(team, right, all[(team.rank - i + team.size) % team.size]);
+    co_await step;
+  }
+}
+
+Schedule pick(const Team& team, const Parts& all) {
+  const int64_t bytes = bytes_from(all, team.size, 0, team.size);
+  if (team.size <= 1 || bytes == 0) return nothing();
+  AllgatherBy by = choices().allgather;
+  if (by == AllgatherBy::automatic) {
+    by = team.size > 2 && bytes <= kBruckBytes ? AllgatherBy::bruck : AllgatherBy::ring;
+  }
+  return by == AllgatherBy::bruck ? all_gather_bruck(team, all) : all_gather_ring(team, all);
+}
+
+/// Each node's blocks to its leader, between leaders, and everything to all of the node.
+Schedule all_gather_by_nodes(Team team, const NodeMap& map, Parts all) {
+  const std::size_t nodes = map.nodes.size();
+  std::vector<MPI_Count> sizes(nodes);
+  std::vector<MPI_Count> places(nodes);
+  int64_t bytes = 0;
+  for (std::size_t n = 0; n < nodes; ++n) {
+    for (const int rank : map.nodes[n]) sizes[n] += all[rank].bytes();
+    places[n] = bytes;
+    bytes += sizes[n];
+  }
+  Scratch room;
+  const Parts packed{.base = room.bytes(bytes),
+                     .type = &byte_type(),
+                     .counts = Counts(sizes.data()),
+                     .places = Counts(places.data())};
+  const Team node = map.node(*team.comm, team.tag);
+  Step<8> step;
+  if (node.rank != 0) {
+    step.send(node, 0, all[team.rank]);
+    co_await step;
+  } else {
+    std::byte* at = packed[map.mine].at;
+    for (int i = 0; i < node.size; ++i) {
+      const Block block = all[node.at(i)];
+      if (step.full()) co_await step;
+      if (i == 0) {
+        copy(block, bytes_at(at, block.bytes()));
+      } else {
+        step.recv(node, i, bytes_at(at, block.bytes()));
+      }
+      at += block.bytes();
+    }
+    co_await step;
+    const std::vector<int> leaders = map.leaders(team.rank);
+    const Schedule across =
+        pick({team.comm, team.tag, map.mine, static_cast<int>(nodes), leaders.data()}, packed);
+    co_await across;
+  }
+  const Schedule inside = broadcast(node, nullptr, bytes_at(packed.base, bytes), 0);
+  co_await inside;
+  const std::byte* at = packed.base;
+  for (const auto& ranks : map.nodes) {
+    for (const int rank : ranks) {
+      const Block to = all[rank];
+      if (rank != team.rank) copy(bytes_at(at, to.bytes()), to);
+      at += to.bytes();
+    }
+  }
+}
+
+}  // namespace
+
+Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all) {
+  return levels != nullptr ? all_gather_by_nodes(team, *levels, all) : pick(team, all);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,186 @@
+// Allreduce: recursive doubling, halving and doubling, a ring, two levels.
+#include <algorithm>
+#include <vector>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/halving.hpp"
+#include "mpi/collectives/settings.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int64_t kDoublingBytes = 16 << 10;  // up to this whole vectors
+constexpr int64_t kRingBytes = 4 << 20;       // from here on, of many ranks, around a ring
+constexpr int kRingRanks = 8;
+
+std::byte* as_bytes(const void* at) noexcept {
+  return static_cast<std::byte*>(const_cast<void*>(at));
+}
+
+/// Two ranks: each receives where the result goes, and combines what it has with that.
+Schedule all_reduce_pair(Team team, Reduction reduction, const void* from, void* to) {
+  const int partner = 1 - team.rank;
+  Step<2> step;
+  step.recv(team, partner, reduction.whole(to));
+  step.send(team, partner, reduction.whole(from));
+  co_await step;
+  reduction.fold(from, to, reduction.count);
+}
+
+/// The one that gives its vector away first, and gets the result at the end.
+Schedule all_reduce_aside(Team team, Reduction reduction, const void* from, void* to) {
+  Step<1> step;
+  step.send(team, team.rank + 1, reduction.whole(from));
+  co_await step;
+  step.recv(team, team.rank + 1, reduction.whole(to));
+  co_await step;
+}
+
+Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, void* to) {
+  const Pairing pairing(team);
+  Scratch room;
+  std::byte* mine = as_bytes(to);
+  std::byte* other = room.elements(reduction.count, *reduction.type);
+  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  Step<2> step;
+  if (pairing.doubles(team.rank)) {
+    step.recv(team, team.rank - 1, reduction.whole(other));
+    co_await step;
+    reduction.combine(mine, other, true);
+  }
+  for (int distance = 1; distance < pairing.power; distance *= 2) {
+    const int number = pairing.number ^ distance;
+    const int partner = pairing.rank_of(number);
+    step.recv(team, partner, reduction.whole(other));
+    step.send(team, partner, reduction.whole(mine));
+    co_await step;
+    reduction.combine(mine, other, number < pairing.number);
+  }
+  if (pairing.doubles(team.rank)) {
+    step.send(team, team.rank - 1, reduction.whole(mine));
+    co_await step;
+  }
+  if (mine != to) copy(reduction.whole(mine), reduction.whole(to));
+}
+
+/// Rabenseifner's: halves of what is left are exchanged and combined until everybody has a part,
+/// and the parts go the way back.
+Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, void* to) {
+  const Pairing pairing(team);
+  Scratch room;
+  std::byte* other = room.elements(reduction.count, *reduction.type);
+  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  Step<2> step;
+  if (pairing.doubles(team.rank)) {
+    step.recv(team, team.rank - 1, reduction.whole(other));
+    co_await step;
+    reduction.combine_part(as_bytes(to), other, reduction.count, true);
+  }
+  Halves halves(reduction.count);
+  for (int distance = 1; distance < pairing.power; distance *= 2) {
+    const int number = pairing.number ^ distance;
+    const int partner = pairing.rank_of(number);
+    halves.halve(pairing.number < number);
+    step.recv(team, partner, reduction.part(other, halves.begin(), halves.count()));
+    step.send(team, partner, reduction.part(to, halves.other_begin(), halves.other_count()));
+    co_await step;
+    reduction.combine_part(reduction.element(to, halves.begin()),
+                           reduction.element(other, halves.begin()), halves.count(),
+                           number < pairing.number);
+  }
+  for (int distance = pairing.power / 2; distance != 0; distance /= 2) {
+    const int partner = pairing.rank_of(pairing.number ^ distance);
+    step.recv(team, partner, reduction.part(to, halves.other_begin(), halves.other_count()));
+    step.send(team, partner, reduction.part(to, halves.begin(), halves.count()));
+    co_await step;
+    halves.back();
+  }
+  if (pairing.doubles(team.rank)) {
+    step.send(team, team.rank - 1, reduction.whole(to));
+    co_await step;
+  }
+}
+
+/// Parts go around twice: combined on the way, and then as they are. The order in which a part
+/// combines is that of the ring, begun anywhere: commutative operations only.
+Schedule all_reduce_ring(Team team, Reduction reduction, const void* from, void* to) {
+  const int size = team.size;
+  const int64_t longest = (reduction.count + size - 1) / size;
+  const auto begin = [&](int part) { return std::min(reduction.count, part * longest); };
+  const auto part_of = [&](const void* vector, int number) {
+    const int part = ((number % size) + size) % size;
+    return reduction.part(vector, begin(part), begin(part + 1) - begin(part));
+  };
+  Scratch room;
+  std::byte* other = room.elements(longest, *reduction.type);
+  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  const int left = (team.rank - 1 + size) % size;
+  const int right = (team.rank + 1) % size;
+  Step<2> step;
+  for (int i = 0; i < size - 1; ++i) {
+    const Block mine = part_of(to, team.rank - 1 - i);
+    step.recv(team, left, {other, mine.count, mine.type});
+    step.send(team, right, part_of(to, team.rank - i));
+    co_await step;
+    reduction.fold(other, mine.at, mine.count);
+  }
+  for (int i = 0; i < size - 1; ++i) {
+    step.recv(team, left, part_of(to, team.rank - i));
+    step.send(team, right, part_of(to, team.rank + 1 - i));
+    co_await step;
+  }
+}
+
+Schedule pick(const Team& team, const Reduction& reduction, const void* from, void* to) {
+  AllreduceBy by = choices().allreduce;
+  const bool commutes = reduction.op->commutative;
+  if (by == AllreduceBy::ring && !commutes) by = AllreduceBy::automatic;
+  if (by == AllreduceBy::automatic) {
+    const int64_t bytes = reduction.bytes();
+    if (bytes <= kDoublingBytes || reduction.count < team.size) {
+      by = AllreduceBy::recursive_doubling;
+    } else {
+      by = commutes && bytes >= kRingBytes && team.size >= kRingRanks ? AllreduceBy::ring
+                                                                      : AllreduceBy::rabenseifner;
+    }
+  }
+  if (by == AllreduceBy::ring) return all_reduce_ring(team, reduction, from, to);
+  if (Pairing(team).aside) return all_reduce_aside(team, reduction, from, to);
+  if (by == AllreduceBy::rabenseifner) return all_reduce_halving(team, reduction, from, to);
+  if (team.size == 2 && from != to && commutes) return all_reduce_pair(team, reduction, from, to);
+  return all_reduce_doubling(team, reduction, from, to);
+}
+
+/// Inside each node to its leader, between leaders, and back.
+Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction, const void* from,
+                             void* to) {
+  const Team node = map.node(*team.comm, team.tag);
+  const Schedule up = reduce(node, nullptr, reduction, from, to, 0);
+  co_await up;
+  if (node.rank == 0) {
+    const std::vector<int> leaders = map.leaders(team.rank);
+    const Schedule across =
+        pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
+             reduction, to, to);
+    co_await across;
+  }
+  const Schedule down = broadcast(node, nullptr, reduction.whole(to), 0);
+  co_await down;
+}
+
+}  // namespace
+
+Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                    const void* from, void* to) {
+  if (reduction.bytes() == 0) return nothing();
+  if (team.size == 1) {
+    if (from != to) copy(reduction.whole(from), reduction.whole(to));
+    return nothing();
+  }
+  if (levels != nullptr && (reduction.op->commutative || levels->in_blocks)) {
+    return all_reduce_by_nodes(team, *levels, reduction, from, to);
+  }
+  return pick(team, reduction, from, to);
+}
+
+}  // namespace weft::mpi

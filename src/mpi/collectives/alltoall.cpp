@@ -1,0 +1,101 @@
+// All-to-all: Bruck's algorithm for tiny blocks, many at once, one partner after the other, in
+// place.
+#include <algorithm>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/settings.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int64_t kBruckBytes = 256;        // of a block: up to this, where there are
+constexpr int kBruckRanks = 8;              // so many ranks
+constexpr int64_t kLinearBytes = 32 << 10;  // of a block: up to this many at once
+
+/// In step k (a power of two) the blocks whose distance has bit k travel k ranks on: each gets home
+/// in as many hops as its distance has bits.
+Schedule all_to_all_bruck(Team team, Parts out, Parts in, int64_t bytes) {
+  const int size = team.size;
+  const int me = team.rank;
+  Scratch room;
+  std::byte* blocks = room.bytes(bytes * size * 3);
+  std::byte* going = blocks + bytes * size;
+  std::byte* coming = going + bytes * size;
+  const auto block = [bytes](std::byte* at, int i) { return bytes_at(at + i * bytes, bytes); };
+  for (int i = 0; i < size; ++i) copy(out[(me + i) % size], block(blocks, i));
+  Step<2> step;
+  for (int bit = 1; bit < size; bit *= 2) {
+    int some = 0;
+    for (int i = bit; i < size; ++i) {
+      if ((i & bit) != 0) copy(block(blocks, i), block(going, some++));
+    }
+    step.recv(team, (me - bit + size) % size, bytes_at(coming, some * bytes));
+    step.send(team, (me + bit) % size, bytes_at(going, some * bytes));
+    co_await step;
+    some = 0;
+    for (int i = bit; i < size; ++i) {
+      if ((i & bit) != 0) copy(block(coming, some++), block(blocks, i));
+    }
+  }
+  // The block at distance i came from i ranks before.
+  for (int i = 0; i < size; ++i) copy(block(blocks, i), in[(me - i + size) % size]);
+}
+
+/// Up to `Width` exchanges at once, by distance: what goes d ranks on, and what comes from d ranks
+/// before. Nobody waits in a circle: of what has not ended, the smallest distance is posted on both
+/// sides, since only smaller ones could keep a side from it.
+template <uint32_t Width>
+Schedule all_to_all_straight(Team team, Parts out, Parts in) {
+  // Of an inter-communicator: no block of one's own, and the sides may differ in size.
+  const bool inter = team.comm->inter;
+  const int round = inter ? std::max(team.size, team.comm->size()) : team.size;
+  Step<2 * Width> step;
+  for (int distance = inter ? 0 : 1; distance < round; ++distance) {
+    if (step.full(2)) co_await step;
+    const int from = (team.rank - distance + round) % round;
+    const int to = (team.rank + distance) % round;
+    if (from < team.size) step.recv(team, from, in[from]);
+    if (to < team.size) step.send(team, to, out[to]);
+  }
+  co_await step;
+  if (!inter) copy(out[team.rank], in[team.rank]);
+}
+
+}  // namespace
+
+Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t bytes) {
+  AlltoallBy by = bytes >= 0 ? choices().alltoall : AlltoallBy::linear;
+  if (bytes == 0) return nothing();
+  if (team.comm->inter) by = AlltoallBy::linear;
+  if (by == AlltoallBy::automatic) {
+    by = bytes <= kLinearBytes ? AlltoallBy::linear : AlltoallBy::pairwise;
+    if (team.size >= kBruckRanks && bytes <= kBruckBytes) by = AlltoallBy::bruck;
+  }
+  switch (by) {
+    case AlltoallBy::bruck:
+      return all_to_all_bruck(team, out, in, bytes);
+    case AlltoallBy::pairwise:
+      return all_to_all_straight<1>(team, out, in);
+    default:
+      return all_to_all_straight<8>(team, out, in);
+  }
+}
+
+Schedule all_to_all_in_place(Team team, Parts data) {
+  Step<2> step;
+  // A tournament: in each round everybody has one partner, who has the same (or none).
+  for (int round = 0; round < team.size; ++round) {
+    const int partner = (round - team.rank + team.size) % team.size;
+    if (partner == team.rank) continue;
+    const Block block = data[partner];
+    if (block.bytes() == 0) continue;
+    Scratch room;
+    const Block going = bytes_at(room.bytes(block.bytes()), block.bytes());
+    copy(block, going);
+    step.recv(team, partner, block);
+    step.send(team, partner, going);
+    co_await step;
+  }
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,51 @@
+// Copies between blocks of unlike layout, and room for elements.
+#include "mpi/collectives/blocks.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mpi/failure.hpp"
+
+namespace weft::mpi {
+namespace {
+
+/// Both have holes: through a small window in packed form.
+void copy_through(const Block& from, const Block& to, int64_t bytes) {
+  std::byte window[4096];
+  for (int64_t at = 0; at < bytes;) {
+    const int64_t step = std::min<int64_t>(bytes - at, sizeof window);
+    from.type->pack(from.at, from.count, at, {window, static_cast<std::size_t>(step)});
+    to.type->unpack(to.at, to.count, at, {window, static_cast<std::size_t>(step)});
+    at += step;
+  }
+}
+
+}  // namespace
+
+void copy(const Block& from, const Block& to) {
+  const int64_t bytes = from.bytes();
+  if (bytes == 0) return;
+  if (bytes > to.bytes()) {
+    fail(MPI_ERR_TRUNCATE, "what this rank gives itself in a collective is larger than its room");
+  }
+  const auto size = static_cast<std::size_t>(bytes);
+  if (from.type->contiguous() && to.type->contiguous()) {
+    if (from.at != to.at) std::memmove(to.at, from.at, size);
+  } else if (from.type->contiguous()) {
+    to.type->unpack(to.at, to.count, 0, {from.at, size});
+  } else if (to.type->contiguous()) {
+    from.type->pack(from.at, from.count, 0, {to.at, size});
+  } else {
+    copy_through(from, to, bytes);
+  }
+}
+
+std::byte* Scratch::elements(int64_t count, const Datatype& type) {
+  if (count == 0) return small_;
+  const int64_t last = (count - 1) * type.extent();
+  const int64_t low = std::min<int64_t>(0, last) + type.true_lower_bound();
+  const int64_t high = std::max<int64_t>(0, last) + type.true_lower_bound() + type.true_extent();
+  return bytes(high - low) - low;
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,63 @@
+// Free lists of coroutine frames, by thread and size.
+#include "mpi/collectives/frames.hpp"
+
+#include <cstdint>
+#include <new>
+#include <utility>
+
+namespace weft::mpi {
+namespace {
+
+constexpr std::size_t kStep = 256;    // sizes are rounded up to multiples of this
+constexpr std::size_t kClasses = 24;  // larger frames come from the heap
+constexpr uint32_t kMostFrames = 32;  // of a size, kept by a thread
+
+struct Free {
+  Free* next;
+};
+
+/// One thread's frames. Frames that end in another thread than they began in stay there.
+struct FrameCache {
+  Free* first[kClasses] = {};
+  uint32_t count[kClasses] = {};
+  bool closed = false;  ///< the thread ends: nothing is kept any more
+
+  ~FrameCache() {
+    closed = true;
+    for (Free*& list : first) {
+      while (list != nullptr) ::operator delete(std::exchange(list, list->next));
+    }
+  }
+};
+
+thread_local constinit FrameCache cache;
+
+constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / kStep; }
+
+}  // namespace
+
+// Tasks change threads when they wait: the cache's address must not outlive one call.
+[[gnu::noinline]] void* allocate_frame(std::size_t bytes) {
+  const std::size_t size = class_of(bytes);
+  if (size >= kClasses) return ::operator new(bytes);
+  FrameCache& mine = cache;
+  if (Free* frame = mine.first[size]; frame != nullptr) [[likely]] {
+    mine.first[size] = frame->next;
+    --mine.count[size];
+    return frame;
+  }
+  return ::operator new((size + 1) * kStep);
+}
+
+[[gnu::noinline]] void release_frame(void* frame, std::size_t bytes) noexcept {
+  const std::size_t size = class_of(bytes);
+  FrameCache& mine = cache;
+  if (size >= kClasses || mine.closed || mine.count[size] == kMostFrames) {
+    ::operator delete(frame);
+    return;
+  }
+  mine.first[size] = new (frame) Free{mine.first[size]};
+  ++mine.count[size];
+}
+
+}  // namespace weft::mpi

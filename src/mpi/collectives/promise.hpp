@@ -1,0 +1,131 @@
+// The coroutine behind a Schedule: who goes on with it, and when.
+#pragma once
+
+#include <atomic>
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "mpi/collectives/frames.hpp"
+#include "mpi/collectives/posts.hpp"
+#include "mpi/schedule.hpp"
+#include "weft/comm/runtime.hpp"
+
+namespace weft::mpi {
+
+/// Goes on with a launched schedule when the transfers of a step have ended.
+///
+/// Owner and lifetime: one per launch, made there, ended by whoever brings the schedule to its end.
+/// Who may call: `launch` and `suspend` by whoever runs the coroutine, one at a time; `on_end` by
+/// anybody. Never blocks.
+/// Invariants (docs/design/mpi-schedules.md):
+///  1. `left_` is the number of transfers of the step that have not been told, plus one for whoever
+///     is still setting waiters or cancelling. Who brings it to 0 owns the coroutine.
+///  2. While it is not 0 the coroutine is suspended, or is being suspended, and its frame lives.
+class Driver final : public Waiter {
+ public:
+  Driver(Schedule&& schedule, Request& request, std::string* why) noexcept
+      : request_(request), why_(why), schedule_(std::move(schedule)) {}
+  /// Runs the coroutine until it waits for something, or is over.
+  void go(std::coroutine_handle<> at) noexcept;
+  /// The coroutine `at` waits for a step. False: all of it has ended, go on.
+  bool suspend(Posts& step, std::coroutine_handle<> at) noexcept;
+  /// The outermost coroutine has come to its end, in this thread, within `go`.
+  void note_over() noexcept { *over_ = true; }
+  void on_end(Transfer& transfer) noexcept override;
+
+  static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
+  static void operator delete(void* at, std::size_t bytes) noexcept { release_frame(at, bytes); }
+
+ private:
+  struct Resume final : Deferred {
+    explicit Resume(Driver& of) noexcept : driver(of) {}
+    void run() noexcept override { driver.go(driver.at_); }
+    Driver& driver;
+  };
+  struct Rescue final : Deferred {
+    explicit Rescue(Driver& of) noexcept : driver(of) {}
+    void run() noexcept override;
+    Driver& driver;
+  };
+  void finish() noexcept;
+
+  std::atomic<uint32_t> left_{0};
+  std::atomic<bool> failed_{false};  ///< the step: somebody cancels the rest
+  Posts* step_ = nullptr;
+  std::coroutine_handle<> at_;  ///< the innermost coroutine
+  bool* over_ = nullptr;        ///< of the `go` that runs now
+  Request& request_;
+  std::string* why_;  ///< takes the sentence of a failure; may be nullptr
+  Schedule schedule_;
+  Resume resume_{*this};
+  Rescue rescue_{*this};
+};
+
+struct Schedule::promise_type {
+  Driver* driver = nullptr;        ///< nullptr: in `run`, which waits in place
+  std::coroutine_handle<> caller;  ///< the schedule that awaits this one
+  std::exception_ptr failure;
+
+  /// Waits for a step, in place or by suspending.
+  struct StepWait {
+    Posts& step;
+    Driver* driver;
+    [[nodiscard]] bool await_ready() noexcept {
+      if (driver != nullptr) return step.ended();
+      step.wait();
+      return true;
+    }
+    [[nodiscard]] bool await_suspend(std::coroutine_handle<> at) noexcept {
+      return driver->suspend(step, at);
+    }
+    void await_resume() { step.finish(); }
+  };
+  /// Runs another schedule to its end.
+  struct ChildWait {
+    Handle child;
+    Driver* driver;
+    [[nodiscard]] bool await_ready() const noexcept { return !child; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<> at) noexcept {
+      child.promise().driver = driver;
+      child.promise().caller = at;
+      return child;
+    }
+    void await_resume() const {
+      if (child && child.promise().failure) std::rethrow_exception(child.promise().failure);
+    }
+  };
+  struct Final {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    std::coroutine_handle<> await_suspend(Handle at) const noexcept {
+      promise_type& promise = at.promise();
+      if (promise.caller) return promise.caller;
+      if (promise.driver != nullptr) promise.driver->note_over();
+      return std::noop_coroutine();
+    }
+    void await_resume() const noexcept {}
+  };
+
+  Schedule get_return_object() noexcept { return Schedule(Handle::from_promise(*this)); }
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  Final final_suspend() const noexcept { return {}; }
+  void return_void() const noexcept {}
+  void unhandled_exception() noexcept { failure = std::current_exception(); }
+
+  StepWait await_transform(Posts& step) const noexcept { return {step, driver}; }
+  ChildWait await_transform(const Schedule& child) const noexcept {
+    return {child.handle(), driver};
+  }
+
+  static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
+  static void operator delete(void* at, std::size_t bytes) noexcept { release_frame(at, bytes); }
+};
+
+/// A schedule of nothing: it is over before it begins.
+[[nodiscard]] inline Schedule nothing() noexcept { return Schedule(nullptr); }
+
+/// As `launch`; a failure's sentence goes to `why`, which must live as long as the request.
+void launch(Schedule schedule, Request& request, Comm& comm, std::string* why);
+
+}  // namespace weft::mpi

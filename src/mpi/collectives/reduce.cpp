@@ -1,0 +1,167 @@
+// Reduce: a binomial tree, halving and gathering, two levels.
+#include <vector>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/halving.hpp"
+#include "mpi/collectives/settings.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int64_t kTreeBytes = 64 << 10;  // up to this a tree
+
+/// Up a tree whose places are ranks seen from `top`. Each takes higher places' vectors to its own,
+/// in order. The result is at the top's `to`.
+Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to, int top) {
+  const int place = (team.rank - top + team.size) % team.size;
+  const auto rank_of = [&](int p) { return (p + top) % team.size; };
+  Scratch first_room;
+  Scratch second_room;
+  std::byte* mine = nullptr;  // what was combined; nullptr: only what is at `from`
+  std::byte* other = nullptr;
+  if (place == 0 && from == to) mine = static_cast<std::byte*>(to);
+  Step<1> step;
+  int distance = 1;
+  for (; distance < team.size && (place & distance) == 0; distance *= 2) {
+    if (place + distance >= team.size) continue;
+    const bool is_first = mine == nullptr;
+    if (is_first) {
+      mine = place == 0 ? static_cast<std::byte*>(to)
+                        : first_room.elements(reduction.count, *reduction.type);
+    } else if (other == nullptr) {
+      other = second_room.elements(reduction.count, *reduction.type);
+    }
+    step.recv(team, rank_of(place + distance), reduction.whole(is_first ? mine : other));
+    co_await step;
+    // The first is combined where it came to.
+    if (is_first) {
+      reduction.fold(from, mine, reduction.count);
+    } else {
+      reduction.combine(mine, other, false);
+    }
+  }
+  if (place != 0) {
+    step.send(team, rank_of(place - distance), reduction.whole(mine != nullptr ? mine : from));
+    co_await step;
+  } else if (mine != to) {
+    copy(reduction.whole(mine != nullptr ? mine : from), reduction.whole(to));
+  }
+}
+
+/// As reduce_tree with top 0, in the order of ranks, and then to the root.
+Schedule reduce_in_order(Team team, Reduction reduction, const void* from, void* to, int root) {
+  Scratch room;
+  void* top_to = to;
+  if (team.rank == 0) top_to = room.elements(reduction.count, *reduction.type);
+  const Schedule up = reduce_tree(team, reduction, from, top_to, 0);
+  co_await up;
+  Step<1> step;
+  if (team.rank == 0) {
+    step.send(team, root, reduction.whole(top_to));
+  } else if (team.rank == root) {
+    step.recv(team, 0, reduction.whole(to));
+  }
+  co_await step;
+}
+
+/// Halves are exchanged and combined; then each step's partner whose number is not the root's way
+/// gives what it has.
+Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* to, int root) {
+  const Pairing pairing(team);
+  Step<2> step;
+  if (pairing.aside) {
+    step.send(team, team.rank + 1, reduction.whole(from));
+    co_await step;
+    if (team.rank == root) step.recv(team, team.rank + 1, reduction.whole(to));
+    co_await step;
+    co_return;
+  }
+  Scratch room;
+  Scratch own_room;
+  std::byte* other = room.elements(reduction.count, *reduction.type);
+  auto* mine = static_cast<std::byte*>(to);
+  if (team.rank != root) mine = own_room.elements(reduction.count, *reduction.type);
+  if (from != mine) copy(reduction.whole(from), reduction.whole(mine));
+  if (pairing.doubles(team.rank)) {
+    step.recv(team, team.rank - 1, reduction.whole(other));
+    co_await step;
+    reduction.combine_part(mine, other, reduction.count, true);
+  }
+  Halves halves(reduction.count);
+  for (int distance = 1; distance < pairing.power; distance *= 2) {
+    const int number = pairing.number ^ distance;
+    const int partner = pairing.rank_of(number);
+    halves.halve(pairing.number < number);
+    step.recv(team, partner, reduction.part(other, halves.begin(), halves.count()));
+    step.send(team, partner, reduction.part(mine, halves.other_begin(), halves.other_count()));
+    co_await step;
+    reduction.combine_part(reduction.element(mine, halves.begin()),
+                           reduction.element(other, halves.begin()), halves.count(),
+                           number < pairing.number);
+  }
+  const int goal = pairing.number_of(root);
+  for (int distance = pairing.power / 2; distance != 0; distance /= 2) {
+    const int partner = pairing.rank_of(pairing.number ^ distance);
+    if (((pairing.number ^ goal) & distance) != 0) {
+      step.send(team, partner, reduction.part(mine, halves.begin(), halves.count()));
+      co_await step;
+      co_return;
+    }
+    step.recv(team, partner, reduction.part(mine, halves.other_begin(), halves.other_count()));
+    co_await step;
+    halves.back();
+  }
+  // The root stood aside: its partner has gathered for it.
+  if (team.rank != root) {
+    step.send(team, root, reduction.whole(mine));
+    co_await step;
+  }
+}
+
+Schedule pick(const Team& team, const Reduction& reduction, const void* from, void* to, int root) {
+  ReduceBy by = choices().reduce;
+  if (by == ReduceBy::automatic) {
+    const bool small = reduction.bytes() <= kTreeBytes || reduction.count < team.size;
+    by = small || team.size == 2 ? ReduceBy::binomial : ReduceBy::rabenseifner;
+  }
+  if (by == ReduceBy::rabenseifner) return reduce_halving(team, reduction, from, to, root);
+  if (root == 0 || reduction.op->commutative) return reduce_tree(team, reduction, from, to, root);
+  return reduce_in_order(team, reduction, from, to, root);
+}
+
+/// Inside each node to its leader (the root for its node), and between leaders.
+Schedule reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction, const void* from,
+                         void* to, int root) {
+  const std::vector<int> leaders = map.leaders(root);
+  const int leader = leaders[static_cast<std::size_t>(map.mine)];
+  Scratch room;
+  void* node_to = to;
+  if (team.rank == leader && team.rank != root) {
+    node_to = room.elements(reduction.count, *reduction.type);
+  }
+  const Schedule inside =
+      pick(map.node(*team.comm, team.tag), reduction, from, node_to, map.place_of(leader));
+  co_await inside;
+  if (team.rank != leader) co_return;
+  const Schedule across =
+      pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
+           reduction, node_to, to, map.node_of[static_cast<std::size_t>(root)]);
+  co_await across;
+}
+
+}  // namespace
+
+Schedule reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                const void* from, void* to, int root) {
+  if (reduction.bytes() == 0) return nothing();
+  if (team.size == 1) {
+    if (from != to) copy(reduction.whole(from), reduction.whole(to));
+    return nothing();
+  }
+  if (levels != nullptr && (reduction.op->commutative || levels->in_blocks)) {
+    return reduce_by_nodes(team, *levels, reduction, from, to, root);
+  }
+  return pick(team, reduction, from, to, root);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,124 @@
+// Reduce_scatter: reduced at one rank and scattered, or each part sent to its owner, who combines.
+#include <vector>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/settings.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int64_t kScatterBytes = 16
+                                  << 10;  // of the vector: up to this, of many ranks, at one rank
+constexpr int kManyRanks = 5;
+
+int64_t count_of(const Parts& parts, int rank) noexcept {
+  return parts.counts.null() ? parts.count : parts.counts[static_cast<std::size_t>(rank)];
+}
+/// Where the parts begin, in elements.
+std::vector<MPI_Count> begins_of(const Parts& parts, int size) {
+  std::vector<MPI_Count> begins;
+  begins.reserve(static_cast<std::size_t>(size));
+  int64_t sum = 0;
+  for (int i = 0; i < size; ++i) {
+    begins.push_back(sum);
+    sum += count_of(parts, i);
+  }
+  return begins;
+}
+
+Schedule reduce_then_scatter(Team team, Reduction reduction, const void* from, void* to,
+                             Parts parts) {
+  Scratch room;
+  std::byte* all = nullptr;
+  std::vector<MPI_Count> begins;
+  if (team.rank == 0) {
+    all = room.elements(reduction.count, *reduction.type);
+    begins = begins_of(parts, team.size);
+  }
+  const Schedule up = reduce(team, nullptr, reduction, from, all, 0);
+  co_await up;
+  Parts scattered{.base = all, .count = parts.count, .type = reduction.type};
+  scattered.counts = parts.counts;
+  scattered.places = Counts(begins.data());
+  const Schedule down = scatter_straight(
+      team, scattered, {static_cast<std::byte*>(to), count_of(parts, team.rank), reduction.type},
+      0);
+  co_await down;
+}
+
+/// Contributions come one after the other, from ever more distant ranks, and are combined at once.
+Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void* to, Parts parts) {
+  const std::vector<MPI_Count> begins = begins_of(parts, team.size);
+  const auto part = [&](int rank) {
+    return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
+  };
+  const int64_t count = count_of(parts, team.rank);
+  Scratch room;
+  Scratch own_room;
+  std::byte* coming = room.elements(count, *reduction.type);
+  // In place the result must wait until all of the vector has gone.
+  auto* mine = static_cast<std::byte*>(to);
+  if (from == to) mine = own_room.elements(count, *reduction.type);
+  copy(part(team.rank), reduction.part(mine, 0, count));
+  Step<2> step;
+  for (int distance = 1; distance < team.size; ++distance) {
+    const int receiver = (team.rank + distance) % team.size;
+    step.recv(team, (team.rank - distance + team.size) % team.size,
+              reduction.part(coming, 0, count));
+    step.send(team, receiver, part(receiver));
+    co_await step;
+    reduction.fold(coming, mine, count);
+  }
+  if (mine != to) copy(reduction.part(mine, 0, count), reduction.part(to, 0, count));
+}
+
+/// All contributions side by side, then combined in the order of ranks.
+Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* from, void* to,
+                                   Parts parts) {
+  const std::vector<MPI_Count> begins = begins_of(parts, team.size);
+  const auto part = [&](int rank) {
+    return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
+  };
+  const int64_t count = count_of(parts, team.rank);
+  Scratch room;
+  std::byte* all = room.elements(count * team.size, *reduction.type);
+  const auto of_rank = [&](int rank) { return reduction.part(all, rank * count, count); };
+  copy(part(team.rank), of_rank(team.rank));
+  Step<16> step;
+  for (int distance = 1; distance < team.size; ++distance) {
+    if (step.full(2)) co_await step;
+    const int sender = (team.rank - distance + team.size) % team.size;
+    const int receiver = (team.rank + distance) % team.size;
+    step.recv(team, sender, of_rank(sender));
+    step.send(team, receiver, part(receiver));
+  }
+  co_await step;
+  for (int rank = 1; rank < team.size; ++rank) {
+    reduction.fold(of_rank(rank - 1).at, of_rank(rank).at, count);
+  }
+  copy(of_rank(team.size - 1), reduction.part(to, 0, count));
+}
+
+}  // namespace
+
+Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void* from, void* to,
+                        const Parts& parts) {
+  if (reduction.bytes() == 0) return nothing();
+  if (team.size == 1) {
+    if (from != to) copy(reduction.whole(from), reduction.whole(to));
+    return nothing();
+  }
+  ReduceScatterBy by = choices().reduce_scatter;
+  if (by == ReduceScatterBy::automatic) {
+    by = team.size >= kManyRanks && reduction.bytes() <= kScatterBytes
+             ? ReduceScatterBy::reduce_then_scatter
+             : ReduceScatterBy::pairwise;
+  }
+  if (by == ReduceScatterBy::reduce_then_scatter) {
+    return reduce_then_scatter(team, reduction, from, to, parts);
+  }
+  return reduction.op->commutative ? reduce_at_owners(team, reduction, from, to, parts)
+                                   : reduce_at_owners_in_order(team, reduction, from, to, parts);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,55 @@
+// What a reduction combines, and how, in the order of ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "mpi/collectives/blocks.hpp"
+#include "mpi/op.hpp"
+
+namespace weft::mpi {
+
+/// An operation over vectors of `count` elements.
+struct Reduction {
+  const Op* op = nullptr;
+  const Datatype* type = nullptr;
+  MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function
+  int64_t count = 0;
+
+  [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
+  /// Elements [first, first + some) of a vector.
+  [[nodiscard]] Block part(const void* vector, int64_t first, int64_t some) const noexcept {
+    return {element(vector, first), some, type};
+  }
+  [[nodiscard]] Block whole(const void* vector) const noexcept { return part(vector, 0, count); }
+  [[nodiscard]] std::byte* element(const void* vector, int64_t index) const noexcept {
+    return static_cast<std::byte*>(const_cast<void*>(vector)) + index * type->extent();
+  }
+
+  /// to = from op to: `from` is of lower ranks.
+  void fold(const void* from, void* to, int64_t some) const {
+    if (some != 0) mpi::reduce(*op, from, to, some, *type, handle);
+  }
+  /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may
+  /// have changed places.
+  void combine(std::byte*& mine, std::byte*& other, bool other_is_lower) const {
+    if (other_is_lower || op->commutative) {
+      fold(other, mine, count);
+    } else {
+      fold(mine, other, count);
+      std::swap(mine, other);
+    }
+  }
+  /// The same for a part of a vector, which stays where it is; `other` is spoilt.
+  void combine_part(std::byte* mine, std::byte* other, int64_t some, bool other_is_lower) const {
+    if (other_is_lower || op->commutative) {
+      fold(other, mine, some);
+    } else {
+      fold(mine, other, some);
+      copy({other, some, type}, {mine, some, type});
+    }
+  }
+};
+
+}  // namespace weft::mpi

@@ -1,0 +1,113 @@
+// Running schedules: in place, or from progress to progress (docs/design/mpi-schedules.md).
+#include "mpi/schedule.hpp"
+
+#include <new>
+#include <utility>
+
+#include "mpi/collectives/promise.hpp"
+#include "mpi/failure.hpp"
+#include "mpi/process.hpp"
+
+namespace weft::mpi {
+
+Schedule::~Schedule() {
+  // Never in the middle: its transfers would have no home.
+  if (handle_) handle_.destroy();
+}
+
+void run(Schedule schedule) {
+  const Schedule::Handle handle = schedule.handle();
+  if (!handle) return;
+  // It waits in its steps and comes back at its end only.
+  handle.resume();
+  if (handle.promise().failure) [[unlikely]]
+    std::rethrow_exception(handle.promise().failure);
+}
+
+void launch(Schedule schedule, Request& request, Comm& comm) {
+  launch(std::move(schedule), request, comm, nullptr);
+}
+
+void launch(Schedule schedule, Request& request, Comm& comm, std::string* why) {
+  Schedule::Handle handle = schedule.handle();
+  if (request.comm.get() != &comm) request.comm = Held<Comm>(&comm);
+  request.active = true;
+  request.transfer.outcome = kEmpty;
+  if (!handle) {
+    // relaxed: nobody else looks at it yet.
+    request.transfer.state.store(Transfer::kEnded, std::memory_order_relaxed);
+    return;
+  }
+  auto* driver = new Driver(std::move(schedule), request, why);
+  handle.promise().driver = driver;
+  // relaxed: it is told to others by set_waiter and by the handle's way through the program.
+  request.transfer.state.store(Transfer::kPending, std::memory_order_relaxed);
+  driver->go(handle);
+}
+
+void Driver::go(std::coroutine_handle<> at) noexcept {
+  // On this stack: once the coroutine suspends, another thread may have ended the driver.
+  bool over = false;
+  over_ = &over;
+  at.resume();
+  if (over) finish();
+}
+
+bool Driver::suspend(Posts& step, std::coroutine_handle<> at) noexcept {
+  step_ = &step;
+  at_ = at;
+  // relaxed, all three: set_waiter releases them to on_end.
+  failed_.store(false, std::memory_order_relaxed);
+  left_.store(step.count() + 1, std::memory_order_relaxed);
+  uint32_t told = 1;
+  bool failed = false;
+  step.for_each([&](Transfer& transfer) {
+    if (transfer.set_waiter(*this)) return;
+    ++told;
+    failed = failed || transfer.outcome.error != MPI_SUCCESS;
+  });
+  // Our own count keeps the frame while the rest is cancelled.
+  if (failed && !failed_.exchange(true, std::memory_order_relaxed)) step.cancel();
+  // acq_rel: release: whoever goes on sees the coroutine suspended; acquire: results of those who
+  // counted before.
+  return left_.fetch_sub(told, std::memory_order_acq_rel) != told;
+}
+
+void Driver::on_end(Transfer& transfer) noexcept {
+  Runtime& home = runtime();
+  if (transfer.outcome.error != MPI_SUCCESS && !failed_.exchange(true, std::memory_order_relaxed))
+      [[unlikely]] {
+    home.defer(rescue_);  // this one's count is given to it
+    return;
+  }
+  // acq_rel: see suspend.
+  if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) home.defer(resume_);
+}
+
+void Driver::Rescue::run() noexcept {
+  driver.step_->cancel();
+  // acq_rel: see suspend.
+  if (driver.left_.fetch_sub(1, std::memory_order_acq_rel) == 1) driver.go(driver.at_);
+}
+
+void Driver::finish() noexcept {
+  int error = MPI_SUCCESS;
+  if (schedule_.handle().promise().failure) [[unlikely]] {
+    try {
+      std::rethrow_exception(schedule_.handle().promise().failure);
+    } catch (const Failure& failure) {
+      error = failure.code();
+      if (why_ != nullptr) *why_ = failure.what();
+    } catch (const std::bad_alloc&) {
+      error = MPI_ERR_NO_MEM;
+    } catch (...) {
+      error = MPI_ERR_OTHER;
+    }
+  }
+  Request& request = request_;
+  delete this;  // and the frame with it: nothing of the schedule is left when the request ends
+  request.transfer.outcome.error = error;
+  request.transfer.end();
+}
+
+}  // namespace weft::mpi
