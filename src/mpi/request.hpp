@@ -51,6 +51,7 @@ struct alignas(base::kCacheLine) Request {
   std::atomic<Comm*> borrowed{nullptr};
   bool persistent = false;  ///< else it is active from its making to its end
   bool active = false;      ///< persistent: started, and the end not yet reported
+  bool receives = false;    ///< point-to-point
   bool constant = false;    ///< shared by all who ask for something that has ended already
   uint32_t generation = 0;  ///< odd: it has a handle
 

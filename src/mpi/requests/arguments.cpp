@@ -1,0 +1,56 @@
+// Which argument of a point-to-point call is wrong.
+#include "mpi/requests/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace weft::mpi {
+
+namespace {
+
+void judge_piece(const Piece& piece) {
+  if (piece.count < 0) fail(MPI_ERR_COUNT, fmt::format("the count is {}", piece.count));
+  if (lacks_buffer(piece)) {
+    fail(MPI_ERR_BUFFER,
+         fmt::format("the buffer is a null pointer, but there are {} elements", piece.count));
+  }
+}
+
+[[noreturn]] void refuse_rank(const Comm& comm, int rank, const char* what) {
+  fail(MPI_ERR_RANK, fmt::format("{} {}: the {}group has ranks 0 to {}", what, rank,
+                                 comm.inter ? "remote " : "", comm.remote_size - 1));
+}
+
+}  // namespace
+
+bool judge_send(const Comm& comm, const Piece& piece, int to, int tag) {
+  if (checking()) {
+    judge_piece(piece);
+    if (tag < 0) {
+      fail(MPI_ERR_TAG, fmt::format("tag {}: sends have tags from 0 to MPI_TAG_UB{}", tag,
+                                    tag == MPI_ANY_TAG ? " (MPI_ANY_TAG is for receives)" : ""));
+    }
+    if ((to < 0 || to >= comm.remote_size) && to != MPI_PROC_NULL) {
+      refuse_rank(comm, to, "destination");
+    }
+  }
+  return to != MPI_PROC_NULL;
+}
+
+bool judge_match(const Comm& comm, int from, int tag) {
+  if (checking()) {
+    if (!is_recv_tag(tag)) {
+      fail(MPI_ERR_TAG, fmt::format("tag {}: tags are 0 to MPI_TAG_UB, or MPI_ANY_TAG", tag));
+    }
+    if (!is_source(comm, from) && from != MPI_PROC_NULL) refuse_rank(comm, from, "source");
+  }
+  return from != MPI_PROC_NULL;
+}
+
+bool judge_recv(const Comm& comm, const Piece& piece, int from, int tag) {
+  if (checking()) judge_piece(piece);
+  return judge_match(comm, from, tag);
+}
+
+}  // namespace weft::mpi

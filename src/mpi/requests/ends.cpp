@@ -1,0 +1,94 @@
+// The ends of requests that are not plain, or that failed.
+#include "mpi/requests/ends.hpp"
+
+#include <fmt/format.h>
+
+#include "mpi/errhandler.hpp"
+#include "mpi/process.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+MPI_Comm handle_or_null(const Comm* comm) noexcept {
+  return comm == nullptr ? MPI_COMM_NULL : comm->handle;
+}
+
+std::string sentence(int error, const Transfer* transfer) {
+  const bool named = transfer != nullptr && transfer->process.value >= 0;
+  switch (error) {
+    case MPI_ERR_TRUNCATE:
+      return "the message is longer than the receive buffer";
+    case MPI_ERR_PROC_ABORTED: {
+      const std::string cause = named ? runtime().cause_of_death(transfer->process) : std::string();
+      return cause.empty() ? "a peer has died" : cause;
+    }
+    case MPI_ERR_NO_MEM:
+      return "no memory for a message";
+    default:
+      return error_string(error);
+  }
+}
+
+}  // namespace
+
+void fail_as(const Transfer& transfer, const Comm* comm) {
+  throw Failure(transfer.outcome.error, sentence(transfer.outcome.error, &transfer))
+      .about(handle_or_null(comm));
+}
+
+void fail_as(int error, const Comm* comm) {
+  throw Failure(error, sentence(error, nullptr)).about(handle_or_null(comm));
+}
+
+Outcome conclude_any(Request& request, MPI_Request& handle, std::string& why, MPI_Comm& comm) {
+  if (!RequestPool::is_named_by(request, handle)) {
+    fail(MPI_ERR_REQUEST, "the same request twice");
+  }
+  if (request.constant) {
+    handle = MPI_REQUEST_NULL;
+    return request.transfer.outcome;
+  }
+  int thrown = MPI_SUCCESS;
+  std::string text;
+  auto ask = [&](auto call) {
+    if (request.work == nullptr) return;
+    try {
+      call(*request.work);
+    } catch (const Failure& failure) {
+      if (thrown != MPI_SUCCESS) return;
+      thrown = failure.code();
+      text = failure.what();
+    }
+  };
+  ask([&](RequestWork& work) { work.before_report(request); });
+  if (!request.persistent) ask([&](RequestWork& work) { work.before_retire(request); });
+  Outcome outcome = request.transfer.outcome;
+  if (thrown != MPI_SUCCESS) outcome.error = thrown;
+  if (outcome.error != MPI_SUCCESS && why.empty()) {
+    why = thrown != MPI_SUCCESS ? text : sentence(outcome.error, &request.transfer);
+    comm = handle_or_null(request.of());
+  }
+  if (request.persistent) {
+    request.active = false;
+  } else {
+    retire(request);
+    handle = MPI_REQUEST_NULL;
+  }
+  return outcome;
+}
+
+void Statuses::note_failure(int i) noexcept {
+  if (failed_++ != 0 || statuses_ == MPI_STATUSES_IGNORE) return;
+  for (int before = 0; before < i; ++before) statuses_[before].MPI_ERROR = MPI_SUCCESS;
+}
+
+void Statuses::fail_some() const {
+  throw Failure(
+      MPI_ERR_IN_STATUS,
+      fmt::format("{} of the requests failed (the statuses tell which), the first one so: {}",
+                  failed_, why_))
+      .about(comm_);
+}
+
+}  // namespace weft::mpi

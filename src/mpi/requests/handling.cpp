@@ -1,0 +1,146 @@
+// Cancel, free, look at: the calls on one request beside waits and tests.
+#include <cstdint>
+#include <span>
+
+#include "mpi/messages.hpp"
+#include "mpi/requests/arrays.hpp"
+#include "mpi/requests/ends.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// What a wait would report now of a request that has ended, or is inactive; it stays as it is.
+Outcome peek(Request& request) {
+  if (request.inactive()) return kEmpty;
+  if (request.work != nullptr && !request.constant) request.work->before_report(request);
+  return request.transfer.outcome;
+}
+
+/// The request of a handle; nullptr: there is nothing to wait for.
+Request* active_or_null(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return nullptr;
+  Request& found = request(handle);
+  return found.inactive() ? nullptr : &found;
+}
+
+}  // namespace
+
+namespace calls {
+
+void Cancel(MPI_Request* request) {
+  require(request != nullptr, MPI_ERR_ARG, "no request: a null pointer");
+  Request& active = mpi::request(*request);
+  require(!active.inactive(), MPI_ERR_REQUEST, "cancels a persistent request that is not active");
+  if (active.constant) return;
+  if (active.work != nullptr) {
+    active.work->cancel(active);
+  } else if (active.receives) {
+    (void)cancel_recv(active.transfer);
+  }
+  // A send cannot be taken back: it ends as one that was not cancelled (MPI 3.8.4).
+}
+
+void Request_free(MPI_Request* request) {
+  require(request != nullptr, MPI_ERR_ARG, "no request: a null pointer");
+  Request& freed = mpi::request(*request);
+  *request = MPI_REQUEST_NULL;
+  if (freed.constant) return;
+  if (freed.inactive()) {
+    retire(freed);
+  } else if (freed.work == nullptr || !freed.work->detach(freed)) {
+    retire_when_ended(freed);
+  }
+}
+
+void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  *flag = 1;
+  Request* active = active_or_null(request);
+  if (active == nullptr) {
+    fill(status, kEmpty);
+    return;
+  }
+  if (!active->transfer.ended()) progress();
+  if (active->transfer.ended()) {
+    fill(status, peek(*active));
+  } else {
+    *flag = 0;
+  }
+}
+
+void Request_get_status_all(int count, const MPI_Request array_of_requests[], int* flag,
+                            MPI_Status* array_of_statuses) {
+  check_array(count, array_of_requests);
+  const std::span handles(array_of_requests, static_cast<std::size_t>(count));
+  if (!all_ended(handles)) progress();
+  *flag = all_ended(handles) ? 1 : 0;
+  if (*flag == 0 || array_of_statuses == MPI_STATUSES_IGNORE) return;
+  for (int i = 0; i < count; ++i) {
+    Request* active = active_or_null(array_of_requests[i]);
+    fill(&array_of_statuses[i], active == nullptr ? kEmpty : peek(*active));
+  }
+}
+
+void Request_get_status_any(int count, const MPI_Request array_of_requests[], int* indx, int* flag,
+                            MPI_Status* status) {
+  check_array(count, array_of_requests);
+  *indx = MPI_UNDEFINED;
+  bool pending = false;
+  for (int look = 0; look < 2; ++look) {
+    pending = false;
+    for (int i = 0; i < count; ++i) {
+      Request* active = active_or_null(array_of_requests[i]);
+      if (active == nullptr) continue;
+      if (active->transfer.ended()) {
+        *indx = i;
+        *flag = 1;
+        fill(status, peek(*active));
+        return;
+      }
+      pending = true;
+    }
+    if (!pending) break;
+    if (look == 0) progress();
+  }
+  *flag = pending ? 0 : 1;
+  if (!pending) fill(status, kEmpty);
+}
+
+void Request_get_status_some(int incount, const MPI_Request array_of_requests[], int* outcount,
+                             int array_of_indices[], MPI_Status* array_of_statuses) {
+  check_array(incount, array_of_requests);
+  progress();
+  bool active_ones = false;
+  int ended = 0;
+  for (int i = 0; i < incount; ++i) {
+    Request* active = active_or_null(array_of_requests[i]);
+    if (active == nullptr) continue;
+    active_ones = true;
+    if (!active->transfer.ended()) continue;
+    array_of_indices[ended] = i;
+    const Outcome outcome = peek(*active);
+    if (array_of_statuses != MPI_STATUSES_IGNORE) fill(&array_of_statuses[ended], outcome);
+    ++ended;
+  }
+  *outcount = active_ones ? ended : MPI_UNDEFINED;
+}
+
+int Request_toint(MPI_Request request) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(request));
+}
+
+MPI_Request Request_fromint(int request) {
+  return reinterpret_cast<MPI_Request>(static_cast<uintptr_t>(static_cast<unsigned>(request)));
+}
+
+int Message_toint(MPI_Message message) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(message));
+}
+
+MPI_Message Message_fromint(int message) {
+  return reinterpret_cast<MPI_Message>(static_cast<uintptr_t>(static_cast<unsigned>(message)));
+}
+
+}  // namespace calls
+
+}  // namespace weft::mpi

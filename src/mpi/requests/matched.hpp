@@ -1,0 +1,20 @@
+// Messages that a program took out of matching (MPI_Mprobe), by handle.
+#pragma once
+
+#include "mpi/comm.hpp"
+#include "mpi/handle.hpp"
+#include "mpi/messages.hpp"
+
+namespace weft::mpi {
+
+/// From the probe to the receive; holds its communicator.
+struct MatchedMessage {
+  Extracted* message = nullptr;
+  Held<Comm> comm;
+};
+
+HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept;
+/// Warns of messages that were taken out and never received.
+void report_leaked_messages();
+
+}  // namespace weft::mpi

@@ -1,0 +1,223 @@
+// The slow ways of the request pool, its beginning and end, and communicators that end while
+// requests still need them.
+#include "mpi/requests/pool.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mpi/counters.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/process.hpp"
+#include "mpi/requests/matched.hpp"
+#include "mpi/requests/send_buffer.hpp"
+#include "weft/base/error.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft::mpi {
+
+static_assert(sizeof(Request) == 3 * base::kCacheLine);
+
+constinit RequestPool* detail::the_request_pool = nullptr;
+
+namespace {
+
+/// Handles fit an int.
+constexpr uint32_t kMostRequests = (1U << (31 - kGenerationBits)) - 2;
+constexpr std::size_t kSpareBytes = base::kThreadSlots * base::kCacheLine;
+
+/// Freed communicators that requests still needed when they were looked at last.
+struct Unused {
+  std::mutex lock;
+  std::vector<Comm*> comms;
+};
+Unused& freed_comms() {
+  static Unused freed;
+  return freed;
+}
+
+/// Drops those that no request needs any more; all of them if `all`.
+void sweep_freed_comms(bool all) {
+  std::vector<Comm*> gone;
+  {
+    Unused& freed = freed_comms();
+    const std::scoped_lock guard(freed.lock);
+    const auto kept = std::partition(freed.comms.begin(), freed.comms.end(), [&](Comm* comm) {
+      return !all && (request_pool().is_borrowed(*comm) || is_in_buffers(*comm));
+    });
+    gone.assign(kept, freed.comms.end());
+    freed.comms.erase(kept, freed.comms.end());
+  }
+  for (Comm* comm : gone) comm->drop();
+}
+
+/// A request that was freed while it was active goes when it ends.
+class Retirer final : public Waiter {
+ public:
+  void on_end(Transfer& transfer) noexcept override { retire(request_of(transfer)); }
+};
+constinit Retirer the_retirer;
+
+/// Sends that the program freed before they had ended are sent all the same (MPI 11.2.2); receives
+/// that nothing came for are taken back.
+void end_freed_sends() {
+  request_pool().for_each([](Request& freed) {
+    if (!freed.transfer.withdraw_waiter(the_retirer)) return;
+    if (freed.work == nullptr && freed.receives) (void)cancel_recv(freed.transfer);
+    if (!freed.transfer.ended()) wait(freed.transfer);
+    retire(freed);
+  });
+}
+
+void report_leaked_requests() {
+  request_pool().for_each([](Request& leaked) {
+    const char* kind = "send";
+    if (leaked.receives) kind = "receive";
+    if (leaked.work != nullptr) kind = "nonblocking operation";
+    if (leaked.persistent) kind = "persistent request";
+    const Comm* comm = leaked.of();
+    base::log(base::LogLevel::warn,
+              fmt::format("mpi: {} (request {:#x}{}) was never completed nor freed; {}", kind,
+                          reinterpret_cast<uintptr_t>(handle_of(leaked)),
+                          comm == nullptr ? "" : fmt::format(", context {}", comm->context),
+                          leaked.transfer.ended() ? "it has ended" : "it is pending"));
+  });
+}
+
+}  // namespace
+
+RequestPool::RequestPool(uint32_t count)
+    : records_(std::clamp(count, 64U, kMostRequests)),
+      spares_(reinterpret_cast<Spare*>(base::map_records(kSpareBytes))) {
+  static_assert(sizeof(Spare) == base::kCacheLine);
+  done_ = make_constant(kEmpty);
+  done_with_no_process_ = make_constant(kNoProcess);
+}
+
+RequestPool::~RequestPool() {
+  base::unmap_records(reinterpret_cast<std::byte*>(spares_), kSpareBytes);
+}
+
+void RequestPool::refuse() const {
+  fail(MPI_ERR_OTHER, fmt::format("{} requests exist already, as many as there may be "
+                                  "(configuration mpi.requests)",
+                                  records_.count()));
+}
+
+void RequestPool::begin(Request& request) noexcept {
+  new (&request) Request;
+  WEFT_CHECK(&request_of(request.transfer) == &request, "a request begins with its transfer");
+  request.generation = 2;
+  const uint32_t number = records_.index_of(request) + 1;
+  uint32_t used = used_.load(std::memory_order_relaxed);
+  // release: pairs with for_each's acquire; the record is whole.
+  while (used < number && !used_.compare_exchange_weak(used, number, std::memory_order_release,
+                                                       std::memory_order_relaxed)) {
+  }
+}
+
+void RequestPool::let_go(Request& request) noexcept {
+  delete std::exchange(request.work, nullptr);
+  request.comm = Held<Comm>();
+  request.type = Held<Datatype>();
+  request.persistent = false;
+  request.active = false;
+}
+
+MPI_Request RequestPool::make_constant(const Outcome& outcome) {
+  Request& request = take();
+  request.constant = true;
+  // So that whoever handles plain requests first leaves these to the general way.
+  request.work = new RequestWork;
+  request.transfer.outcome = outcome;
+  return issue(request);
+}
+
+bool RequestPool::is_borrowed(const Comm& comm) noexcept {
+  // acquire: pairs with begin's release.
+  const uint32_t used = used_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    // acquire: pairs with retire's release.
+    if (records_[i].borrowed.load(std::memory_order_acquire) == &comm) return true;
+  }
+  return false;
+}
+
+Request& make_request() {
+  Request& request = request_pool().take();
+  request_pool().issue(request);
+  request.transfer.outcome = kEmpty;
+  request.persistent = false;
+  request.active = false;
+  return request;
+}
+
+MPI_Request handle_of(const Request& request) noexcept { return request_pool().name(request); }
+
+Request& request(MPI_Request handle) {
+  Request* found = request_pool().find(handle);
+  if (found == nullptr) [[unlikely]] {
+    fail(MPI_ERR_REQUEST, handle == MPI_REQUEST_NULL
+                              ? "MPI_REQUEST_NULL where a request must be"
+                              : "not a request: ended, freed, or never made");
+  }
+  return *found;
+}
+
+void retire(Request& request) noexcept { request_pool().retire(request); }
+
+void retire_when_ended(Request& request) noexcept {
+  if (!request.transfer.set_waiter(the_retirer)) retire(request);
+}
+
+void drop_when_unused(Comm* comm) {
+  detach_buffer_of(*comm);
+  {
+    Unused& freed = freed_comms();
+    const std::scoped_lock guard(freed.lock);
+    freed.comms.push_back(comm);
+  }
+  sweep_freed_comms(false);
+}
+
+void open_requests() {
+  detail::the_request_pool = new RequestPool(settings().requests);
+  add_counter({.name = "requests",
+               .help = "Requests that exist now.",
+               .kind = CounterKind::level,
+               .read = [](const Comm*) -> uint64_t {
+                 return detail::the_request_pool == nullptr ? 0 : request_pool().live();
+               }});
+}
+
+void close_requests() {
+  detach_all_buffers();
+  end_freed_sends();
+  if (settings().report_leaks) {
+    report_leaked_requests();
+    report_leaked_messages();
+  }
+  sweep_freed_comms(true);
+  bool under_way = false;
+  request_pool().for_each([&](Request& leaked) {
+    if (leaked.work == nullptr && leaked.receives && !leaked.transfer.ended()) {
+      (void)cancel_recv(leaked.transfer);
+    }
+    if (leaked.transfer.ended()) {
+      retire(leaked);
+    } else {
+      under_way = true;
+    }
+  });
+  // Those that are still under way are written to when they end: the records stay where they are.
+  RequestPool* pool = std::exchange(detail::the_request_pool, nullptr);
+  if (!under_way) delete pool;
+}
+
+}  // namespace weft::mpi

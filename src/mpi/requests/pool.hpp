@@ -1,0 +1,148 @@
+// Where request records come from, and how handles name them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "mpi/request.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/base/records.hpp"
+#include "weft/base/thread_slot.hpp"
+
+namespace weft::mpi {
+
+/// The request that a transfer is the first member of.
+[[nodiscard]] inline Request& request_of(Transfer& transfer) noexcept {
+  return reinterpret_cast<Request&>(transfer);
+}
+
+/// All request records of the process.
+///
+/// Owner and lifetime: from open_requests to close_requests. Who may call: any thread.
+/// Progress: taking and giving back are a few instructions in the thread's own part
+/// (base::Records). Layout: three cache lines a request, touched when first used. Invariants:
+///  1. a record whose `generation` is 0 was never used and is all zeroes; any other one is a
+///  Request;
+///  2. `generation` is odd while the record has a handle, and counts up with each handle made and
+///     ended, so that a handle names one use (of 2,048 in a row);
+///  3. a record without handle has no work, comm, type nor borrowed communicator.
+class RequestPool {
+ public:
+  explicit RequestPool(uint32_t count);
+  ~RequestPool();
+  RequestPool(const RequestPool&) = delete;
+  RequestPool& operator=(const RequestPool&) = delete;
+
+  /// A record without handle. Throws MPI_ERR_OTHER if all are in use.
+  [[nodiscard]] Request& take() {
+    Request* request = records_.allocate();
+    if (request == nullptr) [[unlikely]]
+      refuse();
+    if (request->generation == 0) [[unlikely]]
+      begin(*request);
+    return *request;
+  }
+  void give_back(Request& request) noexcept { records_.release(request); }
+
+  /// A record for something that will most likely have ended before it gets a handle: this thread's
+  /// spare one.
+  [[nodiscard]] Request& take_spare() {
+    Spare& spare = spares_[base::this_thread_slot()];
+    Request* request = spare.request;
+    if (request == nullptr) [[unlikely]]
+      return take();
+    spare.request = nullptr;
+    return *request;
+  }
+  void give_back_spare(Request& request) noexcept {
+    const unsigned slot = base::this_thread_slot();
+    // The last slot may be several threads': it keeps none.
+    if (slot == base::kSharedThreadSlot || spares_[slot].request != nullptr) [[unlikely]] {
+      give_back(request);
+      return;
+    }
+    spares_[slot].request = &request;
+  }
+
+  /// Gives it a handle.
+  MPI_Request issue(Request& request) noexcept {
+    ++request.generation;
+    return name(request);
+  }
+  [[nodiscard]] MPI_Request name(const Request& request) const noexcept {
+    return reinterpret_cast<MPI_Request>((uintptr_t{records_.index_of(request)} + 1)
+                                             << kGenerationBits |
+                                         (request.generation & kGenerations));
+  }
+  /// nullptr: no such handle.
+  [[nodiscard]] Request* find(MPI_Request handle) noexcept {
+    const auto value = reinterpret_cast<uintptr_t>(handle);
+    const uintptr_t index = (value >> kGenerationBits) - 1;  // huge for what is below kFirstOwn
+    if (index >= records_.count()) [[unlikely]]
+      return nullptr;
+    Request& request = records_[static_cast<uint32_t>(index)];
+    return is_named_by(request, handle) ? &request : nullptr;
+  }
+  /// Whether `handle`, which was found to name this record, still does.
+  [[nodiscard]] static bool is_named_by(const Request& request, MPI_Request handle) noexcept {
+    const auto value = reinterpret_cast<uintptr_t>(handle);
+    return (value & 1) != 0 && (request.generation & kGenerations) == (value & kGenerations);
+  }
+
+  /// Ends the handle and lets go of everything.
+  void retire(Request& request) noexcept {
+    if ((reinterpret_cast<uintptr_t>(request.work) |
+         reinterpret_cast<uintptr_t>(request.comm.get()) |
+         reinterpret_cast<uintptr_t>(request.type.get())) != 0) [[unlikely]]
+      let_go(request);
+    ++request.generation;
+    // release: pairs with is_borrowed's acquire: the transfer's end came before.
+    request.borrowed.store(nullptr, std::memory_order_release);
+    give_back(request);
+  }
+
+  /// The requests of what had ended when it began: a send, a receive from MPI_PROC_NULL.
+  /// They are never written to, so that everybody can have them.
+  [[nodiscard]] MPI_Request done() const noexcept { return done_; }
+  [[nodiscard]] MPI_Request done_with_no_process() const noexcept { return done_with_no_process_; }
+
+  /// Whether a request concerns it that has no hold of its own.
+  [[nodiscard]] bool is_borrowed(const Comm& comm) noexcept;
+  /// Calls `each(request)` for those that have a handle.
+  template <class Each>
+  void for_each(Each each) {
+    // acquire: pairs with begin's release; only exact when nothing moves.
+    const uint32_t used = used_.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < used; ++i) {
+      if ((records_[i].generation & 1) != 0 && !records_[i].constant) each(records_[i]);
+    }
+  }
+  [[nodiscard]] uint32_t live() const noexcept { return records_.live(); }
+
+ private:
+  static constexpr uintptr_t kGenerations = (1U << kGenerationBits) - 1;
+  struct alignas(base::kCacheLine) Spare {
+    Request* request;  ///< only its slot's thread looks
+  };
+  [[noreturn]] void refuse() const;
+  void begin(Request& request) noexcept;
+  static void let_go(Request& request) noexcept;
+  MPI_Request make_constant(const Outcome& outcome);
+
+  base::Records<Request> records_;
+  Spare* spares_;  ///< by thread slot; pages of slots in use
+  MPI_Request done_ = MPI_REQUEST_NULL;
+  MPI_Request done_with_no_process_ = MPI_REQUEST_NULL;
+  std::atomic<uint32_t> used_{0};  ///< records below this number have been used
+};
+
+namespace detail {
+extern constinit RequestPool* the_request_pool;
+}  // namespace detail
+/// Between open_requests and close_requests.
+[[nodiscard]] inline RequestPool& request_pool() noexcept { return *detail::the_request_pool; }
+
+/// What receives from MPI_PROC_NULL answer.
+inline constexpr Outcome kNoProcess{.source = MPI_PROC_NULL, .tag = MPI_ANY_TAG};
+
+}  // namespace weft::mpi

@@ -1,0 +1,179 @@
+// Probes, and receives of probed messages.
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "mpi/messages.hpp"
+#include "mpi/requests/arguments.hpp"
+#include "mpi/requests/ends.hpp"
+#include "mpi/requests/matched.hpp"
+#include "mpi/requests/posting.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// What a probe found is that a message can no longer come (its source has died).
+void check_found(const Outcome& found, const Comm& comm) {
+  if (found.error != MPI_SUCCESS && found.error != MPI_ERR_TRUNCATE) [[unlikely]]
+    fail_as(found.error, &comm);
+}
+
+/// Two looks, with progress in between.
+bool look_for(Comm& comm, int from, int tag, Outcome& found) {
+  if (!probe(comm, from, tag, found)) {
+    progress();
+    if (!probe(comm, from, tag, found)) return false;
+  }
+  check_found(found, comm);
+  return true;
+}
+
+Extracted* take_out(Comm& comm, int from, int tag, Outcome& found) {
+  Extracted* message = extract(comm, from, tag, found);
+  if (message == nullptr) {
+    progress();
+    message = extract(comm, from, tag, found);
+  }
+  return message;
+}
+
+/// Gives a message its handle.
+MPI_Message name(Extracted& message, Comm& comm) {
+  auto matched = std::make_unique<MatchedMessage>();
+  matched->message = &message;
+  matched->comm = Held<Comm>(&comm);
+  const MPI_Message handle = matched_messages().add(matched.get());
+  (void)matched.release();
+  return handle;
+}
+
+/// Ends the handle of a message that is about to be received; MPI_MESSAGE_NO_PROC: nullptr.
+std::unique_ptr<MatchedMessage> claim(MPI_Message* handle, const void* buffer, MPI_Count count,
+                                      const Datatype& type) {
+  require(handle != nullptr, MPI_ERR_ARG, "no message: a null pointer");
+  const bool none = *handle == MPI_MESSAGE_NO_PROC;
+  if (!none && matched_messages().find(*handle) == nullptr) {
+    fail(MPI_ERR_REQUEST, "not a message: null, received already, or never probed");
+  }
+  require(count >= 0, MPI_ERR_COUNT, "a negative count");
+  require(!lacks_buffer({buffer, count, type}), MPI_ERR_BUFFER, "the buffer is a null pointer");
+  std::unique_ptr<MatchedMessage> matched(none ? nullptr : matched_messages().remove(*handle));
+  *handle = MPI_MESSAGE_NULL;
+  return matched;
+}
+
+}  // namespace
+
+HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
+  static HandleTable<MatchedMessage, MPI_Message> table;
+  return table;
+}
+
+void report_leaked_messages() {
+  matched_messages().for_each([](MPI_Message handle, const MatchedMessage* leaked) {
+    base::log(base::LogLevel::warn,
+              fmt::format("mpi: message {:#x} (context {}) was probed and never received",
+                          reinterpret_cast<uintptr_t>(handle), leaked->comm->context));
+  });
+}
+
+namespace calls {
+
+void Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  Comm& on = mpi::comm(comm);
+  require(flag != nullptr, MPI_ERR_ARG, "no place for the flag");
+  Outcome found = kNoProcess;
+  *flag = 0;
+  if (may_match(on, source, tag) && !look_for(on, source, tag, found)) return;
+  *flag = 1;
+  fill(status, found);
+}
+
+void Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
+  Comm& on = mpi::comm(comm);
+  Outcome found = kNoProcess;
+  if (may_match(on, source, tag)) {
+    while (!look_for(on, source, tag, found)) wait_for_arrival(on, source, tag, found);
+  }
+  fill(status, found);
+}
+
+void Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
+             MPI_Status* status) {
+  Comm& on = mpi::comm(comm);
+  require(flag != nullptr && message != nullptr, MPI_ERR_ARG,
+          "no place for the flag or the message");
+  Outcome found = kNoProcess;
+  *flag = 0;
+  *message = MPI_MESSAGE_NO_PROC;
+  if (may_match(on, source, tag)) {
+    *message = MPI_MESSAGE_NULL;
+    Extracted* taken = take_out(on, source, tag, found);
+    if (taken == nullptr) {
+      check_found(found, on);
+      return;
+    }
+    *message = name(*taken, on);
+  }
+  *flag = 1;
+  fill(status, found);
+}
+
+void Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status) {
+  Comm& on = mpi::comm(comm);
+  require(message != nullptr, MPI_ERR_ARG, "no place for the message");
+  Outcome found = kNoProcess;
+  *message = MPI_MESSAGE_NO_PROC;
+  if (may_match(on, source, tag)) {
+    *message = MPI_MESSAGE_NULL;
+    Extracted* taken = take_out(on, source, tag, found);
+    for (; taken == nullptr; taken = take_out(on, source, tag, found)) {
+      check_found(found, on);
+      wait_for_arrival(on, source, tag, found);
+    }
+    *message = name(*taken, on);
+  }
+  fill(status, found);
+}
+
+void Mrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+           MPI_Status* status) {
+  const Datatype& type = mpi::datatype(datatype);
+  const auto matched = claim(message, buf, count, type);
+  if (!matched) {
+    fill(status, kNoProcess);
+    return;
+  }
+  Transfer transfer;
+  start_recv_extracted(transfer, *matched->message, buf, count, type);
+  if (!transfer.ended()) wait(transfer);
+  report(transfer, *matched->comm, status);
+}
+
+void Imrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
+            MPI_Request* request) {
+  const Datatype& type = mpi::datatype(datatype);
+  require(request != nullptr, MPI_ERR_ARG, "no place for the request");
+  const auto matched = claim(message, buf, count, type);
+  if (!matched) {
+    *request = request_pool().done_with_no_process();
+    return;
+  }
+  Request& receive = make_request();
+  receive.comm = std::move(matched->comm);
+  if (!type.predefined()) receive.type = Held<Datatype>(const_cast<Datatype*>(&type));
+  try {
+    start_recv_extracted(receive.transfer, *matched->message, buf, count, type);
+  } catch (...) {
+    retire(receive);
+    throw;
+  }
+  *request = handle_of(receive);
+}
+
+}  // namespace calls
+
+}  // namespace weft::mpi
