@@ -29,36 +29,34 @@ int unsupported(Nobody nobody, const char* call);
 int closed(MPI_Comm comm, const char* call);
 int closed(MPI_Session session, const char* call);
 
-/// `mpi.check_threads`: the call may begin, or not: its error code.
+/// `mpi.check_threads`: the call may begin, or not: its error code. Each good one is left again.
 int enter(MPI_Comm comm, const char* call);
 int enter(MPI_Session session, const char* call);
 
-/// Around each call that needs MPI to be up.
-class Call {
- public:
-  template <class Object>
-  Call(Object object, const char* call) {
-    const Gate gate = g_gate.load(std::memory_order_relaxed);
-    if (gate != Gate::open) [[unlikely]] {
-      code_ = gate == Gate::checked ? enter(object, call) : closed(object, call);
-      refused_ = gate != Gate::checked || code_ != MPI_SUCCESS;
-      entered_ = !refused_;
-    }
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  ~Call() {
-    if (entered_) [[unlikely]]
-      leave_checked();
-  }
-  [[nodiscard]] bool refused() const noexcept { return refused_; }
-  [[nodiscard]] int code() const noexcept { return code_; }
+[[gnu::always_inline]] inline bool not_open() noexcept {
+  return g_gate.load(std::memory_order_relaxed) != Gate::open;
+}
 
- private:
-  int code_ = MPI_SUCCESS;
-  bool refused_ = false;
-  bool entered_ = false;
-};
+/// Runs the call, whose server is `server`.
+template <class Object, class Server>
+[[gnu::always_inline]] inline int serve(Object object, const char* call, Server server) {
+  try {
+    server();
+  } catch (...) {
+    return raise(object, call);
+  }
+  return MPI_SUCCESS;
+}
+
+/// The same where the gate is not simply open.
+template <class Object, class Server>
+int serve_checked(Object object, const char* call, Server server) {
+  if (g_gate.load(std::memory_order_relaxed) != Gate::checked) return closed(object, call);
+  if (const int code = enter(object, call); code != MPI_SUCCESS) return code;
+  const int code = serve(object, call, server);
+  leave_checked();
+  return code;
+}
 
 template <class Handle>
 Handle pointed(Handle* handle) noexcept {

@@ -102,6 +102,7 @@ def direct_body(function):
 
 def front(function, large):
     name = f"{function.name}{'_c' if large else ''}"
+    checked = ""
     direct = direct_body(function)
     where = f'{raised_at(function)}, "MPI_{name}"'
     if direct:
@@ -109,11 +110,15 @@ def front(function, large):
     elif function.state == "unsupported":
         body = f"  return front::unsupported({where});"
     else:
-        gate = "" if function.any_time else (
-            f'  const front::Call call({where});\n'
-            "  if (call.refused()) [[unlikely]]\n    return call.code();\n")
-        body = (f"{gate}  try {{\n{served(function, large)}\n  }} catch (...) {{\n"
-                f"    return front::raise({where});\n  }}\n  return MPI_SUCCESS;")
+        server = f"[=] {{\n{served(function, large)}\n  }}"
+        body = f"  return front::serve({where}, {server});"
+        if not function.any_time:
+            # A function of its own, with the same parameters: the way past it need not keep them.
+            arguments = ", ".join(p.name for p in function.parameters)
+            checked = (f"[[gnu::cold, gnu::noinline]] static {function.signature('checked_', large)} {{\n"
+                       f"  return front::serve_checked({where}, {server});\n}}\n")
+            body = (f"  if (front::not_open()) [[unlikely]]\n"
+                    f"    return checked_{name}({arguments});\n{body}")
     signature = function.signature("PMPI_", large)
     if function.state == "unsupported" and not direct:  # only the object is looked at
         used = function.raises.lstrip("*")
@@ -123,7 +128,7 @@ def front(function, large):
                 shown[i] = shown[i].replace(f" {parameter.name}", f" /*{parameter.name}*/", 1)
         signature = f"int PMPI_{name}({', '.join(shown) or 'void'})"
     alias = function.signature("MPI_", large)
-    return (f"WEFT_MPI_EXPORT {signature} {{\n{body}\n}}\n"
+    return (f"{checked}WEFT_MPI_EXPORT {signature} {{\n{body}\n}}\n"
             f'WEFT_MPI_EXPORT {alias} __attribute__((weak, alias("PMPI_{name}")));\n')
 
 

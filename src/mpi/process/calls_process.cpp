@@ -103,9 +103,9 @@ void Is_thread_main(int* flag) {
 void Abort(MPI_Comm handle, int errorcode) {
   // MPI_Abort is to end the job whatever its arguments are.
   const Comm* comm = comms().find(handle);
-  const std::string where =
-      comm == nullptr ? std::string("a bad communicator")
-                      : fmt::format("a communicator of {} processes", comm->size());
+  const std::string where = comm == nullptr
+                                ? std::string("a bad communicator")
+                                : fmt::format("a communicator of {} processes", comm->size());
   process().abort(errorcode, fmt::format("rank {} called MPI_Abort with code {} on {}",
                                          runtime().rank().value, errorcode, where));
 }

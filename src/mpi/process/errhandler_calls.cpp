@@ -65,13 +65,15 @@ HandleTable<Errhandler, MPI_Errhandler>& errhandlers() noexcept {
     define(MPI_ERRORS_ABORT, Kind::abort);
     define(MPI_ERRORS_RETURN, Kind::returns);
     return made;
-  }();
+  }
+  ();
   return table;
 }
 
 Errhandler& errhandler(MPI_Errhandler handle) {
   Errhandler* found = errhandlers().find(handle);
-  if (found == nullptr) fail(MPI_ERR_ERRHANDLER, "not an error handler: null, freed, or never made");
+  if (found == nullptr)
+    fail(MPI_ERR_ERRHANDLER, "not an error handler: null, freed, or never made");
   return *found;
 }
 
@@ -81,8 +83,8 @@ void Comm_create_errhandler(MPI_Comm_errhandler_function* comm_errhandler_fn,
                             MPI_Errhandler* errhandler) {
   need(errhandler);
   if (comm_errhandler_fn == nullptr) fail(MPI_ERR_ARG, "no function");
-  *errhandler = make(Kind::comm_function,
-                     [&](Errhandler& made) { made.function.comm = comm_errhandler_fn; });
+  *errhandler =
+      make(Kind::comm_function, [&](Errhandler& made) { made.function.comm = comm_errhandler_fn; });
 }
 
 void Session_create_errhandler(MPI_Session_errhandler_function* session_errhandler_fn,

@@ -160,8 +160,7 @@ void Remove_error_code(int errorcode) {
 
 void Remove_error_string(int errorcode) {
   const std::scoped_lock guard(codes().lock);
-  if (added(errorcode).text.empty())
-    fail(MPI_ERR_ARG, fmt::format("{} has no string", errorcode));
+  if (added(errorcode).text.empty()) fail(MPI_ERR_ARG, fmt::format("{} has no string", errorcode));
   added(errorcode).text.clear();
 }
 

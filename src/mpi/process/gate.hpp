@@ -15,10 +15,10 @@ enum class Gate : uint8_t {
 
 /// Written by the thread that initializes or finalizes. Relaxed loads are enough: who may call has
 /// been told so by the program's own synchronization with that thread.
-extern constinit std::atomic<Gate> g_gate;
+extern constinit std::atomic<Gate> g_gate __attribute__((visibility("hidden")));
 
-/// `mpi.check_threads`: a call begins and ends. `enter_checked` throws Failure if the thread may not
-/// call now, at the level that was provided.
+/// `mpi.check_threads`: a call begins and ends. `enter_checked` throws Failure if the thread may
+/// not call now, at the level that was provided.
 void enter_checked();
 void leave_checked() noexcept;
 

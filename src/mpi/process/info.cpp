@@ -96,7 +96,8 @@ HandleTable<Info, MPI_Info>& infos() noexcept {
     describe_start(*environment);
     made.define(MPI_INFO_ENV, environment);
     return made;
-  }();
+  }
+  ();
   return table;
 }
 

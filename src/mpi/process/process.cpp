@@ -58,9 +58,9 @@ class TheProcess final : public Process {
 struct Life {
   std::mutex lock;  ///< of users, world and world_done; held while a process is made or ended
   int users = 0;
-  bool world_done = false;              ///< MPI_Init succeeds once
-  std::atomic<bool> world{false};       ///< relaxed: as the gate
-  std::atomic<std::thread::id> main{};  ///< the initializing thread
+  bool world_done = false;                    ///< MPI_Init succeeds once
+  std::atomic<bool> world{false};             ///< relaxed: as the gate
+  std::atomic<std::thread::id> main{};        ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
   bool exit_watched = false;
 };
@@ -108,7 +108,8 @@ void meet_at_the_end(TheProcess& process) {
   try {
     process.runtime().barrier();
   } catch (const Error& error) {
-    base::log(base::LogLevel::warn, fmt::format("MPI_Finalize without the others: {}", error.what()));
+    base::log(base::LogLevel::warn,
+              fmt::format("MPI_Finalize without the others: {}", error.what()));
   }
 }
 
