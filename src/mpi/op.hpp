@@ -15,6 +15,7 @@ class Op final : public Counted {
   bool commutative = true;
   bool predefined = false;
   int number = 0;                             ///< predefined: the ABI's handle as a number
+  uint8_t place = 0;                          ///< predefined: in the tables of types/
   MPI_User_function* function = nullptr;      ///< the program's
   MPI_User_function_c* function_c = nullptr;  ///< the program's, large count
 };

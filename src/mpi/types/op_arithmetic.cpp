@@ -1,0 +1,112 @@
+// MPI_SUM and MPI_PROD.
+#include "mpi/types/numbers.hpp"
+#include "mpi/types/op_loops.hpp"
+
+namespace weft::mpi {
+namespace {
+
+/// Unsigned integers at least as wide as unsigned int: no promotion to int, where they would
+/// overflow.
+template <class T>
+using Wrapping = std::conditional_t<(sizeof(T) < sizeof(unsigned)), unsigned, T>;
+
+template <class T>
+struct SumInteger {
+  T operator()(T a, T b) const noexcept {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
+};
+template <class T>
+struct ProdInteger {
+  T operator()(T a, T b) const noexcept {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
+};
+template <class T>
+struct SumFloating {
+  T operator()(T a, T b) const noexcept { return static_cast<T>(a + b); }
+};
+template <class T>
+struct ProdFloating {
+  T operator()(T a, T b) const noexcept { return static_cast<T>(a * b); }
+};
+template <class T>
+struct SumComplex {
+  Complex<T> operator()(Complex<T> a, Complex<T> b) const noexcept {
+    return {static_cast<T>(a.real + b.real), static_cast<T>(a.imaginary + b.imaginary)};
+  }
+};
+template <class T>
+struct ProdComplex {
+  Complex<T> operator()(Complex<T> a, Complex<T> b) const noexcept {
+    return {static_cast<T>(a.real * b.real - a.imaginary * b.imaginary),
+            static_cast<T>(a.real * b.imaginary + a.imaginary * b.real)};
+  }
+};
+
+// Signed and unsigned integers wrap alike, so one loop serves both.
+template <class T>
+ReduceLoop integer(Operation operation) noexcept {
+  return operation == Operation::sum ? reduce_loop<T, SumInteger<T>>
+                                     : reduce_loop<T, ProdInteger<T>>;
+}
+template <class T>
+ReduceLoop floating(Operation operation) noexcept {
+  return operation == Operation::sum ? reduce_loop<T, SumFloating<T>>
+                                     : reduce_loop<T, ProdFloating<T>>;
+}
+template <class T>
+ReduceLoop complex(Operation operation) noexcept {
+  return operation == Operation::sum ? reduce_loop<Complex<T>, SumComplex<T>>
+                                     : reduce_loop<Complex<T>, ProdComplex<T>>;
+}
+
+}  // namespace
+
+ReduceLoop arithmetic_loop(Operation operation, Element element) noexcept {
+  switch (element) {
+    case Element::i8:
+    case Element::u8:
+      return integer<uint8_t>(operation);
+    case Element::i16:
+    case Element::u16:
+      return integer<uint16_t>(operation);
+    case Element::i32:
+    case Element::u32:
+      return integer<uint32_t>(operation);
+    case Element::i64:
+    case Element::u64:
+      return integer<uint64_t>(operation);
+    case Element::c_long:
+    case Element::c_unsigned_long:
+      return integer<unsigned long>(operation);
+    case Element::i128:
+      return integer<Uint128>(operation);
+    case Element::f32:
+      return floating<float>(operation);
+    case Element::f64:
+      return floating<double>(operation);
+    case Element::f80:
+      return floating<long double>(operation);
+    case Element::f128:
+      return floating<Quad>(operation);
+    case Element::c32:
+      return complex<float>(operation);
+    case Element::c64:
+      return complex<double>(operation);
+    case Element::c80:
+      return complex<long double>(operation);
+    case Element::c128:
+      return complex<Quad>(operation);
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      return floating<Half>(operation);
+    case Element::c16:
+      return complex<Half>(operation);
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace weft::mpi

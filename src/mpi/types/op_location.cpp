@@ -1,0 +1,90 @@
+// MPI_MINLOC and MPI_MAXLOC: the extreme value and the lowest index at which it is.
+#include "mpi/types/numbers.hpp"
+#include "mpi/types/op_loops.hpp"
+
+namespace weft::mpi {
+namespace {
+
+template <class Value, class Index>
+struct Pair {
+  Value value;
+  Index index;
+};
+
+template <class Value, class Index, bool kMax>
+void locate(const void* in, void* inout, int64_t count) {
+  const auto* __restrict a = static_cast<const Pair<Value, Index>*>(in);
+  auto* __restrict b = static_cast<Pair<Value, Index>*>(inout);
+  for (int64_t i = 0; i < count; ++i) {
+    const bool better = kMax ? b[i].value < a[i].value : a[i].value < b[i].value;
+    if (better) {
+      b[i].value = a[i].value;
+      b[i].index = a[i].index;
+    } else if (a[i].value == b[i].value && a[i].index < b[i].index) {
+      b[i].index = a[i].index;
+    }
+  }
+}
+
+template <class Value, class Index>
+ReduceLoop of(Operation operation) noexcept {
+  return operation == Operation::maxloc ? locate<Value, Index, true> : locate<Value, Index, false>;
+}
+
+template <class Value>
+ReduceLoop by_index(Operation operation, Element index) noexcept {
+  switch (index) {
+    case Element::i32:
+      return of<Value, int32_t>(operation);
+    case Element::i64:
+      return of<Value, int64_t>(operation);
+    case Element::c_long:
+      return of<Value, long>(operation);
+    // Fortran's pairs have the index as a number of the value's type.
+    case Element::f32:
+      if constexpr (std::is_same_v<Value, float>) return of<Value, float>(operation);
+      return nullptr;
+    case Element::f64:
+      if constexpr (std::is_same_v<Value, double>) return of<Value, double>(operation);
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+ReduceLoop location_loop(Operation operation, Element value, Element index) noexcept {
+  switch (value) {
+    case Element::i8:
+      return by_index<int8_t>(operation, index);
+    case Element::i16:
+      return by_index<int16_t>(operation, index);
+    case Element::i32:
+      return by_index<int32_t>(operation, index);
+    case Element::i64:
+      return by_index<int64_t>(operation, index);
+    case Element::c_long:
+      return by_index<long>(operation, index);
+    case Element::u8:
+      return by_index<uint8_t>(operation, index);
+    case Element::u16:
+      return by_index<uint16_t>(operation, index);
+    case Element::u32:
+      return by_index<uint32_t>(operation, index);
+    case Element::u64:
+      return by_index<uint64_t>(operation, index);
+    case Element::c_unsigned_long:
+      return by_index<unsigned long>(operation, index);
+    case Element::f32:
+      return by_index<float>(operation, index);
+    case Element::f64:
+      return by_index<double>(operation, index);
+    case Element::f80:
+      return by_index<long double>(operation, index);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace weft::mpi

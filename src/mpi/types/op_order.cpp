@@ -1,0 +1,65 @@
+// MPI_MIN and MPI_MAX.
+#include "mpi/types/numbers.hpp"
+#include "mpi/types/op_loops.hpp"
+
+namespace weft::mpi {
+namespace {
+
+template <class T>
+struct Smaller {
+  T operator()(T a, T b) const noexcept { return a < b ? a : b; }
+};
+template <class T>
+struct Larger {
+  T operator()(T a, T b) const noexcept { return b < a ? a : b; }
+};
+
+template <class T>
+ReduceLoop ordered(Operation operation) noexcept {
+  return operation == Operation::min ? reduce_loop<T, Smaller<T>> : reduce_loop<T, Larger<T>>;
+}
+
+}  // namespace
+
+ReduceLoop order_loop(Operation operation, Element element) noexcept {
+  switch (element) {
+    case Element::i8:
+      return ordered<int8_t>(operation);
+    case Element::i16:
+      return ordered<int16_t>(operation);
+    case Element::i32:
+      return ordered<int32_t>(operation);
+    case Element::i64:
+      return ordered<int64_t>(operation);
+    case Element::c_long:
+      return ordered<long>(operation);
+    case Element::i128:
+      return ordered<Int128>(operation);
+    case Element::u8:
+      return ordered<uint8_t>(operation);
+    case Element::u16:
+      return ordered<uint16_t>(operation);
+    case Element::u32:
+      return ordered<uint32_t>(operation);
+    case Element::u64:
+      return ordered<uint64_t>(operation);
+    case Element::c_unsigned_long:
+      return ordered<unsigned long>(operation);
+    case Element::f32:
+      return ordered<float>(operation);
+    case Element::f64:
+      return ordered<double>(operation);
+    case Element::f80:
+      return ordered<long double>(operation);
+    case Element::f128:
+      return ordered<Quad>(operation);
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      return ordered<Half>(operation);
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace weft::mpi
