@@ -1,5 +1,5 @@
-// Virtual topologies: what a communicator's ranks look like as a grid or a graph, and who neighbours
-// whom.
+// Virtual topologies: what a communicator's ranks look like as a grid or a graph, and who
+// neighbours whom.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace weft::mpi {
 
 /// Whom neighbourhood collectives receive from and send to, in the order of their blocks.
 ///
-/// Grids: -1, then +1, of each dimension, MPI_PROC_NULL past an edge that is no joint. Graphs: as the
-/// program listed them; a neighbour may occur several times.
+/// Grids: -1, then +1, of each dimension, MPI_PROC_NULL past an edge that is no joint. Graphs: as
+/// the program listed them; a neighbour may occur several times.
 ///
 /// Blocks between the same two processes are told apart by order alone: post sends as they stand in
 /// `out`, receives in the order `receive_order`, with one tag. Then what goes out in direction -1

@@ -1,0 +1,131 @@
+// Agreeing on context ids: docs/design/mpi-contexts.md.
+#include "mpi/comms/agreement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "mpi/collectives/posts.hpp"
+#include "mpi/collectives/promise.hpp"
+#include "mpi/failure.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// Rounds without knowing what the others have free; then each round asks first.
+constexpr uint32_t kBlindRounds = 2;
+/// Then so many agreements are under way at once that nobody gets through.
+constexpr uint32_t kMostRounds = 200;
+
+using Windows = std::array<uint64_t, ContextIds::kWindows>;
+
+/// What one round has reserved; free again unless the round keeps one.
+class Reservation {
+ public:
+  Reservation(int window, int from) noexcept
+      : window_(window), bits_(context_ids().reserve(window, from)) {}
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  ~Reservation() {
+    if (!settled_) context_ids().settle(window_, bits_, 0);
+  }
+  [[nodiscard]] uint64_t bits() const noexcept { return bits_; }
+  Context keep(int bit) noexcept {
+    context_ids().settle(window_, bits_, uint64_t{1} << bit);
+    settled_ = true;
+    return Context(static_cast<uint16_t>(window_ * ContextIds::kWindow + bit));
+  }
+
+ private:
+  const int window_;
+  const uint64_t bits_;
+  bool settled_ = false;
+};
+
+/// Where a round looks.
+struct Place {
+  int window;
+  int from;  ///< the bit to begin at
+};
+
+Place blind_place(uint64_t seed, uint32_t round) noexcept {
+  const uint64_t x = mix(seed, round);
+  return {static_cast<int>(x % ContextIds::kWindows),
+          static_cast<int>((x >> 32) % ContextIds::kWindow)};
+}
+
+/// A place where all have an id free, or are about to.
+Place told_place(uint64_t seed, uint32_t round, const Windows& free) {
+  const Place start = blind_place(seed, round);
+  for (int i = 0; i < ContextIds::kWindows; ++i) {
+    const int window = (start.window + i) % ContextIds::kWindows;
+    const uint64_t bits = free[static_cast<std::size_t>(window)];
+    if (bits != 0) return {window, first_bit(bits, start.from)};
+  }
+  fail(MPI_ERR_OTHER,
+       "no context id is free in all processes of the new communicator: too many communicators");
+}
+
+}  // namespace
+
+Council council_of(Comm& comm) {
+  Council council;
+  if (!comm.inter) {
+    council.inside = &comm;
+    council.tag = next_collective_tag(comm);
+    council.seed = mix(comm.context, static_cast<uint64_t>(council.tag));
+    return council;
+  }
+  council.inside = comm.local_comm.get();
+  council.tag = next_collective_tag(*comm.local_comm);
+  council.bridge = &comm;
+  council.bridge_tag = next_collective_tag(comm);
+  council.seed = mix(comm.context, static_cast<uint64_t>(council.bridge_tag));
+  return council;
+}
+
+Schedule council_and(Council council, uint64_t* words, int64_t count) {
+  Comm& inside = *council.inside;
+  if (council.members != nullptr) {
+    co_await group_all_and(inside, *council.members, council.tag, words, count);
+  } else {
+    co_await all_and(inside, council.tag, words, count);
+  }
+  if (council.bridge == nullptr) co_return;
+  const int64_t bytes = count * static_cast<int64_t>(sizeof *words);
+  if (inside.rank == council.leader) {
+    std::vector<uint64_t> theirs(static_cast<std::size_t>(count));
+    const Team leaders{.comm = council.bridge, .tag = council.bridge_tag};
+    Step<2> step;
+    step.recv(leaders, council.across, bytes_at(theirs.data(), bytes));
+    step.send(leaders, council.across, bytes_at(words, bytes));
+    co_await step;
+    std::transform(theirs.begin(), theirs.end(), words, words,
+                   [](uint64_t a, uint64_t b) { return a & b; });
+  }
+  co_await broadcast(inside, council.tag, words, bytes, council.leader);
+}
+
+Schedule agree(Council council, Context& agreed) {
+  std::unique_ptr<Windows> free;
+  for (uint32_t round = 0; round < kMostRounds; ++round) {
+    Place place = blind_place(council.seed, round);
+    if (round >= kBlindRounds) {
+      if (!free) free = std::make_unique<Windows>();
+      context_ids().not_in_use(*free);
+      co_await council_and(council, free->data(), ContextIds::kWindows);
+      place = told_place(council.seed, round, *free);
+    }
+    Reservation mine(place.window, place.from);
+    uint64_t common = mine.bits();
+    co_await council_and(council, &common, 1);
+    if (common == 0) continue;
+    agreed = mine.keep(first_bit(common, place.from));
+    co_return;
+  }
+  fail(MPI_ERR_OTHER, "too many communicators are being made at once");
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,123 @@
+// MPI_Comm_dup and its kin.
+#include <utility>
+
+#include "mpi/abi/calls.hpp"
+#include "mpi/collectives/promise.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/comms/hints.hpp"
+#include "mpi/comms/new_comm.hpp"
+#include "mpi/request.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// The same groups, error handler and topology. Hints are the caller's: MPI does not hand them on.
+Held<Comm> draft_copy(Comm& original, const Info* info) {
+  Held<Comm> copy = original.inter ? draft(original.local_group, original.remote_group, &original)
+                                   : draft(original.local_group, &original);
+  copy->topology = original.topology;
+  take_hints(*copy, info);
+  return copy;
+}
+
+Schedule open_copy(Comm& copy, Council council) {
+  Context context;
+  co_await agree(council, context);
+  if (copy.inter) {
+    council.seed = mix(council.seed, 1);
+    Context inner;
+    co_await agree(council, inner);
+    open_comm(*copy.local_comm, std::move(inner));
+  }
+  open_comm(copy, std::move(context));
+}
+
+/// Ends a copy that came to nothing.
+void discard(Comm& copy) {
+  (void)copy.attributes.erase_all(AttributeOf::comm, copy.handle);
+  if (Comm* removed = comms().remove(copy.handle)) removed->drop();
+}
+
+MPI_Comm duplicate(Comm& original, MPI_Comm handle, const Info* info) {
+  Held<Comm> copy = draft_copy(original, info);
+  run(open_copy(*copy, council_of(original)));
+  const MPI_Comm made = give_handle(copy);
+  try {
+    original.attributes.copy_to(AttributeOf::comm, handle, copy->attributes);
+  } catch (const Failure&) {
+    discard(*copy);
+    throw;
+  }
+  return made;
+}
+
+/// What was wrong before the agreement, which takes place all the same: the others count on it.
+struct Trouble {
+  int code = MPI_SUCCESS;
+  std::string text;
+};
+
+Schedule duplicate_later(Held<Comm> copy, Council council, Trouble trouble, MPI_Comm* result) {
+  try {
+    co_await open_copy(*copy, council);
+    if (trouble.code != MPI_SUCCESS) fail(trouble.code, std::move(trouble.text));
+  } catch (...) {
+    discard(*copy);
+    *result = MPI_COMM_NULL;
+    throw;
+  }
+}
+
+MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, MPI_Comm* result) {
+  Held<Comm> copy = draft_copy(original, info);
+  Request& request = make_request();
+  try {
+    const MPI_Comm made = give_handle(copy);
+    Trouble trouble;
+    try {
+      original.attributes.copy_to(AttributeOf::comm, handle, copy->attributes);
+    } catch (const Failure& failure) {
+      trouble = {failure.code(), failure.what()};
+    }
+    *result = made;
+    launch(duplicate_later(std::move(copy), council_of(original), std::move(trouble), result),
+           request, original);
+  } catch (...) {
+    retire(request);
+    throw;
+  }
+  return handle_of(request);
+}
+
+}  // namespace
+
+namespace calls {
+
+void Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
+  Comm& original = mpi::comm(comm);
+  require_output(newcomm);
+  *newcomm = duplicate(original, comm, nullptr);
+}
+
+void Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
+  Comm& original = mpi::comm(comm);
+  const Info* hints = info_or_null(info);
+  require_output(newcomm);
+  *newcomm = duplicate(original, comm, hints);
+}
+
+void Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
+  Comm_idup_with_info(comm, MPI_INFO_NULL, newcomm, request);
+}
+
+void Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
+  Comm& original = mpi::comm(comm);
+  const Info* hints = info_or_null(info);
+  require_output(newcomm);
+  require_output(request);
+  *request = begin_duplicate(original, comm, hints, newcomm);
+}
+
+}  // namespace calls
+}  // namespace weft::mpi

@@ -1,0 +1,131 @@
+// MPI_Comm_split and _split_type.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "mpi/abi/calls.hpp"
+#include "mpi/collectives.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/comms/hints.hpp"
+#include "mpi/comms/new_comm.hpp"
+#include "mpi/comms/session.hpp"
+#include "mpi/process.hpp"
+#include "weft/fabric/job.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// What each process says: with whom it wants to be, and where among them.
+struct Wish {
+  int32_t color;
+  int32_t key;
+};
+
+std::vector<Wish> gather_wishes(Comm& comm, const Wish& mine) {
+  std::vector<Wish> wishes(static_cast<std::size_t>(comm.size()));
+  run(all_gather(comm, next_collective_tag(comm), &mine, sizeof mine, wishes.data()));
+  return wishes;
+}
+
+/// Those of a group with this color: by key, then by rank.
+Held<Group> with_color(const Group& group, const std::vector<Wish>& wishes, int color) {
+  std::vector<int> ranks;
+  for (int i = 0; i < group.size(); ++i) {
+    if (wishes[static_cast<std::size_t>(i)].color == color) ranks.push_back(i);
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+  });
+  std::vector<int32_t> members;
+  members.reserve(ranks.size());
+  for (const int rank : ranks) members.push_back(group.process(rank).value);
+  return Group::of(std::move(members));
+}
+
+/// `strict`: only parts that are smaller than the whole are made.
+MPI_Comm split_intra(Comm& parent, const Wish& wish, bool strict) {
+  const std::vector<Wish> wishes = gather_wishes(parent, wish);
+  Held<Group> part;
+  if (wish.color != MPI_UNDEFINED) part = with_color(*parent.local_group, wishes, wish.color);
+  if (strict && part && part->size() == parent.size()) part = {};
+  return make_agreed(council_of(parent), {std::move(part), &parent});
+}
+
+MPI_Comm split_inter(Comm& parent, const Wish& wish, bool strict) {
+  const std::vector<Wish> ours = gather_wishes(*parent.local_comm, wish);
+  std::vector<Wish> theirs(static_cast<std::size_t>(parent.remote_size));
+  tell_other_side(parent, bytes_of(ours), bytes_of(theirs));
+  Held<Group> local;
+  Held<Group> remote;
+  if (wish.color != MPI_UNDEFINED) {
+    local = with_color(*parent.local_group, ours, wish.color);
+    remote = with_color(*parent.remote_group, theirs, wish.color);
+    const bool all = local->size() == parent.size() && remote->size() == parent.remote_size;
+    if (remote->size() == 0 || (strict && all)) local = {};
+  }
+  return make_inter(council_of(parent), {std::move(local), std::move(remote), &parent});
+}
+
+MPI_Comm split(Comm& parent, const Wish& wish, bool strict = false) {
+  return parent.inter ? split_inter(parent, wish, strict) : split_intra(parent, wish, strict);
+}
+
+int node_color() { return runtime().job().node_of(runtime().rank()); }
+
+/// Of MPI_COMM_TYPE_HW_GUIDED and _RESOURCE_GUIDED: the color by what `info` names.
+int named_color(const Info* info, bool sets_too) {
+  const auto hardware = info == nullptr ? std::nullopt : info->get(kHardwareKey);
+  const auto set = info == nullptr || !sets_too ? std::nullopt : info->get("mpi_pset_name");
+  if (hardware && set) fail(MPI_ERR_ARG, "both a kind of hardware and a process set are named");
+  if (hardware) return *hardware == kSharedMemory ? node_color() : MPI_UNDEFINED;
+  if (!set) return MPI_UNDEFINED;
+  try {
+    return process_set(*set)->process(0).value;
+  } catch (const Failure&) {
+    return MPI_UNDEFINED;  // a set that this process does not know makes no communicator
+  }
+}
+
+int color_of_type(int split_type, const Info* info) {
+  switch (split_type) {
+    case MPI_UNDEFINED:
+      return MPI_UNDEFINED;
+    case MPI_COMM_TYPE_SHARED:
+    case MPI_COMM_TYPE_HW_UNGUIDED:
+      return node_color();
+    case MPI_COMM_TYPE_HW_GUIDED:
+      return named_color(info, false);
+    case MPI_COMM_TYPE_RESOURCE_GUIDED:
+      return named_color(info, true);
+    default:
+      fail(MPI_ERR_ARG, "no way to split a communicator: " + std::to_string(split_type));
+  }
+}
+
+}  // namespace
+
+namespace calls {
+
+void Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
+  Comm& parent = mpi::comm(comm);
+  require_output(newcomm);
+  require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "a negative color");
+  *newcomm = split(parent, {color, key});
+}
+
+void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
+  Comm& parent = mpi::comm(comm);
+  const Info* hints = info_or_null(info);
+  require_output(newcomm);
+  const int color = color_of_type(split_type, hints);
+  *newcomm = split(parent, {color, key}, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
+  if (*newcomm == MPI_COMM_NULL) return;
+  Comm& made = mpi::comm(*newcomm);
+  take_hints(made, hints);
+  if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
+    note_hardware(made, kSharedMemory);
+}
+
+}  // namespace calls
+}  // namespace weft::mpi

@@ -1,0 +1,148 @@
+// MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups: communicators without a parent.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "mpi/abi/calls.hpp"
+#include "mpi/comm.hpp"
+#include "mpi/comms/carrier.hpp"
+#include "mpi/comms/group_sets.hpp"
+#include "mpi/comms/hints.hpp"
+#include "mpi/comms/new_comm.hpp"
+#include "mpi/errhandler.hpp"
+#include "mpi/process.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+uint64_t hash_of(std::string_view stringtag, const Group& members) {
+  uint64_t hash = mix(stringtag.size(), static_cast<uint64_t>(members.size()));
+  for (const char letter : stringtag) hash = mix(hash, static_cast<unsigned char>(letter));
+  for (int i = 0; i < members.size(); ++i) {
+    hash = mix(hash, static_cast<uint64_t>(members.process(i).value));
+  }
+  return hash;
+}
+
+/// The members of a group, by its own name: its messages go over the carrier, with a tag made of
+/// what all of them give alike.
+Council council_named(std::string_view stringtag, const Group& members) {
+  Council council;
+  council.inside = &carrier();
+  council.members = &members;
+  council.seed = hash_of(stringtag, members);
+  council.tag = members_tag(council.seed);
+  return council;
+}
+
+/// Makes sure that all who meet mean the same: tags are 30 bits of the name, this compares 64.
+void make_sure(const Council& council) {
+  uint64_t words[2] = {council.seed, ~council.seed};
+  run(council_and(council, words, 2));
+  if (words[0] != council.seed || words[1] != ~council.seed)
+    fail(MPI_ERR_OTHER, "two communicators are being made under names that cannot be told apart");
+}
+
+std::string_view checked_stringtag(const char* stringtag) {
+  if (stringtag == nullptr) fail(MPI_ERR_ARG, "a null pointer for a name");
+  const std::string_view text(stringtag);
+  require(text.size() < MPI_MAX_STRINGTAG_LEN, MPI_ERR_ARG, "a name that is too long");
+  return text;
+}
+
+void require_member(const Group& group) {
+  if (group.rank_of(runtime().rank()) == MPI_UNDEFINED)
+    fail(MPI_ERR_GROUP, "this process is not of the group");
+}
+
+/// The leader tells the remote group, or what is wrong with it, to its own.
+Held<Group> learn_remote(const Council& council, bool leads, MPI_Group remote_group,
+                         int remote_leader) {
+  constexpr uint64_t kNothing = ~uint64_t{0};
+  Group* known = nullptr;
+  uint64_t head[2] = {kNothing, kNothing};
+  if (leads) {
+    known = groups().find(remote_group);
+    head[1] = known == nullptr ? MPI_ERR_GROUP : MPI_SUCCESS;
+    if (known != nullptr && (remote_leader < 0 || remote_leader >= known->size()))
+      head[1] = MPI_ERR_RANK;
+    head[0] = known == nullptr ? 0 : static_cast<uint64_t>(known->size());
+  }
+  // An AND with ones is a broadcast.
+  run(council_and(council, head, 2));
+  if (head[1] != MPI_SUCCESS)
+    fail(static_cast<int>(head[1]), "the leader was given no remote group, or no leader of it");
+  std::vector<uint64_t> words(head[0], kNothing);
+  for (std::size_t i = 0; leads && i < words.size(); ++i) {
+    words[i] = static_cast<uint64_t>(known->process(static_cast<int>(i)).value);
+  }
+  run(council_and(council, words.data(), static_cast<int64_t>(words.size())));
+  std::vector<int32_t> members(words.size());
+  std::transform(words.begin(), words.end(), members.begin(),
+                 [](uint64_t word) { return static_cast<int32_t>(word); });
+  return Group::of(std::move(members));
+}
+
+/// Both groups as one, in an order that both sides see alike.
+Held<Group> united(const Group& one, const Group& other) {
+  std::vector<int32_t> members = members_of(one);
+  const std::vector<int32_t> more = members_of(other);
+  members.insert(members.end(), more.begin(), more.end());
+  std::sort(members.begin(), members.end());
+  return Group::of(std::move(members));
+}
+
+}  // namespace
+
+namespace calls {
+
+void Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info info,
+                            MPI_Errhandler errhandler, MPI_Comm* newcomm) {
+  Group& members = mpi::group(group);
+  const Info* hints = info_or_null(info);
+  Errhandler& handler = mpi::errhandler(errhandler);
+  require_output(newcomm);
+  const std::string_view name = checked_stringtag(stringtag);
+  *newcomm = MPI_COMM_NULL;
+  if (members.size() == 0) return;
+  require_member(members);
+  const Council council = council_named(name, members);
+  make_sure(council);
+  *newcomm = make_agreed(
+      council, {.group = Held<Group>(&members), .errhandler = Held<Errhandler>(&handler)});
+  Comm& made = comm(*newcomm);
+  made.from_session = true;
+  take_hints(made, hints);
+}
+
+void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group,
+                                  int remote_leader, const char* stringtag, MPI_Info info,
+                                  MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
+  Group& local = group(local_group);
+  const Info* hints = info_or_null(info);
+  Errhandler& handler = mpi::errhandler(errhandler);
+  require_output(newintercomm);
+  const std::string_view name = checked_stringtag(stringtag);
+  *newintercomm = MPI_COMM_NULL;
+  require_member(local);
+  if (local_leader < 0 || local_leader >= local.size())
+    fail(MPI_ERR_RANK, "the local leader is no rank of the local group");
+  const bool leads = local.process(local_leader) == runtime().rank();
+  Held<Group> remote = learn_remote(council_named(name, local), leads, remote_group, remote_leader);
+  if (!are_disjoint(local, *remote))
+    fail(MPI_ERR_GROUP, "the two groups of an inter-communicator have a process in common");
+  const Held<Group> both = united(local, *remote);
+  const Council council = council_named(name, *both);
+  make_sure(council);
+  *newintercomm = make_inter(council, {.local = Held<Group>(&local),
+                                       .remote = std::move(remote),
+                                       .errhandler = Held<Errhandler>(&handler)});
+  Comm& made = comm(*newintercomm);
+  made.from_session = true;
+  take_hints(made, hints);
+}
+
+}  // namespace calls
+}  // namespace weft::mpi

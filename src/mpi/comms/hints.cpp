@@ -1,0 +1,78 @@
+// Info keys of communicators.
+#include "mpi/comms/hints.hpp"
+
+#include <array>
+
+#include "mpi/abi/calls.hpp"
+#include "mpi/comms/new_comm.hpp"
+#include "mpi/messages.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+struct Assertion {
+  const char* key;
+  bool Hints::*hint;
+};
+constexpr std::array<Assertion, 4> kAssertions{{
+    {"mpi_assert_no_any_tag", &Hints::no_any_tag},
+    {"mpi_assert_no_any_source", &Hints::no_any_source},
+    {"mpi_assert_exact_length", &Hints::exact_length},
+    {"mpi_assert_allow_overtaking", &Hints::allow_overtaking},
+}};
+
+}  // namespace
+
+void take_hints(Comm& comm, const Info* info) {
+  if (info == nullptr) return;
+  bool changed = false;
+  {
+    const std::scoped_lock guard(comm.lock);
+    for (const Assertion& assertion : kAssertions) {
+      const auto value = info->get(assertion.key);
+      if (value != "true" && value != "false") continue;
+      bool& hint = comm.hints.*assertion.hint;
+      changed = changed || hint != (value == "true");
+      hint = value == "true";
+    }
+  }
+  if (changed && comm.channels[0] != nullptr) hints_changed(comm);
+}
+
+Held<Info> hints_in_use(Comm& comm) {
+  auto made = Held<Info>::adopt(new Info);
+  const std::scoped_lock guard(comm.lock);
+  for (const Assertion& assertion : kAssertions) {
+    made->set(assertion.key, comm.hints.*assertion.hint ? "true" : "false");
+  }
+  if (comm.info) {
+    for (const auto& [key, value] : comm.info->all()) made->set(key, value);
+  }
+  return made;
+}
+
+void note_hardware(Comm& comm, const char* kind) {
+  auto made = Held<Info>::adopt(new Info);
+  made->set(kHardwareKey, kind);
+  const std::scoped_lock guard(comm.lock);
+  comm.info = std::move(made);
+}
+
+namespace calls {
+
+void Comm_set_info(MPI_Comm comm, MPI_Info info) {
+  Comm& object = mpi::comm(comm);
+  take_hints(object, info_or_null(info));
+}
+
+void Comm_get_info(MPI_Comm comm, MPI_Info* info_used) {
+  Comm& object = mpi::comm(comm);
+  require_output(info_used);
+  Held<Info> used = hints_in_use(object);
+  *info_used = infos().add(used.get());
+  (void)used.release();
+}
+
+}  // namespace calls
+}  // namespace weft::mpi

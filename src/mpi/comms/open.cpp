@@ -1,0 +1,104 @@
+// The communicators that are there from the start, and what is left of others at the end.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mpi/comms/carrier.hpp"
+#include "mpi/comms/keyvals.hpp"
+#include "mpi/comms/new_comm.hpp"
+#include "mpi/comms/session.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/process.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft::mpi {
+
+namespace {
+
+/// Set and reset while nobody else calls MPI.
+struct Predefined {
+  Held<Group> empty;
+  Held<Comm> world;
+  Held<Comm> self;
+  Held<Comm> carrier;
+};
+
+Predefined& predefined() {
+  static Predefined& one = *new Predefined;  // not destroyed: see release at exit, process.cpp
+  return one;
+}
+
+Held<Comm> make_fixed(Held<Group> group, uint16_t context, MPI_Comm handle, const char* name) {
+  Held<Comm> made = draft(std::move(group), nullptr);
+  made->context = context;
+  made->handle = handle;
+  made->name = name;
+  open_channels(*made);
+  if (handle != MPI_COMM_NULL) comms().define(handle, made.get());
+  return made;
+}
+
+void report(const char* what, const std::vector<std::string>& names) {
+  if (names.empty() || !settings().report_leaks) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  base::log(base::LogLevel::warn,
+            fmt::format("MPI_Finalize: {} {} not freed: {}", names.size(), what, list));
+}
+
+/// Ends the handles that the program left, and says which.
+template <class T, class Handle, class Describe>
+void end_leaked(HandleTable<T, Handle>& table, const char* what, Describe describe) {
+  std::vector<Handle> handles;
+  std::vector<std::string> names;
+  table.for_each([&](Handle handle, T* object) {
+    handles.push_back(handle);
+    names.push_back(describe(*object));
+  });
+  report(what, names);
+  for (const Handle handle : handles) table.remove(handle)->drop();
+}
+
+std::string describe_comm(const Comm& comm) {
+  const std::string name = comm.name.empty() ? "no name" : '"' + comm.name + '"';
+  return fmt::format("{} ({} processes, context {})", name, comm.size(), comm.context);
+}
+
+}  // namespace
+
+Comm& carrier() noexcept { return *predefined().carrier; }
+
+void open_comms() {
+  context_ids().reset();
+  (void)sessions();  // its table must outlast whatever is registered to run at exit
+  Predefined& fixed = predefined();
+  fixed.empty = Group::run(0, 0);
+  groups().define(MPI_GROUP_EMPTY, fixed.empty.get());
+  fixed.world = make_fixed(Group::run(0, runtime().size()), ContextIds::kWorld, MPI_COMM_WORLD,
+                           "MPI_COMM_WORLD");
+  fixed.self = make_fixed(Group::run(runtime().rank().value, 1), ContextIds::kSelf, MPI_COMM_SELF,
+                          "MPI_COMM_SELF");
+  fixed.carrier =
+      make_fixed(Group::run(0, runtime().size()), ContextIds::kCarrier, MPI_COMM_NULL, "");
+}
+
+void close_comms() {
+  Predefined& fixed = predefined();
+  (void)fixed.self->attributes.erase_all(AttributeOf::comm, MPI_COMM_SELF);
+  end_leaked(comms(), "communicators were", describe_comm);
+  end_leaked(groups(), "groups were",
+             [](const Group& group) { return fmt::format("{} processes", group.size()); });
+  end_leaked(sessions(), "sessions were", [](const Session&) { return std::string("a session"); });
+  if (const int kept = forget_keyvals(); kept != 0 && settings().report_leaks) {
+    base::log(base::LogLevel::warn,
+              fmt::format("MPI_Finalize: {} key values were not freed", kept));
+  }
+  comms().define(MPI_COMM_WORLD, nullptr);
+  comms().define(MPI_COMM_SELF, nullptr);
+  groups().define(MPI_GROUP_EMPTY, nullptr);
+  fixed = {};
+}
+
+}  // namespace weft::mpi
