@@ -69,7 +69,7 @@ Channel& Engine::channel(uint16_t context, Plane plane) {
   // acquire: pairs with the release below.
   if (Channel* made = place.load(std::memory_order_acquire); made != nullptr) [[likely]]
     return *made;
-  auto fresh = std::make_unique<Channel>();
+  std::unique_ptr<Channel> fresh = make_channel(settings().matching);
   fresh->context = context;
   fresh->plane = plane;
   const std::scoped_lock guard(channels_lock_);

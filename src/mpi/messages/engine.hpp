@@ -14,8 +14,8 @@
 
 #include "mpi/comm.hpp"
 #include "mpi/messages.hpp"
-#include "mpi/messages/arrived.hpp"
-#include "mpi/messages/channel.hpp"
+#include "mpi/matching/arrived.hpp"
+#include "mpi/matching/channel.hpp"
 #include "mpi/transfer.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/locks.hpp"

@@ -95,9 +95,17 @@ void wait_any(std::span<Transfer* const> transfers) {
 // --- Probes --------------------------------------------------------------------------------------
 
 bool probe(Comm& comm, int from, int tag, Outcome& found) {
-  Channel& channel = program_channel(comm);
-  return channel.find(process_of(comm, from), tag,
-                      [&](const Arrived& message) { found = outcome_of(channel, message); });
+  struct Look {
+    const Channel& channel;
+    Outcome& found;
+  } look{program_channel(comm), found};
+  return program_channel(comm).find(
+      process_of(comm, from), tag,
+      [](void* argument, const Arrived& message) {
+        auto& my = *static_cast<Look*>(argument);
+        my.found = outcome_of(my.channel, message);
+      },
+      &look);
 }
 
 void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {

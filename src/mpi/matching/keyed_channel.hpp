@@ -28,58 +28,25 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/comm.hpp"
 #include "mpi/entry.hpp"
+#include "mpi/matching/channel.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/locks.hpp"
 
 namespace weft::mpi {
 
-struct Transfer;
-struct Arrived;
-struct SourceOrder;
-
-class Channel {
+class KeyedChannel final : public Channel {
  public:
-  Channel();
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-
-  /// Posts a receive: the message that it meets, taken out; nullptr: it waits.
-  Arrived* post(Transfer& receive);
-  /// The receive that a message of this key meets, taken out; nullptr: none now.
-  Transfer* take_receive(Rank source, int tag);
-  /// The same, and if there is none the message waits.
-  Transfer* arrive(Arrived& message);
-  /// Takes a posted receive out; false: it was matched.
-  bool withdraw(Transfer& receive);
-  /// The first message that a receive would meet: `look(message)` under the lock. False: none.
-  template <class Look>
-  bool find(Rank source, int tag, Look look) {
-    const Found found = seek(source, tag, false);
-    if (found.message != nullptr) look(*found.message);
-    return found.message != nullptr;
-  }
-  /// The same, taken out.
-  Arrived* extract(Rank source, int tag) { return seek(source, tag, true).message; }
-  /// Takes out all receives for which `wanted` answers true, and all messages: for the end, and
-  /// deaths. Slow.
+  KeyedChannel();
+  Arrived* post(Transfer& receive) override;
+  Transfer* take_receive(Rank source, int tag) override;
+  Transfer* arrive(Arrived& message) override;
+  bool withdraw(Transfer& receive) override;
+  bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) override;
+  Arrived* extract(Rank source, int tag) override { return seek(source, tag, true).message; }
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
-                     std::vector<Transfer*>& into);
-  void take_messages(std::vector<Arrived*>& into);
-
-  /// Messages that wait: a hint.
-  [[nodiscard]] uint64_t unexpected() const noexcept {
-    return unexpected_.load(std::memory_order_relaxed);
-  }
-  /// Set by open_channels: sources are told by their rank in this group.
-  Group* group = nullptr;
-  bool may_overtake = false;  ///< hint: sequence numbers are not looked at
-  // Set when it is made:
-  uint16_t context = 0;
-  Plane plane = Plane::program;
-  std::atomic<SourceOrder*> orders{nullptr};  ///< by process, where the engine is sequenced
+                     std::vector<Transfer*>& into) override;
+  void take_messages(std::vector<Arrived*>& into) override;
 
  private:
   struct alignas(base::kCacheLine) Bucket {
@@ -145,7 +112,6 @@ class Channel {
   uint32_t quiet_ = 0;         ///< (order_) calls since the last wildcard
 
   alignas(base::kCacheLine) std::atomic<uint64_t> arrival_stamp_{0};
-  std::atomic<uint64_t> unexpected_{0};
 };
 
 }  // namespace weft::mpi

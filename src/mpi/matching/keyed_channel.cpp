@@ -1,14 +1,14 @@
-#include "mpi/messages/channel.hpp"
+#include "mpi/matching/keyed_channel.hpp"
 
 #include <mutex>
 
-#include "mpi/messages/arrived.hpp"
+#include "mpi/matching/arrived.hpp"
 #include "mpi/transfer.hpp"
 
 namespace weft::mpi {
 
 /// The locks of all buckets, `order_` being held: nobody is in any.
-class Channel::HoldAll {
+class KeyedChannel::HoldAll {
  public:
   explicit HoldAll(Table& table) noexcept : table_(table) {
     for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.lock();
@@ -23,17 +23,16 @@ class Channel::HoldAll {
   Table& table_;
 };
 
-Channel::Channel() {
+KeyedChannel::KeyedChannel() {
   tables_.push_back(std::make_unique<Table>(kFirstBuckets));
   table_.store(tables_.back().get(), std::memory_order_release);
 }
 
-Channel::~Channel() = default;
-
 // --- Queues behind keys (whoever owns the bucket) ------------------------------------------------
 
 /// Where the first entry of this key is linked, or would be: at the end of the chain.
-inline Entry** Channel::place_of(Bucket& bucket, Rank source, int tag, uint32_t& keys) noexcept {
+inline Entry** KeyedChannel::place_of(Bucket& bucket, Rank source, int tag,
+                                      uint32_t& keys) noexcept {
   Entry** place = &bucket.keys;
   while (*place != nullptr && ((*place)->process != source || (*place)->tag != tag)) {
     place = &(*place)->next_key;
@@ -42,7 +41,7 @@ inline Entry** Channel::place_of(Bucket& bucket, Rank source, int tag, uint32_t&
   return place;
 }
 
-inline void Channel::append(Entry** place, Entry& entry) noexcept {
+inline void KeyedChannel::append(Entry** place, Entry& entry) noexcept {
   entry.next = nullptr;
   entry.linked = true;
   Entry* const first = *place;
@@ -59,7 +58,7 @@ inline void Channel::append(Entry** place, Entry& entry) noexcept {
 }
 
 /// Takes out the first of a key.
-inline void Channel::pop(Entry** place) noexcept {
+inline void KeyedChannel::pop(Entry** place) noexcept {
   Entry& first = **place;
   first.linked = false;
   if (Entry* const second = first.next; second != nullptr) {
@@ -72,7 +71,7 @@ inline void Channel::pop(Entry** place) noexcept {
   }
 }
 
-void Channel::remove(Entry** place, Entry& entry) noexcept {
+void KeyedChannel::remove(Entry** place, Entry& entry) noexcept {
   if (*place == &entry) {
     pop(place);
     return;
@@ -86,7 +85,7 @@ void Channel::remove(Entry** place, Entry& entry) noexcept {
   }
 }
 
-inline void Channel::add_message(Entry** place, Entry& message) noexcept {
+inline void KeyedChannel::add_message(Entry** place, Entry& message) noexcept {
   // relaxed: stamps order what one source's arrivals, which are one after the other, left behind;
   // the count is a hint.
   message.stamp = arrival_stamp_.fetch_add(1, std::memory_order_relaxed);
@@ -94,13 +93,13 @@ inline void Channel::add_message(Entry** place, Entry& message) noexcept {
   append(place, message);
 }
 
-inline void Channel::taken(Entry& message) noexcept {
+inline void KeyedChannel::taken(Entry& message) noexcept {
   if (!message.is_receive) unexpected_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // --- Exact keys ----------------------------------------------------------------------------------
 
-Entry* Channel::access(Entry& entry, bool add) {
+Entry* KeyedChannel::access(Entry& entry, bool add) {
   for (;;) {
     // acquire: pairs with grow's release.
     Table* const table = table_.load(std::memory_order_acquire);
@@ -140,7 +139,7 @@ Entry* Channel::access(Entry& entry, bool add) {
 }
 
 /// The same while wildcards are about. False: they no longer are.
-bool Channel::access_ordered(Entry& entry, bool add, Entry*& met) {
+bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
   const std::scoped_lock guard(order_);
   if (!ordered_.load(std::memory_order_relaxed)) return false;
   Table& table = *table_.load(std::memory_order_relaxed);
@@ -167,18 +166,18 @@ bool Channel::access_ordered(Entry& entry, bool add, Entry*& met) {
   return true;
 }
 
-Transfer* Channel::take_receive(Rank source, int tag) {
+Transfer* KeyedChannel::take_receive(Rank source, int tag) {
   Entry message;
   message.process = source;
   message.tag = tag;
   return static_cast<Transfer*>(access(message, false));
 }
 
-Transfer* Channel::arrive(Arrived& message) {
+Transfer* KeyedChannel::arrive(Arrived& message) {
   return static_cast<Transfer*>(access(message, true));
 }
 
-Arrived* Channel::post(Transfer& receive) {
+Arrived* KeyedChannel::post(Transfer& receive) {
   receive.is_receive = true;
   if (receive.process == kAnySource || receive.tag == MPI_ANY_TAG) [[unlikely]]
     return post_wildcard(receive);
@@ -187,7 +186,7 @@ Arrived* Channel::post(Transfer& receive) {
 
 // --- Wildcards -----------------------------------------------------------------------------------
 
-void Channel::enter_order() {
+void KeyedChannel::enter_order() {
   order_.lock();
   quiet_ = 0;
   if (ordered_.load(std::memory_order_relaxed)) return;
@@ -195,14 +194,14 @@ void Channel::enter_order() {
   ordered_.store(true, std::memory_order_relaxed);  // invariant 3: read under these locks
 }
 
-void Channel::note_quiet() {
+void KeyedChannel::note_quiet() {
   if (wildcards_ != nullptr || ++quiet_ < kQuietBeforeBack) return;
   const HoldAll all(*table_.load(std::memory_order_relaxed));
   ordered_.store(false, std::memory_order_relaxed);
 }
 
 /// Where the oldest message that a wildcard would meet is linked; it is the first of its key.
-Entry** Channel::oldest(Rank source, int tag) noexcept {
+Entry** KeyedChannel::oldest(Rank source, int tag) noexcept {
   Entry** best = nullptr;
   if (unexpected_.load(std::memory_order_relaxed) == 0) return best;  // exact: `order_` is held
   const Table& table = *table_.load(std::memory_order_relaxed);
@@ -219,7 +218,7 @@ Entry** Channel::oldest(Rank source, int tag) noexcept {
   return best;
 }
 
-Arrived* Channel::post_wildcard(Transfer& receive) {
+Arrived* KeyedChannel::post_wildcard(Transfer& receive) {
   enter_order();
   const std::scoped_lock guard(std::adopt_lock, order_);
   if (Entry** const place = oldest(receive.process, receive.tag); place != nullptr) {
@@ -237,7 +236,7 @@ Arrived* Channel::post_wildcard(Transfer& receive) {
   return nullptr;
 }
 
-Entry* Channel::first_wildcard(Rank source, int tag) const noexcept {
+Entry* KeyedChannel::first_wildcard(Rank source, int tag) const noexcept {
   for (Entry* each = wildcards_; each != nullptr; each = each->next) {
     if ((each->process == kAnySource || each->process == source) &&
         (each->tag == MPI_ANY_TAG || each->tag == tag)) {
@@ -247,7 +246,7 @@ Entry* Channel::first_wildcard(Rank source, int tag) const noexcept {
   return nullptr;
 }
 
-void Channel::unlink_wildcard(Entry& entry) noexcept {
+void KeyedChannel::unlink_wildcard(Entry& entry) noexcept {
   entry.linked = false;
   (entry.previous != nullptr ? entry.previous->next : wildcards_) = entry.next;
   (entry.next != nullptr ? entry.next->previous : last_wildcard_) = entry.previous;
@@ -255,7 +254,7 @@ void Channel::unlink_wildcard(Entry& entry) noexcept {
 
 // --- Probes and cancels --------------------------------------------------------------------------
 
-Channel::Found Channel::seek(Rank source, int tag, bool take) {
+KeyedChannel::Found KeyedChannel::seek(Rank source, int tag, bool take) {
   Found found;
   Entry** place = nullptr;
   if (source == kAnySource || tag == MPI_ANY_TAG) {
@@ -298,7 +297,13 @@ Channel::Found Channel::seek(Rank source, int tag, bool take) {
   return found;
 }
 
-bool Channel::withdraw(Transfer& receive) {
+bool KeyedChannel::find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) {
+  const Found found = seek(source, tag, false);
+  if (found.message != nullptr) look(argument, *found.message);
+  return found.message != nullptr;
+}
+
+bool KeyedChannel::withdraw(Transfer& receive) {
   const std::scoped_lock guard(order_);
   if (receive.process == kAnySource || receive.tag == MPI_ANY_TAG) {
     if (!receive.linked) return false;
@@ -316,8 +321,8 @@ bool Channel::withdraw(Transfer& receive) {
 
 // --- All of them ---------------------------------------------------------------------------------
 
-void Channel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
-                            std::vector<Transfer*>& into) {
+void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+                                 std::vector<Transfer*>& into) {
   const std::scoped_lock guard(order_);
   Table& table = *table_.load(std::memory_order_relaxed);
   const HoldAll all(table);
@@ -347,7 +352,7 @@ void Channel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
   }
 }
 
-void Channel::take_messages(std::vector<Arrived*>& into) {
+void KeyedChannel::take_messages(std::vector<Arrived*>& into) {
   const std::scoped_lock guard(order_);
   Table& table = *table_.load(std::memory_order_relaxed);
   const HoldAll all(table);
@@ -366,7 +371,7 @@ void Channel::take_messages(std::vector<Arrived*>& into) {
 }
 
 /// Four times the buckets, where a chain has become long.
-void Channel::grow(const Table& seen) {
+void KeyedChannel::grow(const Table& seen) {
   const std::scoped_lock guard(order_);
   Table& old = *table_.load(std::memory_order_relaxed);
   const uint32_t size = (old.mask + 1) * 4;

@@ -1,0 +1,20 @@
+// Which engine is which.
+#include "mpi/matching/channel.hpp"
+
+#include "mpi/matching/keyed_channel.hpp"
+#include "mpi/matching/one_lock_channel.hpp"
+#include "mpi/matching/tail_channel.hpp"
+
+namespace weft::mpi {
+
+std::unique_ptr<Channel> make_channel(std::string_view engine) {
+  if (engine == "list") return std::make_unique<OneLockChannel<ListStore>>();
+  if (engine == "per-source") return std::make_unique<OneLockChannel<SourceStore>>();
+  if (engine == "bins") return std::make_unique<OneLockChannel<BinStore>>();
+  if (engine == "tail") return std::make_unique<TailChannel<ListStore>>();
+  if (engine == "tail-per-source") return std::make_unique<TailChannel<SourceStore>>();
+  if (engine == "tail-bins") return std::make_unique<TailChannel<BinStore>>();
+  return std::make_unique<KeyedChannel>();
+}
+
+}  // namespace weft::mpi

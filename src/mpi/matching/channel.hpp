@@ -1,0 +1,76 @@
+// A channel: one plane of one communicator, where receives and messages meet in MPI's order.
+//
+// The engines behind this interface are interchangeable (configuration `mpi.matching`) and differ
+// in their locks and in what a search costs: keyed (the default), list, per-source, bins, and the
+// tail queues over each of the last three. docs/design/mpi-matching.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "mpi/comm.hpp"
+#include "mpi/entry.hpp"
+
+namespace weft::mpi {
+
+struct Transfer;
+struct Arrived;
+struct SourceOrder;
+
+/// Owner and lifetime: the message engine's, by context and plane; made by whoever opens the
+/// communicator or gets its first message, kept for the next one with this context.
+/// Who may call: any thread. Messages of one source are offered in their order, at the same time
+/// from several sources. Matching: a message meets the receive posted first of those that it fits;
+/// a receive meets, of the messages of each source that it fits, the one that came first (MPI 3.5).
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  Channel() = default;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Posts a receive: the message that it meets, taken out; nullptr: it waits.
+  virtual Arrived* post(Transfer& receive) = 0;
+  /// The receive that a message of this key meets, taken out; nullptr: none now.
+  virtual Transfer* take_receive(Rank source, int tag) = 0;
+  /// The same, and if there is none the message waits.
+  virtual Transfer* arrive(Arrived& message) = 0;
+  /// Takes a posted receive out; false: it was matched.
+  virtual bool withdraw(Transfer& receive) = 0;
+  /// Calls `look(argument, message)` for the message that a receive would meet, in place. False:
+  /// none.
+  virtual bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) = 0;
+  /// The message that a receive would meet, taken out.
+  virtual Arrived* extract(Rank source, int tag) = 0;
+  /// Takes out all receives for which `wanted` answers true, and all messages: for the end, and for
+  /// deaths. Slow.
+  virtual void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+                             std::vector<Transfer*>& into) = 0;
+  virtual void take_messages(std::vector<Arrived*>& into) = 0;
+
+  /// Messages that wait: a hint.
+  [[nodiscard]] uint64_t unexpected() const noexcept {
+    return unexpected_.load(std::memory_order_relaxed);
+  }
+
+  // Set by open_channels:
+  Group* group = nullptr;     ///< sources are told by their rank in it
+  bool may_overtake = false;  ///< hint: sequence numbers are not looked at
+  // Set when it is made:
+  uint16_t context = 0;
+  Plane plane = Plane::program;
+  std::atomic<SourceOrder*> orders{nullptr};  ///< by process, where devices race
+
+ protected:
+  std::atomic<uint64_t> unexpected_{0};
+};
+
+/// A channel of the engine of that name; "keyed" for one that is not known. All names, by "|".
+std::unique_ptr<Channel> make_channel(std::string_view engine);
+inline constexpr std::string_view kEngines =
+    "keyed|list|per-source|bins|tail|tail-per-source|tail-bins";
+
+}  // namespace weft::mpi
