@@ -52,7 +52,5 @@ int error_class(int code);
 std::string error_string(int code);
 /// The highest error code that there is, added ones included (MPI_LASTUSEDCODE).
 int last_used_code() noexcept;
-/// The highest code there is, added ones included (MPI_LASTUSEDCODE).
-[[nodiscard]] int last_used_code() noexcept;
 
 }  // namespace weft::mpi
