@@ -8,6 +8,9 @@ namespace weft::fabric {
 /// The environment variable that carries the job's key to the ranks: readable by the user alone,
 /// unlike a command line. (Not a WEFT_… name: it is no configuration.)
 inline constexpr const char* kJobKeyVariable = "WEFTRUN_KEY";
+/// Of several programs of a job: this one's number, and how many ranks it has.
+inline constexpr const char* kAppVariable = "WEFTRUN_APP";
+inline constexpr const char* kAppRanksVariable = "WEFTRUN_APP_RANKS";
 
 /// Job-level PMIx info (uint32): the number of nodes that weftrun pretends; 1 is the truth.
 inline constexpr const char* kFakeNodesInfo = "weft.nodes";

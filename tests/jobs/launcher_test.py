@@ -105,6 +105,66 @@ class Arguments(JobTest):
         self.assertIn("cannot make a folder /absent-folder/", job.err)
 
 
+class Flags(JobTest):
+    """What command lines that were written for other MPI launchers have."""
+
+    def test_number_of_ranks(self):
+        for flag in "-n", "-np", "--np", "-c", "--ranks":
+            self.assertEqual(self.good(flag, 2, "echo", "x").out, "x\nx\n")
+
+    def test_hosts(self):
+        for hosts in "localhost", HOST, "localhost:4", f"{HOST},localhost":
+            for flag in "-host", "--host", "-H", "-hosts":
+                self.assertEqual(self.good("-n", 1, flag, hosts, "echo", "x").out, "x\n")
+        job = self.run_job("-n", 1, "-host", "localhost,far-away", "true")
+        self.assertEqual(job.code, 2)
+        self.assertIn("--host far-away: not this machine", job.err)
+
+    def test_variables(self):
+        show = ("sh", "-c", "echo $A/$B/$C")
+        job = self.good("-env", "A", "1", "-x", "B=2", "-x", "C", "-np", 1, *show, env={"C": "3"})
+        self.assertEqual(job.out, "1/2/3\n")
+        job = self.good("-n", 1, "-env", "A", "a=b", "--env", "B=c d", *show)
+        self.assertEqual(job.out, "a=b/c d/\n")
+
+    def test_those_that_change_nothing(self):
+        job = self.good("--oversubscribe", "--allow-run-as-root", "--map-by", "core", "-map-by",
+                        "slot:OVERSUBSCRIBE", "-n", 2, "--bind-to", "none", "echo", "x")
+        self.assertEqual(job.out, "x\nx\n")
+
+    def test_binding(self):
+        job = self.good("-n", 2, "--bind-to", "core", "sh", "-c",
+                        "grep Cpus_allowed_list /proc/self/status")
+        self.assertEqual(len(re.findall(r":\t\d+\n", job.out)), 2, job.out)
+        self.good("-n", 1, "-bind-to", "socket", "true")
+        job = self.run_job("-n", 1, "--bind-to", "moon", "true")
+        self.assertEqual((job.code, job.out), (2, ""))
+        self.assertIn("--bind-to moon", job.err)
+
+    def test_several_programs(self):
+        show = ("sh", "-c", "echo $0 $PMIX_RANK $WEFTRUN_APP $A $B")
+        job = self.good("-env", "A", "1", "-n", 2, *show, "first", ":", "-genv", "B", "2",
+                        "-np", 1, *show, "second", ":", "-n", 1, "--env", "A=3", *show, "third")
+        self.assertEqual(sorted(job.out.splitlines()),
+                         ["first 0 0 1 2", "first 1 0 1 2", "second 2 1 2", "third 3 2 3 2"])
+        job = self.good("-n", 1, PROBE, "exchange", ":", "-n", 2, PROBE, "exchange")
+        self.assertEqual(job.out, "good\n" * 3)
+        self.assertEqual(self.good("-n", 1, "--", "echo", "a", ":", "b").out, "a : b\n")
+        for command, words in ((["-n", 1, "true", ":"], "how many ranks"),
+                               (["-n", 1, "true", ":", "-n", 1], "no program given"),
+                               (["-n", 1, "true", ":", "-n", 1, "./absent"], "no such program")):
+            job = self.run_job(*command)
+            self.assertNotEqual(job.code, 0)
+            self.assertIn(words, job.err)
+
+    def test_names(self):
+        for name in "mpiexec", "mpirun":
+            program = os.path.join(os.path.dirname(weftrun_job.WEFTRUN), name)
+            done = subprocess.run([program, "-n", "2", "echo", "x"], capture_output=True, text=True,
+                                  timeout=weftrun_job.WATCHDOG_S)
+            self.assertEqual((done.stdout, done.stderr, done.returncode), ("x\nx\n", "", 0))
+
+
 class Environment(JobTest):
     def test_variables(self):
         job = self.good("-n", 2, "--env", "A=1=2", "--env", "B=", "--env", "HOME=/nowhere",

@@ -120,40 +120,58 @@ void GuardianProcess::on_packet() {
   }
 }
 
-/// Starts all ranks. `additions`: "K=V" of the job, each ended by a zero byte.
-void GuardianProcess::start_ranks(std::string_view additions) {
-  const Options& options = *plan_.options;
+/// What the ranks of one program are started with.
+struct Start {
   std::vector<std::string> variables;
-  const auto overrides = [&](std::string_view pair) {
-    const std::string_view name = pair.substr(0, pair.find('=') + 1);
-    return std::any_of(options.env.begin(), options.env.end(),
-                       [&](const std::string& own) { return own.starts_with(name); });
-  };
+  std::vector<std::string> words;
+  std::vector<char*> envp, argv;  ///< into these
+};
+
+bool names_same(std::string_view pair, const std::vector<std::string>& pairs) {
+  const std::string_view name = pair.substr(0, pair.find('=') + 1);
+  return std::any_of(pairs.begin(), pairs.end(),
+                     [&](const std::string& own) { return own.starts_with(name); });
+}
+
+/// `own`: variables that each rank gets beside, at the end, written later.
+Start start_of(const Options& options, std::size_t number, std::string_view additions,
+               std::initializer_list<char*> own) {
+  const App& app = options.apps[number];
+  Start start;
+  auto& variables = start.variables;
   for (char** pair = environ; *pair != nullptr; ++pair)
-    if (!overrides(*pair)) variables.emplace_back(*pair);
-  variables.insert(variables.end(), options.env.begin(), options.env.end());
+    if (!names_same(*pair, options.env) && !names_same(*pair, app.env))
+      variables.emplace_back(*pair);
+  for (const std::string& pair : options.env)
+    if (!names_same(pair, app.env)) variables.push_back(pair);
+  variables.insert(variables.end(), app.env.begin(), app.env.end());
   while (!additions.empty()) {
     const std::string_view pair = additions.substr(0, additions.find('\0'));
     variables.emplace_back(pair);
     additions.remove_prefix(std::min(additions.size(), pair.size() + 1));
   }
+  variables.push_back(fmt::format("{}={}", fabric::kAppVariable, number));
+  variables.push_back(fmt::format("{}={}", fabric::kAppRanksVariable, app.ranks));
+  start.words = app.command;
+  for (std::string& pair : variables) start.envp.push_back(pair.data());
+  start.envp.insert(start.envp.end(), own);
+  start.envp.push_back(nullptr);
+  for (std::string& word : start.words) start.argv.push_back(word.data());
+  start.argv.push_back(nullptr);
+  return start;
+}
+
+/// Starts all ranks. `additions`: "K=V" of the job, each ended by a zero byte.
+void GuardianProcess::start_ranks(std::string_view additions) {
+  const Options& options = *plan_.options;
   std::array<char, 32> rank_variable{};
   std::array<char, 64> share_variable{};
-  std::vector<char*> envp;
-  for (std::string& pair : variables) envp.push_back(pair.data());
-  envp.push_back(rank_variable.data());
-  envp.push_back(share_variable.data());
-  envp.push_back(nullptr);
-  std::vector<std::string> words = options.command;
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::vector<Start> starts(options.apps.size());
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    starts[i] = start_of(options, i, additions, {rank_variable.data(), share_variable.data()});
 
   const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   SpawnPlan spawn_plan;
-  spawn_plan.program = options.program.c_str();
-  spawn_plan.argv = argv.data();
-  spawn_plan.envp = envp.data();
   spawn_plan.signal_mask = plan_.signal_mask;
   spawn_plan.descriptors = plan_.descriptors;
   spawn_plan.place_may_fail = plan_.placement->pretended;
@@ -164,6 +182,11 @@ void GuardianProcess::start_ranks(std::string_view additions) {
     *fmt::format_to_n(share_variable.data(), share_variable.size() - 1, "{}={}/{}",
                       base::kCoreShareVariable, share.number, share.of)
          .out = '\0';
+    const App& app = options.app_of(static_cast<int>(rank));
+    const Start& start = starts[static_cast<std::size_t>(&app - options.apps.data())];
+    spawn_plan.program = app.program.c_str();
+    spawn_plan.argv = start.argv.data();
+    spawn_plan.envp = start.envp.data();
     spawn_plan.in = rank == 0 && plan_.in ? plan_.in.get() : null.get();
     spawn_plan.out = plan_.out[rank].get();
     spawn_plan.err = plan_.err[rank].get();

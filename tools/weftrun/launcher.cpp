@@ -69,12 +69,13 @@ Fd rank_input() {
 }
 
 /// Where the ranks put named segments, unless their program says otherwise.
-std::string segments_folder(const std::vector<std::string>& env_of_ranks) {
+std::string segments_folder(const Options& options) {
   constexpr std::string_view kName = "WEFT_FABRIC_SHM_DIR=";
   const base::Environment ours = base::environment("WEFT_FABRIC_SHM_DIR");
   std::string folder = ours.found ? ours.value : std::string(fabric::kDefaultShmDir);
-  for (const std::string& pair : env_of_ranks)
-    if (pair.starts_with(kName)) folder = pair.substr(kName.size());
+  for (const auto* pairs : {&options.env, &options.apps.front().env})
+    for (const std::string& pair : *pairs)
+      if (pair.starts_with(kName)) folder = pair.substr(kName.size());
   return folder;
 }
 
@@ -119,7 +120,7 @@ void Launcher::prepare() {
   temp_dir_ =
       fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",
                   fabric::random_hex(8));
-  shm_dir_ = segments_folder(options_.env);
+  shm_dir_ = segments_folder(options_);
 }
 
 void Launcher::take_signals() {
@@ -272,7 +273,7 @@ void Launcher::on_guardian() {
         break;
       case GuardWord::start_failed:
         say(fmt::format("rank {} could not be started: {} {}: {}", word.rank, heard->text,
-                        options_.program, error_text(word.value)));
+                        options_.app_of(word.rank).program, error_text(word.value)));
         table_.fail_with(word.value == ENOENT ? 127 : 126);
         phase_ = Phase::ending;
         guardian_->signal_all(SIGKILL);

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <string_view>
 
 #include "weft/base/config.hpp"
+#include "weftrun/classic.hpp"
 #include "weftrun/process_table.hpp"
 
 namespace weft::run {
@@ -54,34 +56,93 @@ std::optional<Usage> find_program(const std::string& name, std::string& found) {
                                       here ? fmt::format(" (did you mean ./{}?)", name) : "")};
 }
 
-std::optional<Usage> check(Options& options) {
-  if (options.ranks < 1 || options.ranks > kMostRanks)
-    return Usage{kUsage, fmt::format("-n {}: the number of ranks must be from 1 to {}",
-                                     options.ranks, kMostRanks)};
+/// What --bind-to's values of other launchers come to; what follows a colon there is left out.
+std::optional<Bind> bind_to(const std::string& value) {
+  static const std::map<std::string_view, Bind> meanings{
+      {"none", Bind::none},    {"core", Bind::core},    {"hwthread", Bind::core},
+      {"numa", Bind::numa},    {"socket", Bind::numa},  {"package", Bind::numa},
+      {"board", Bind::none},   {"machine", Bind::none}, {"l1cache", Bind::core},
+      {"l2cache", Bind::core}, {"l3cache", Bind::numa}, {"user", Bind::none}};
+  const auto found = meanings.find(std::string_view(value).substr(0, value.find(':')));
+  return found == meanings.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// One program's part of the command line.
+struct Section {
+  App app;
+  std::vector<std::string> genv;     ///< "K=V", of all ranks
+  std::vector<std::string> exports;  ///< -x: "K" or "K=V"
+  std::string hosts;
+  std::string bind_to;
+  std::vector<std::string> ignored;
+  bool accepted = false;
+};
+
+void add_app_options(CLI::App& app, Section& section) {
+  app.add_option("-n,-c,--ranks,--np,--n", section.app.ranks, "how many processes to start");
+  app.add_option("--env", section.app.env,
+                 "set an environment variable of the program's ranks; "
+                 "may be repeated; also -env K V, and -genv K V for all "
+                 "programs of the job")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
+  app.add_option("--genv", section.genv)->allow_extra_args(false)->group("");
+  app.add_option("-x", section.exports, "the same, as Open MPI spells it; K alone: as it is here")
+      ->type_name("K[=V]")
+      ->allow_extra_args(false);
+  app.add_option("-H,--host,--hosts", section.hosts, "this machine, by name or as localhost")
+      ->type_name("HOST");
+  app.add_option("--bind-to", section.bind_to, "as --bind, by the names of other launchers")
+      ->type_name("none|core|numa|…");
+  // For command lines that were written for other launchers; they change nothing.
+  app.add_option("--map-by,--rank-by", section.ignored)->allow_extra_args(false)->group("");
+  app.add_flag("--oversubscribe,--allow-run-as-root", section.accepted, "accepted")->group("");
+}
+
+std::optional<Usage> check_variables(const std::vector<std::string>& pairs) {
+  for (const std::string& pair : pairs)
+    if (pair.find('=') == std::string::npos || pair.front() == '=')
+      return Usage{kUsage, fmt::format("--env {}: expected NAME=VALUE", pair)};
+  return std::nullopt;
+}
+
+std::optional<Usage> check(Section& section, Options& options) {
+  App& app = section.app;
+  if (app.ranks < 1 || app.ranks > kMostRanks)
+    return Usage{kUsage, fmt::format("-n {}: the number of ranks must be from 1 to {}", app.ranks,
+                                     kMostRanks)};
+  for (const std::string& variable : section.exports)
+    if (variable.find('=') != std::string::npos) app.env.push_back(variable);
+  if (auto usage = check_variables(app.env)) return usage;
+  if (auto usage = check_variables(section.genv)) return usage;
+  options.env.insert(options.env.end(), section.genv.begin(), section.genv.end());
+  if (const auto host = foreign_host(section.hosts))
+    return Usage{kUsage, fmt::format("--host {}: not this machine, and weftrun starts ranks on no "
+                                     "other",
+                                     *host)};
+  if (!section.bind_to.empty()) {
+    const std::optional<Bind> bind = bind_to(section.bind_to);
+    if (!bind) return Usage{kUsage, fmt::format("--bind-to {}: not known", section.bind_to)};
+    options.bind = *bind;
+  }
+  if (app.command.empty()) return Usage{kUsage, "no program given: weftrun -n N prog args…"};
+  if (app.command.front().starts_with('-'))
+    return Usage{kUsage, fmt::format("unknown option {} (see --help)", app.command.front())};
+  return find_program(app.command.front(), app.program);
+}
+
+std::optional<Usage> check(const Options& options) {
+  if (options.ranks > kMostRanks)
+    return Usage{kUsage, fmt::format("{} ranks in all: at most {}", options.ranks, kMostRanks)};
   if (options.fake_nodes < 1 || options.fake_nodes > options.ranks)
     return Usage{kUsage, fmt::format("--fake-nodes {}: must be from 1 to the number of ranks, {}",
                                      options.fake_nodes, options.ranks)};
   if (options.timeout_s < 0)
     return Usage{kUsage, fmt::format("--timeout {}: must be positive", options.timeout_s)};
-  for (const std::string& pair : options.env)
-    if (pair.find('=') == std::string::npos || pair.front() == '=')
-      return Usage{kUsage, fmt::format("--env {}: expected NAME=VALUE", pair)};
-  if (options.command.empty()) return Usage{kUsage, "no program given: weftrun -n N prog args…"};
-  if (options.command.front().starts_with('-'))
-    return Usage{kUsage, fmt::format("unknown option {} (see --help)", options.command.front())};
-  return find_program(options.command.front(), options.program);
+  return std::nullopt;
 }
 
-}  // namespace
-
-Parsed parse_options(int argc, const char* const* argv) {
-  Options options;
-  CLI::App app("Runs N processes of a program as one job: weftrun -n N [options] prog args…",
-               "weftrun");
-  // Everything from the program's name on is the program's.
-  app.prefix_command();
-  app.set_version_flag("--version", "weftrun " WEFT_VERSION);
-  app.add_option("-n,--ranks", options.ranks, "how many processes to start");
+void add_job_options(CLI::App& app, Options& options) {
   const std::map<std::string, Bind> binds{
       {"none", Bind::none}, {"core", Bind::core}, {"numa", Bind::numa}};
   app.add_option("--bind", options.bind,
@@ -89,9 +150,6 @@ Parsed parse_options(int argc, const char* const* argv) {
                  "node r, modulo the nodes [none]")
       ->transform(CLI::CheckedTransformer(binds))
       ->type_name("core|numa|none");
-  app.add_option("--env", options.env, "set an environment variable of all ranks; may be repeated")
-      ->type_name("K=V")
-      ->allow_extra_args(false);
   app.add_option("--timeout", options.timeout_s,
                  "end the job after so many seconds, with exit code 124")
       ->type_name("S");
@@ -107,24 +165,56 @@ Parsed parse_options(int argc, const char* const* argv) {
   app.add_option("--fake-nodes", options.fake_nodes,
                  "pretend that the ranks are dealt to so many nodes, in blocks; for tests")
       ->type_name("K");
+}
+
+/// Adds one program to the options. Those of the whole job stand before the first.
+std::optional<Usage> parse_section(const std::vector<std::string>& words, Options& options) {
+  Section section;
+  CLI::App app("Runs N processes of a program as one job: weftrun -n N [options] prog args…",
+               "weftrun");
+  // Everything from the program's name on is the program's.
+  app.prefix_command();
+  app.set_version_flag("--version", "weftrun " WEFT_VERSION);
+  add_app_options(app, section);
+  if (options.apps.empty()) add_job_options(app, options);
   app.footer(
+      "Several programs make one job: weftrun -n 2 a : -n 3 b; their ranks are numbered through.\n"
       "Rank 0 reads weftrun's standard input. Signals INT, TERM, HUP, QUIT, USR1, USR2, TSTP and\n"
       "CONT are passed on to all ranks. The exit code is the first one that is not 0, or 128 plus\n"
       "the signal that killed a rank.");
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> rest = with_two_dashes(words);
+    std::reverse(rest.begin(), rest.end());  // as CLI11 takes them
+    app.parse(rest);
   } catch (const CLI::Success& asked) {
     const bool version = dynamic_cast<const CLI::CallForVersion*>(&asked) != nullptr;
-    return {std::nullopt, Usage{0, version ? std::string(asked.what()) + "\n" : app.help()}};
+    return Usage{0, version ? std::string(asked.what()) + "\n" : app.help()};
   } catch (const CLI::ParseError& error) {
-    return {std::nullopt, Usage{kUsage, error.what()}};
+    return Usage{kUsage, error.what()};
   }
-  if (app.count("-n") == 0)
-    return {std::nullopt, Usage{kUsage, "how many ranks? weftrun -n N prog args…"}};
-  options.command = app.remaining();
-  if (!options.command.empty() && options.command.front() == "--")
-    options.command.erase(options.command.begin());
-  if (std::optional<Usage> usage = check(options)) return {std::nullopt, std::move(usage)};
+  if (app.count("-n") == 0) return Usage{kUsage, "how many ranks? weftrun -n N prog args…"};
+  section.app.command = app.remaining();
+  if (!section.app.command.empty() && section.app.command.front() == "--")
+    section.app.command.erase(section.app.command.begin());
+  if (auto usage = check(section, options)) return usage;
+  options.ranks += section.app.ranks;
+  options.apps.push_back(std::move(section.app));
+  return std::nullopt;
+}
+
+}  // namespace
+
+const App& Options::app_of(int rank) const {
+  const App* app = apps.data();
+  while (rank >= app->ranks) rank -= (app++)->ranks;
+  return *app;
+}
+
+Parsed parse_options(int argc, const char* const* argv) {
+  Options options;
+  for (const auto& words : split_programs(argc, argv))
+    if (auto usage = parse_section(words, options)) return {std::nullopt, std::move(usage)};
+  if (auto usage = check(options)) return {std::nullopt, std::move(usage)};
   return {std::move(options), std::nullopt};
 }
 

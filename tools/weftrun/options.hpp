@@ -11,18 +11,27 @@ namespace weft::run {
 enum class Bind { none, core, numa };
 enum class OnFailure { end, go_on };
 
-struct Options {
+/// One of the programs of a job; ranks are numbered through, the first program's first.
+struct App {
   int ranks = 0;
+  std::vector<std::string> env;      ///< "K=V", of its ranks
+  std::vector<std::string> command;  ///< program and its arguments
+  std::string program;               ///< the file to execute, found in PATH
+};
+
+struct Options {
+  int ranks = 0;  ///< of all programs
   Bind bind = Bind::none;
   OnFailure on_failure = OnFailure::end;
-  std::vector<std::string> env;  ///< "K=V"
+  std::vector<std::string> env;  ///< "K=V", of all ranks
   double timeout_s = 0;          ///< 0: none
   int fake_nodes = 1;
   bool tag_output = false;
   bool quiet = false;
   bool verbose = false;
-  std::vector<std::string> command;  ///< program and its arguments
-  std::string program;               ///< the file to execute, found in PATH
+  std::vector<App> apps;  ///< at least one
+
+  [[nodiscard]] const App& app_of(int rank) const;
 };
 
 /// What is wrong with a command line, or that it only asked for help; `code` is weftrun's own.

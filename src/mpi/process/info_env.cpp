@@ -6,9 +6,11 @@
 
 #include <array>
 #include <climits>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 
+#include "mpi/process/process_life.hpp"
 #include "weft/base/config.hpp"
 
 namespace weft::mpi {
@@ -28,6 +30,11 @@ void set_if(Info& info, std::string_view key, std::string value) {
 
 }  // namespace
 
+int app_number() {
+  const base::Environment told = base::environment("WEFTRUN_APP");
+  return told.found ? std::atoi(told.value.c_str()) : 0;
+}
+
 void describe_start(Info& info) {
   std::string line = command_line();
   const std::string command = line.substr(0, line.find('\0'));
@@ -37,7 +44,7 @@ void describe_start(Info& info) {
   if (!line.empty()) line.pop_back();
   set_if(info, "command", command);
   set_if(info, "argv", line);
-  set_if(info, "maxprocs", base::environment("WEFTRUN_RANKS").value);
+  set_if(info, "maxprocs", base::environment("WEFTRUN_APP_RANKS").value);
   utsname system{};
   if (uname(&system) == 0) {
     set_if(info, "host", system.nodename);

@@ -1,0 +1,82 @@
+// Command lines as other MPI launchers take them, in the form that our parser takes.
+#include "weftrun/classic.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <iterator>
+#include <set>
+#include <string_view>
+
+namespace weft::run {
+namespace {
+
+/// Options that are followed by a value: whatever stands there is no program.
+const std::set<std::string_view> kWithValue{
+    "-n",        "-c",       "--ranks",   "--np",      "--n",          "-H",
+    "--host",    "--hosts",  "-x",        "--env",     "--genv",       "--bind",
+    "--bind-to", "--map-by", "--rank-by", "--timeout", "--on-failure", "--fake-nodes"};
+
+/// Long names that other launchers write with one dash, too.
+const std::set<std::string_view> kOneDash{
+    "-np", "-host", "-hosts", "-env", "-genv", "-bind-to", "-map-by", "-rank-by", "-oversubscribe"};
+
+std::string this_host() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> split_programs(int argc, const char* const* argv) {
+  std::vector<std::vector<std::string>> sections(1);
+  bool verbatim = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    verbatim = verbatim || word == "--";
+    if (word == ":" && !verbatim)
+      sections.emplace_back();
+    else
+      sections.back().emplace_back(word);
+  }
+  return sections;
+}
+
+std::vector<std::string> with_two_dashes(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  auto word = words.begin();
+  while (word != words.end() && word->starts_with('-') && *word != "--") {
+    std::string name = *word++;
+    if (kOneDash.contains(name)) name.insert(name.begin(), '-');
+    const bool pair = (name == "--env" || name == "--genv") && words.end() - word >= 2 &&
+                      (word - 1)->starts_with("-") && !(word - 1)->starts_with("--");
+    out.push_back(name);
+    if (pair) {
+      out.push_back(*word + "=" + *std::next(word));
+      word += 2;
+    } else if (kWithValue.contains(name) && word != words.end()) {
+      out.push_back(*word++);
+    }
+  }
+  out.insert(out.end(), word, words.end());
+  return out;
+}
+
+std::optional<std::string> foreign_host(const std::string& hosts) {
+  const std::string own = this_host();
+  std::string_view rest = hosts;
+  while (!rest.empty()) {
+    const std::string_view entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+    const std::string_view name = entry.substr(0, entry.find(':'));
+    const bool here = name == "localhost" || name == "127.0.0.1" || name == own ||
+                      name == std::string_view(own).substr(0, own.find('.'));
+    if (!here) return std::string(name);
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::run

@@ -1,0 +1,21 @@
+// Command lines as other MPI launchers take them, in the form that our parser takes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft::run {
+
+/// A command line's sections, one for each program: split at words that are just `:`, until a `--`
+/// makes the rest one program's own. Without argv[0].
+std::vector<std::vector<std::string>> split_programs(int argc, const char* const* argv);
+
+/// Long options with one dash (-np, -host, -env K V …), as far as the program's name, in the form
+/// with two: `-env K V` becomes `--env K=V`. Others stay as they are.
+std::vector<std::string> with_two_dashes(const std::vector<std::string>& words);
+
+/// What is wrong with a list of hosts ("localhost,node1:4"): the first that is not this machine.
+std::optional<std::string> foreign_host(const std::string& hosts);
+
+}  // namespace weft::run
