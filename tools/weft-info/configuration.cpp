@@ -9,9 +9,7 @@
 
 #include "base/config_parse.hpp"
 #include "weft/base/config.hpp"
-#include "weft/comm/config.hpp"
-#include "weft/fabric/config.hpp"
-#include "weft/task/config.hpp"
+#include "weft/mpi/config.hpp"
 
 namespace weft::info {
 namespace {
@@ -88,9 +86,7 @@ std::string code_or_dash(std::string_view text) {
 
 void register_all_tables() {
   // base registers its own.
-  fabric::register_fabric_config();
-  register_comm_config();
-  task::register_task_config();
+  mpi::register_mpi_config();  // and those of the rooms below
 }
 
 Section about_configuration() {
