@@ -1,0 +1,152 @@
+// Checks of collectives' arguments.
+#include "mpi/collectives/arguments.hpp"
+
+#include "mpi/failure.hpp"
+
+namespace weft::mpi {
+namespace {
+
+/// Absolute addresses are described by types that do not begin at 0.
+bool lacks_memory(const void* buffer, int64_t count, const Datatype& type) noexcept {
+  return buffer == nullptr && count != 0 && type.size() != 0 && type.contiguous();
+}
+
+void check_block(const void* buffer, int64_t count, const Datatype& type) {
+  if (count >= 0 && buffer != MPI_IN_PLACE && !lacks_memory(buffer, count, type)) [[likely]]
+    return;
+  require(count >= 0, MPI_ERR_COUNT, "a negative count");
+  require(buffer != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed for this buffer");
+  require(!lacks_memory(buffer, count, type), MPI_ERR_BUFFER, "data at a null pointer");
+}
+
+Parts parts_of(const void* buffer, int64_t count, MPI_Datatype handle) {
+  const Datatype& type = datatype(handle);
+  check_block(buffer, count, type);
+  return {.base = address(buffer), .count = count, .type = &type};
+}
+
+Parts parts_of(const void* buffer, Counts counts, Counts places, MPI_Datatype handle, int blocks) {
+  const Datatype& type = datatype(handle);
+  if (checking() && blocks > 0) {
+    require(!counts.null(), MPI_ERR_ARG, "no array of counts");
+    require(!places.null(), MPI_ERR_ARG, "no array of displacements");
+    for (int i = 0; i < blocks; ++i) check_block(buffer, counts[static_cast<std::size_t>(i)], type);
+  }
+  return {.base = address(buffer), .type = &type, .counts = counts, .places = places};
+}
+
+void check_typed(const Parts& parts, const MPI_Datatype* handles, int blocks) {
+  if (!checking() || blocks == 0) return;
+  require(!parts.counts.null(), MPI_ERR_ARG, "no array of counts");
+  require(!parts.places.null(), MPI_ERR_ARG, "no array of displacements");
+  require(handles != nullptr, MPI_ERR_ARG, "no array of datatypes");
+}
+
+}  // namespace
+
+Role set_root(Call& call, int root) {
+  const Comm& comm = *call.comm;
+  call.root = root;
+  if (!comm.inter) {
+    if (root < 0 || root >= comm.size()) [[unlikely]]
+      fail(MPI_ERR_ROOT, "the root is no rank of the communicator");
+    return {.gives_all = root == comm.rank};
+  }
+  if (root != MPI_ROOT && root != MPI_PROC_NULL && (root < 0 || root >= comm.remote_size)) {
+    fail(MPI_ERR_ROOT, "the root is no rank of the other side, nor MPI_ROOT or MPI_PROC_NULL");
+  }
+  return {.gives_all = root == MPI_ROOT, .takes_part = root != MPI_PROC_NULL};
+}
+
+void check_buffer(const void* buffer, int64_t count, const Datatype& type) {
+  check_block(buffer, count, type);
+}
+
+bool is_in_place(const Call& call, const void* buffer) {
+  if (buffer != MPI_IN_PLACE) [[likely]]
+    return false;
+  if (call.comm->inter) {
+    fail(MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed on inter-communicators");
+  }
+  return true;
+}
+
+void set_in(Call& call, const void* buffer, int64_t count, MPI_Datatype type) {
+  call.in = parts_of(buffer, count, type);
+}
+
+void set_out(Call& call, const void* buffer, int64_t count, MPI_Datatype type) {
+  call.in_place = is_in_place(call, buffer);
+  if (!call.in_place) call.out = parts_of(buffer, count, type);
+}
+
+void set_in(Call& call, const void* buffer, Counts counts, Counts places, MPI_Datatype type,
+            int blocks) {
+  call.in = parts_of(buffer, counts, places, type, blocks);
+}
+
+void set_out(Call& call, const void* buffer, Counts counts, Counts places, MPI_Datatype type,
+             int blocks) {
+  call.in_place = is_in_place(call, buffer);
+  if (!call.in_place) call.out = parts_of(buffer, counts, places, type, blocks);
+}
+
+void set_typed(Call& call, const Parts& out, const MPI_Datatype* out_types, int outs,
+               const Parts& in, const MPI_Datatype* in_types, int ins) {
+  call.in_place = is_in_place(call, out.base);
+  if (call.in_place) outs = 0;
+  call.in = in;
+  if (!call.in_place) call.out = out;
+  check_typed(call.out, out_types, outs);
+  check_typed(call.in, in_types, ins);
+  call.types.reserve(static_cast<std::size_t>(outs + ins));
+  for (int i = 0; i < outs; ++i) {
+    call.types.push_back(&datatype(out_types[i]));
+    check_block(out.base, out.counts[static_cast<std::size_t>(i)], *call.types.back());
+  }
+  for (int i = 0; i < ins; ++i) {
+    call.types.push_back(&datatype(in_types[i]));
+    check_block(in.base, in.counts[static_cast<std::size_t>(i)], *call.types.back());
+  }
+  // The list stays where it is when the call moves.
+  call.out.types = call.types.data();
+  call.in.types = call.types.data() + outs;
+}
+
+void refuse_alias(const Call& call) {
+  const Parts& out = call.out;
+  const Parts& in = call.in;
+  if (out.base != in.base || in.base == nullptr || call.in_place) [[likely]]
+    return;
+  // Counts of blocks tell little about the rest, and types with gaps may interlace.
+  const bool has_data = out.type != nullptr && in.type != nullptr && out.type->contiguous() &&
+                        in.type->contiguous() && out.whole().bytes() > 0 && in.whole().bytes() > 0;
+  require(!has_data, MPI_ERR_BUFFER,
+          "the send buffer is the receive buffer, too: MPI_IN_PLACE says so");
+}
+
+void set_reduction(Call& call, const void* from, void* to, int64_t count, MPI_Datatype type,
+                   MPI_Op op, bool gets) {
+  call.reduction = {.op = &mpi::op(op), .type = &datatype(type), .handle = type, .count = count};
+  const Datatype& elements = *call.reduction.type;
+  check_op(*call.reduction.op, elements);
+  if (gets) check_block(to, count, elements);
+  call.in_place = is_in_place(call, from);
+  if (call.in_place) {
+    require(gets, MPI_ERR_BUFFER, "MPI_IN_PLACE is for those who get the result");
+    from = to;
+  } else {
+    check_block(from, count, elements);
+    require(!gets || from != to || from == nullptr || call.reduction.bytes() == 0 ||
+                !elements.contiguous(),
+            MPI_ERR_BUFFER, "the send buffer is the receive buffer, too: MPI_IN_PLACE says so");
+  }
+  call.out.base = address(from);
+  call.in.base = address(gets ? to : nullptr);
+}
+
+void need_intra(const Call& call) {
+  if (call.comm->inter) fail(MPI_ERR_COMM, "this collective is for intra-communicators only");
+}
+
+}  // namespace weft::mpi

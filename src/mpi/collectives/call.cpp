@@ -1,0 +1,202 @@
+// From a collective call to its schedule, and the three forms: run, begun, or kept for later.
+#include "mpi/collectives/call.hpp"
+
+#include <string>
+#include <utility>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/neighbours.hpp"
+#include "mpi/info.hpp"
+#include "mpi/process.hpp"
+#include "mpi/request.hpp"
+
+namespace weft::mpi {
+namespace {
+
+Schedule intra_schedule_of(const Call& call) {
+  Comm& comm = *call.comm;
+  const Team team = everybody(comm, call.tag);
+  const Block mine = call.in_place ? Block{} : call.out.whole();
+  const void* from = call.out.base;
+  void* to = call.in.base;
+  switch (call.kind) {
+    case Kind::barrier:
+      return barrier(team, node_levels(comm));
+    case Kind::bcast:
+      return broadcast(team, node_levels(comm), call.in.whole(), call.root);
+    case Kind::gather:
+      return gather(team, mine, call.in, call.root);
+    case Kind::gatherv:
+      return gather_straight(team, mine, call.in, call.root);
+    case Kind::scatter:
+      return scatter(team, call.out, call.in_place ? Block{} : call.in.whole(), call.root);
+    case Kind::scatterv:
+      return scatter_straight(team, call.out, call.in_place ? Block{} : call.in.whole(), call.root);
+    case Kind::allgather:
+    case Kind::allgatherv:
+      if (!call.in_place) copy(mine, call.in[comm.rank]);
+      return all_gather(team, node_levels(comm), call.in);
+    case Kind::alltoall:
+      if (call.in_place) return all_to_all_in_place(team, call.in);
+      return all_to_all(team, call.out, call.in, call.in.whole().bytes());
+    case Kind::alltoallv:
+    case Kind::alltoallw:
+      if (call.in_place) return all_to_all_in_place(team, call.in);
+      return all_to_all(team, call.out, call.in, -1);
+    case Kind::reduce:
+      return reduce(team, node_levels(comm), call.reduction, from, to, call.root);
+    case Kind::allreduce:
+      return all_reduce(team, node_levels(comm), call.reduction, from, to);
+    case Kind::reduce_scatter:
+    case Kind::reduce_scatter_block:
+      return reduce_scatter(team, call.reduction, from, to, call.in);
+    case Kind::scan:
+      return scan(team, call.reduction, from, to);
+    case Kind::exscan:
+      return exclusive_scan(team, call.reduction, from, to);
+    default:
+      return neighbour_exchange(call);
+  }
+}
+
+Schedule begin(const Call& call) {
+  return settings().check_collectives ? checked_schedule_of(call) : schedule_of(call);
+}
+
+template <class T>
+Held<T> hold(const T* object) {
+  return Held<T>(const_cast<T*>(object));
+}
+
+/// A nonblocking or persistent collective: its arguments, and holds of what they name.
+class CollectiveWork final : public RequestWork {
+ public:
+  explicit CollectiveWork(Call&& call)
+      : call_(std::move(call)),
+        out_type_(hold(call_.out.type)),
+        in_type_(hold(call_.in.type)),
+        type_(hold(call_.reduction.type)),
+        op_(hold(call_.reduction.op)) {
+    types_.reserve(call_.types.size());
+    for (const Datatype* type : call_.types) types_.push_back(hold(type));
+    keep_handle();
+  }
+  ~CollectiveWork() override {
+    if (own_handle_ == MPI_DATATYPE_NULL) return;
+    if (Datatype* type = datatypes().remove(own_handle_); type != nullptr) type->drop();
+  }
+  CollectiveWork(const CollectiveWork&) = delete;
+  CollectiveWork& operator=(const CollectiveWork&) = delete;
+
+  void start(Request& request) override {
+    why_.clear();
+    launch(begin(call_), request, *call_.comm, &why_);
+  }
+  void cancel(Request& request) override {
+    (void)request;
+    fail(MPI_ERR_REQUEST, "a collective cannot be cancelled");
+  }
+  void before_report(Request& request) override {
+    if (why_.empty()) return;
+    throw Failure(request.transfer.outcome.error, why_).about(call_.comm->handle);
+  }
+  bool detach(Request& request) override {
+    (void)request;
+    fail(MPI_ERR_REQUEST, "a collective that is under way cannot be freed");
+  }
+
+ private:
+  /// A program's function is given the datatype's handle, and the program may free its own before
+  /// the end.
+  void keep_handle() {
+    if (!op_ || op_->predefined || type_->predefined()) return;
+    own_handle_ = datatypes().add(Held<Datatype>(type_).release());
+    call_.reduction.handle = own_handle_;
+  }
+
+  Call call_;
+  Held<Datatype> out_type_;
+  Held<Datatype> in_type_;
+  Held<Datatype> type_;
+  Held<Op> op_;
+  std::vector<Held<Datatype>> types_;
+  MPI_Datatype own_handle_ = MPI_DATATYPE_NULL;
+  std::string why_;
+};
+
+/// A request with this work. Inactive.
+Request& request_for(Call&& call) {
+  Comm* comm = call.comm;
+  auto work = std::make_unique<CollectiveWork>(std::move(call));
+  Request& request = make_request();
+  request.comm = Held<Comm>(comm);
+  request.work = work.release();
+  return request;
+}
+
+}  // namespace
+
+Call::Call(Kind the_kind, Comm& the_comm)
+    : kind(the_kind), tag(next_collective_tag(the_comm)), comm(&the_comm) {
+  const bool checks = settings().check_collectives;
+  if (checks) check_tag = next_collective_tag(the_comm);
+  if (!the_comm.inter) return;
+  local_tag = next_collective_tag(*the_comm.local_comm);
+  if (checks) local_check_tag = next_collective_tag(*the_comm.local_comm);
+}
+
+const char* name_of(Kind kind) noexcept {
+  static constexpr const char* kNames[] = {"MPI_Barrier",
+                                           "MPI_Bcast",
+                                           "MPI_Gather",
+                                           "MPI_Gatherv",
+                                           "MPI_Scatter",
+                                           "MPI_Scatterv",
+                                           "MPI_Allgather",
+                                           "MPI_Allgatherv",
+                                           "MPI_Alltoall",
+                                           "MPI_Alltoallv",
+                                           "MPI_Alltoallw",
+                                           "MPI_Reduce",
+                                           "MPI_Allreduce",
+                                           "MPI_Reduce_scatter",
+                                           "MPI_Reduce_scatter_block",
+                                           "MPI_Scan",
+                                           "MPI_Exscan",
+                                           "MPI_Neighbor_allgather",
+                                           "MPI_Neighbor_allgatherv",
+                                           "MPI_Neighbor_alltoall",
+                                           "MPI_Neighbor_alltoallv",
+                                           "MPI_Neighbor_alltoallw"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+Schedule schedule_of(const Call& call) {
+  return call.comm->inter ? inter_schedule_of(call) : intra_schedule_of(call);
+}
+
+void run_now(Call call) { run(begin(call)); }
+
+void start(Call call, MPI_Request* request) {
+  require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
+  call.form = Form::nonblocking;
+  Request& begun = request_for(std::move(call));
+  try {
+    begun.work->start(begun);
+  } catch (...) {
+    retire(begun);
+    throw;
+  }
+  *request = handle_of(begun);
+}
+
+void make_persistent(Call call, MPI_Info info, MPI_Request* request) {
+  require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
+  (void)info_or_null(info);
+  call.form = Form::persistent;
+  Request& made = request_for(std::move(call));
+  made.persistent = true;
+  *request = handle_of(made);
+}
+
+}  // namespace weft::mpi

@@ -1,0 +1,203 @@
+// Collectives of inter-communicators: combined or gathered inside a group, across between ranks 0,
+// and spread inside the other group.
+#include <vector>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/call.hpp"
+
+namespace weft::mpi {
+namespace {
+
+/// The local group, as a team of its own communicator.
+Team our_side(const Call& call) noexcept {
+  return everybody(*call.comm->local_comm, call.local_tag);
+}
+const NodeMap* our_levels(const Call& call) { return node_levels(*call.comm->local_comm); }
+Team their_side(const Call& call) noexcept { return other_side(*call.comm, call.tag); }
+bool leads(const Call& call) noexcept { return call.comm->rank == 0; }
+
+Schedule inter_barrier(const Call& call) {
+  const Team ours = our_side(call);
+  const Schedule all_here = barrier(ours, our_levels(call));
+  co_await all_here;
+  std::byte go{};
+  if (leads(call)) {
+    const Team theirs = their_side(call);
+    Step<2> step;
+    step.recv_signal(theirs, 0);
+    step.send_signal(theirs, 0);
+    co_await step;
+  }
+  const Schedule tell = broadcast(ours, our_levels(call), bytes_at(&go, 1), 0);
+  co_await tell;
+}
+
+Schedule inter_bcast(const Call& call) {
+  const Block data = call.in.whole();
+  Step<1> step;
+  if (call.root == MPI_ROOT) {
+    step.send(their_side(call), 0, data);
+    co_await step;
+  } else if (call.root != MPI_PROC_NULL) {
+    if (leads(call)) step.recv(their_side(call), call.root, data);
+    co_await step;
+    const Schedule spread = broadcast(our_side(call), our_levels(call), data, 0);
+    co_await spread;
+  }
+}
+
+Schedule inter_gather(const Call& call) {
+  const Team theirs = their_side(call);
+  Step<16> step;
+  if (call.root == MPI_ROOT) {
+    for (int i = 0; i < theirs.size; ++i) {
+      if (step.full()) co_await step;
+      step.recv(theirs, i, call.in[i]);
+    }
+  } else if (call.root != MPI_PROC_NULL) {
+    step.send(theirs, call.root, call.out.whole());
+  }
+  co_await step;
+}
+
+Schedule inter_scatter(const Call& call) {
+  const Team theirs = their_side(call);
+  Step<16> step;
+  if (call.root == MPI_ROOT) {
+    for (int i = 0; i < theirs.size; ++i) {
+      if (step.full()) co_await step;
+      step.send(theirs, i, call.out[i]);
+    }
+  } else if (call.root != MPI_PROC_NULL) {
+    step.recv(theirs, call.root, call.in.whole());
+  }
+  co_await step;
+}
+
+/// Everybody's block to the other side's rank 0, which spreads them all in packed form.
+Schedule inter_allgather(const Call& call) {
+  const Team theirs = their_side(call);
+  int64_t bytes = 0;
+  for (int i = 0; i < theirs.size; ++i) bytes += call.in[i].bytes();
+  Scratch room;
+  std::byte* all = room.bytes(bytes);
+  Step<16> step;
+  // First, so that it is posted when the other side's rank 0 waits for a portion with it.
+  step.send(theirs, 0, call.out.whole());
+  if (leads(call)) {
+    std::byte* at = all;
+    for (int i = 0; i < theirs.size; ++i) {
+      if (step.full()) co_await step;
+      step.recv(theirs, i, bytes_at(at, call.in[i].bytes()));
+      at += call.in[i].bytes();
+    }
+  }
+  co_await step;
+  const Schedule spread = broadcast(our_side(call), our_levels(call), bytes_at(all, bytes), 0);
+  co_await spread;
+  for (int i = 0; i < theirs.size; ++i) {
+    const Block to = call.in[i];
+    copy(bytes_at(all, to.bytes()), to);
+    all += to.bytes();
+  }
+}
+
+/// The root gets what the other side combined.
+Schedule inter_reduce(const Call& call) {
+  const Reduction& reduction = call.reduction;
+  Step<1> step;
+  if (call.root == MPI_ROOT) {
+    step.recv(their_side(call), 0, reduction.whole(call.in.base));
+    co_await step;
+  } else if (call.root != MPI_PROC_NULL) {
+    Scratch room;
+    std::byte* combined = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+    const Schedule up =
+        reduce(our_side(call), our_levels(call), reduction, call.out.base, combined, 0);
+    co_await up;
+    if (leads(call)) step.send(their_side(call), call.root, reduction.whole(combined));
+    co_await step;
+  }
+}
+
+/// Both sides' ranks 0 change what their sides combined to; `theirs` needs room there only.
+Schedule swap_combined(const Call& call, void* theirs) {
+  const Reduction& reduction = call.reduction;
+  Scratch room;
+  std::byte* ours = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+  const Schedule up = reduce(our_side(call), our_levels(call), reduction, call.out.base, ours, 0);
+  co_await up;
+  if (!leads(call)) co_return;
+  Step<2> step;
+  const Team other = their_side(call);
+  step.recv(other, 0, reduction.whole(theirs));
+  step.send(other, 0, reduction.whole(ours));
+  co_await step;
+}
+
+Schedule inter_allreduce(const Call& call) {
+  const Schedule across = swap_combined(call, call.in.base);
+  co_await across;
+  const Schedule spread =
+      broadcast(our_side(call), our_levels(call), call.reduction.whole(call.in.base), 0);
+  co_await spread;
+}
+
+Schedule inter_reduce_scatter(const Call& call) {
+  const Reduction& reduction = call.reduction;
+  const Team ours = our_side(call);
+  Scratch room;
+  std::byte* all = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+  const Schedule across = swap_combined(call, all);
+  co_await across;
+  Parts parts{.base = all, .count = call.in.count, .type = reduction.type};
+  std::vector<MPI_Count> begins;
+  if (!call.in.counts.null()) {
+    int64_t sum = 0;
+    for (int i = 0; i < ours.size; ++i) {
+      begins.push_back(sum);
+      sum += call.in.counts[static_cast<std::size_t>(i)];
+    }
+    parts.counts = call.in.counts;
+    parts.places = Counts(begins.data());
+  }
+  const int64_t count =
+      call.in.counts.null() ? call.in.count : call.in.counts[static_cast<std::size_t>(ours.rank)];
+  const Schedule down = scatter_straight(ours, parts, {call.in.base, count, reduction.type}, 0);
+  co_await down;
+}
+
+}  // namespace
+
+Schedule inter_schedule_of(const Call& call) {
+  switch (call.kind) {
+    case Kind::barrier:
+      return inter_barrier(call);
+    case Kind::bcast:
+      return inter_bcast(call);
+    case Kind::gather:
+    case Kind::gatherv:
+      return inter_gather(call);
+    case Kind::scatter:
+    case Kind::scatterv:
+      return inter_scatter(call);
+    case Kind::allgather:
+    case Kind::allgatherv:
+      return inter_allgather(call);
+    case Kind::alltoall:
+    case Kind::alltoallv:
+    case Kind::alltoallw:
+      return all_to_all(their_side(call), call.out, call.in, -1);
+    case Kind::reduce:
+      return inter_reduce(call);
+    case Kind::allreduce:
+      return inter_allreduce(call);
+    case Kind::reduce_scatter:
+    case Kind::reduce_scatter_block:
+      return inter_reduce_scatter(call);
+    default:
+      fail(MPI_ERR_COMM, "this collective is for intra-communicators only");
+  }
+}
+
+}  // namespace weft::mpi
