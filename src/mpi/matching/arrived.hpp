@@ -14,21 +14,22 @@ class Channel;
 
 /// Small payloads lie in the record, larger ones in memory of their own: packets, the sender's or
 /// ours, would be missed by other messages. Of an announced one only the announcement is kept.
-/// What it costs is bounded per sender (flow.hpp).
+/// What it costs is bounded per sender (messages/flow.cpp).
 struct alignas(base::kCacheLine) Arrived : Entry {
   enum class Holds : uint8_t { inlined, heap, announced };
   static constexpr std::size_t kInlineBytes = 64;
 
-  Channel* channel;
-  uint64_t bytes;     ///< of the message
-  uint32_t sequence;  ///< while it waits for an earlier one (sequencer.hpp)
-  Holds holds;
-  uint8_t kind;
+  Channel* channel = nullptr;
+  uint64_t bytes = 0;     ///< of the message
+  uint32_t sequence = 0;  ///< while it waits for an earlier one (messages/arriving.cpp)
+  Holds holds = Holds::inlined;
+  uint8_t kind = 0;
   union {
     std::byte inlined[kInlineBytes];
     std::byte* heap;
     Announcement announcement;
   };
+  Arrived() noexcept : inlined{} {}
 };
 static_assert(sizeof(Arrived) == 3 * base::kCacheLine);
 

@@ -23,7 +23,7 @@ class KeyedChannel::HoldAll {
   Table& table_;
 };
 
-KeyedChannel::KeyedChannel() {
+KeyedChannel::KeyedChannel(uint32_t quiet) : quiet_before_back_(quiet) {
   tables_.push_back(std::make_unique<Table>(kFirstBuckets));
   table_.store(tables_.back().get(), std::memory_order_release);
 }
@@ -195,7 +195,7 @@ void KeyedChannel::enter_order() {
 }
 
 void KeyedChannel::note_quiet() {
-  if (wildcards_ != nullptr || ++quiet_ < kQuietBeforeBack) return;
+  if (wildcards_ != nullptr || ++quiet_ < quiet_before_back_) return;
   const HoldAll all(*table_.load(std::memory_order_relaxed));
   ordered_.store(false, std::memory_order_relaxed);
 }

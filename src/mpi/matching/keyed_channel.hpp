@@ -37,7 +37,8 @@ namespace weft::mpi {
 
 class KeyedChannel final : public Channel {
  public:
-  KeyedChannel();
+  /// It stays ordered for `quiet` calls after the last wildcard is gone: a switch takes all locks.
+  explicit KeyedChannel(uint32_t quiet = 1024);
   Arrived* post(Transfer& receive) override;
   Transfer* take_receive(Rank source, int tag) override;
   Transfer* arrive(Arrived& message) override;
@@ -74,8 +75,7 @@ class KeyedChannel final : public Channel {
   };
   static constexpr uint32_t kFirstBuckets = 16;
   static constexpr uint32_t kMostBuckets = 1U << 16;
-  static constexpr uint32_t kLongChain = 6;           ///< keys in a bucket before the table grows
-  static constexpr uint32_t kQuietBeforeBack = 1024;  ///< calls without a wildcard
+  static constexpr uint32_t kLongChain = 6;  ///< keys in a bucket before the table grows
 
   static uint32_t hash(Rank source, int tag) noexcept {
     const uint64_t key =
@@ -101,6 +101,7 @@ class KeyedChannel final : public Channel {
   void grow(const Table& old);
 
   // Read by everybody, written seldom.
+  const uint32_t quiet_before_back_;
   std::atomic<Table*> table_;
   std::atomic<bool> ordered_{false};
   std::vector<std::unique_ptr<Table>> tables_;  ///< all there were; under `order_`

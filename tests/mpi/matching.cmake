@@ -1,0 +1,1 @@
+weft_test(mpi_matching_test ROOM mpi SOURCES matching_test.cpp)

@@ -1,0 +1,414 @@
+// Every matching engine against MPI's rules: random schedules of receives, messages, wildcards,
+// probes, cancels; one after the other against the model, and from many threads against what the
+// rules say of each pair.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "mpi/matching/arrived.hpp"
+#include "mpi/matching/channel.hpp"
+#include "mpi/matching/keyed_channel.hpp"
+#include "mpi/matching_model.hpp"
+#include "mpi/transfer.hpp"
+#include "weft/base/config.hpp"
+
+namespace weft::mpi {
+namespace {
+
+using test::MatchingModel;
+
+/// "keyed-restless" switches to and fro all the time.
+std::unique_ptr<Channel> make(std::string_view engine) {
+  if (engine == "keyed-restless") return std::make_unique<KeyedChannel>(3);
+  return make_channel(engine);
+}
+
+class Engines : public testing::TestWithParam<const char*> {};
+
+/// Seconds that each stress test goes on for.
+double stress_seconds() {
+  const base::Environment given = base::environment("WEFT_STRESS_SECONDS");
+  return given.found ? std::stod(given.value) : 0.5;
+}
+
+uint64_t fresh_seed() {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  return seed;
+}
+
+// --- One thread, against the model ---------------------------------------------------------------
+
+/// Entries with numbers, so that what an engine answers can be compared.
+struct Posted : Transfer {
+  int id = 0;
+};
+struct Came : Arrived {
+  int id = 0;
+};
+
+class Schedule {
+ public:
+  Schedule(const char* engine, uint64_t seed, int sources, int tags, int wildcards_in_100)
+      : channel_(make(engine)),
+        random_(seed),
+        sources_(sources),
+        tags_(tags),
+        wildcards_(wildcards_in_100) {}
+
+  void step() {
+    switch (pick(12)) {
+      case 0:
+        probe();
+        break;
+      case 1:
+        extract();
+        break;
+      case 2:
+        cancel();
+        break;
+      case 3:
+      case 4:
+      case 5:
+      case 6:
+      case 7:
+        post();
+        break;
+      default:
+        arrive();
+    }
+    ASSERT_EQ(channel_->unexpected(), model_.messages().size());
+  }
+  /// All that is left comes out, once.
+  void finish() {
+    std::vector<Transfer*> receives;
+    channel_->take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
+    EXPECT_EQ(receives.size(), model_.receives().size());
+    std::vector<Arrived*> messages;
+    channel_->take_messages(messages);
+    EXPECT_EQ(messages.size(), model_.messages().size());
+  }
+
+ private:
+  int pick(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
+  int source() { return pick(100) < wildcards_ ? -1 : pick(sources_); }
+  int tag() { return pick(100) < wildcards_ ? MPI_ANY_TAG : pick(tags_); }
+
+  void post() {
+    Posted& receive = receives_.emplace_back();
+    receive.id = static_cast<int>(receives_.size()) - 1;
+    receive.process = Rank{source()};
+    receive.tag = tag();
+    const auto wanted = model_.post({receive.id, receive.process.value, receive.tag});
+    const Arrived* met = channel_->post(receive);
+    ASSERT_EQ(met != nullptr, wanted.has_value());
+    if (met != nullptr) {
+      ASSERT_EQ(static_cast<const Came*>(met)->id, *wanted);
+    }
+  }
+  void arrive() {
+    Came& message = messages_.emplace_back();
+    message.id = static_cast<int>(messages_.size()) - 1;
+    message.process = Rank{pick(sources_)};
+    message.tag = pick(tags_);
+    const auto wanted = model_.arrive({message.id, message.process.value, message.tag});
+    // As a message does: a look without a record first, sometimes.
+    const Transfer* met = nullptr;
+    if (pick(2) == 0) met = channel_->take_receive(message.process, message.tag);
+    if (met == nullptr) met = channel_->arrive(message);
+    ASSERT_EQ(met != nullptr, wanted.has_value());
+    if (met != nullptr) {
+      ASSERT_EQ(static_cast<const Posted*>(met)->id, *wanted);
+    }
+  }
+  void probe() {
+    const int from = source();
+    const int which = tag();
+    int seen = -1;
+    const bool found = channel_->find(
+        Rank{from}, which,
+        [](void* into, const Arrived& message) {
+          *static_cast<int*>(into) = static_cast<const Came&>(message).id;
+        },
+        &seen);
+    const auto wanted = model_.probe(from, which);
+    ASSERT_EQ(found, wanted.has_value());
+    if (found) {
+      ASSERT_EQ(seen, *wanted);
+    }
+  }
+  void extract() {
+    const int from = source();
+    const int which = tag();
+    const auto wanted = model_.extract(from, which);
+    const Arrived* met = channel_->extract(Rank{from}, which);
+    ASSERT_EQ(met != nullptr, wanted.has_value());
+    if (met != nullptr) {
+      ASSERT_EQ(static_cast<const Came*>(met)->id, *wanted);
+    }
+  }
+  void cancel() {
+    if (receives_.empty()) return;
+    Posted& receive = receives_[random_() % receives_.size()];
+    const bool wanted = model_.cancel(receive.id);
+    ASSERT_EQ(channel_->withdraw(receive), wanted);
+  }
+
+  std::unique_ptr<Channel> channel_;
+  MatchingModel model_;
+  std::deque<Posted> receives_;
+  std::deque<Came> messages_;
+  std::mt19937_64 random_;
+  int sources_;
+  int tags_;
+  int wildcards_;
+};
+
+TEST_P(Engines, AgreeWithTheModelOnRandomSchedules) {
+  std::mt19937_64 random(fresh_seed());
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(stress_seconds());
+  int schedules = 0;
+  do {
+    static constexpr std::array<int, 4> kWildcards{0, 2, 20, 60};
+    const int sources = 1 + static_cast<int>(random() % 5);
+    const int tags = random() % 4 == 0 ? 500 : 1 + static_cast<int>(random() % 6);
+    Schedule schedule(GetParam(), random(), sources, tags, kWildcards[random() % 4]);
+    for (int i = 0; i < 2000; ++i) {
+      schedule.step();
+      if (HasFatalFailure()) return;
+    }
+    schedule.finish();
+    ++schedules;
+  } while (std::chrono::steady_clock::now() < until);
+  EXPECT_GT(schedules, 0);
+}
+
+TEST_P(Engines, GoBackAndForthBetweenWildcardsAndNone) {
+  // Long quiet stretches between wildcards: engines with modes leave and enter them.
+  Schedule quiet(GetParam(), fresh_seed(), 3, 40, 0);
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 3000; ++i) {
+      quiet.step();
+      if (HasFatalFailure()) return;
+    }
+  }
+  quiet.finish();
+  Schedule rare(GetParam(), fresh_seed(), 3, 40, 1);
+  for (int i = 0; i < 20'000; ++i) {
+    rare.step();
+    if (HasFatalFailure()) return;
+  }
+  rare.finish();
+}
+
+// --- Many threads, against the rules -------------------------------------------------------------
+
+/// One thread a source sends numbered messages; several threads post receives, some with wildcards,
+/// and cancel some. Afterwards, of all that was written down:
+///  - each message met at most one receive, and the other way round, and they fit;
+///  - what never met does not fit either, so nobody was forgotten;
+///  - order of messages: if a receive met a message although an earlier one of that source fitted,
+///    the earlier one had met another receive (that it met is seen by the one before; by which of
+///    this thread's, that it was posted before);
+///  - order of receives: the same the other way round.
+class Race {
+ public:
+  struct Receive : Transfer {
+    std::atomic<int> met_source{-1};  ///< and the number of the message there
+    int met_number = -1;
+    bool cancelled = false;
+    bool waits = false;
+  };
+  struct Message : Arrived {
+    int number = 0;
+    Receive* met = nullptr;  ///< written by whoever matched
+    bool waits = false;
+  };
+  static constexpr int kSources = 2;
+  static constexpr int kPosters = 3;
+
+  Race(const char* engine, uint64_t seed, int tags, int wildcards, int each)
+      : channel_(make(engine)), seed_(seed), tags_(tags), wildcards_(wildcards) {
+    for (auto& all : messages_) all = std::vector<Message>(static_cast<std::size_t>(each));
+    const int receives = each * kSources / kPosters;
+    for (auto& all : receives_) all = std::vector<Receive>(static_cast<std::size_t>(receives));
+  }
+
+  void run() {
+    std::vector<std::jthread> threads;
+    for (int s = 0; s < kSources; ++s) threads.emplace_back([this, s] { send(s); });
+    for (int p = 0; p < kPosters; ++p) threads.emplace_back([this, p] { post(p); });
+  }
+
+  void check() {
+    for (auto& all : receives_) {
+      for (Receive& receive : all) check_receive(receive);
+    }
+    for (auto& all : receives_) check_posting_order(all);
+    for (auto& all : messages_) check_sending_order(all);
+    check_nobody_forgotten();
+  }
+
+ private:
+  static void meet(Receive& receive, Message& message) {
+    EXPECT_EQ(message.met, nullptr) << "a message met two receives";
+    EXPECT_EQ(receive.met_number, -1) << "a receive met two messages";
+    message.met = &receive;
+    receive.met_number = message.number;
+    receive.met_source = message.process.value;
+  }
+  void send(int source) {
+    std::mt19937_64 random(seed_ + static_cast<uint64_t>(source));
+    int number = 0;
+    for (Message& message : messages_[static_cast<std::size_t>(source)]) {
+      message.number = number++;
+      message.process = Rank{source};
+      message.tag = static_cast<int>(random() % static_cast<unsigned>(tags_));
+      Transfer* met = channel_->take_receive(message.process, message.tag);
+      if (met == nullptr) met = channel_->arrive(message);
+      if (met != nullptr) meet(static_cast<Receive&>(*met), message);
+      if (random() % 64 == 0) std::this_thread::yield();
+    }
+  }
+  void post(int poster) {
+    std::mt19937_64 random(seed_ + 100 + static_cast<uint64_t>(poster));
+    auto& all = receives_[static_cast<std::size_t>(poster)];
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      Receive& receive = all[i];
+      const auto chance = [&](int in_1000) { return static_cast<int>(random() % 1000) < in_1000; };
+      receive.process =
+          chance(wildcards_) ? kAnySource : Rank{static_cast<int>(random() % kSources)};
+      receive.tag = chance(wildcards_) ? MPI_ANY_TAG
+                                       : static_cast<int>(random() % static_cast<unsigned>(tags_));
+      if (Arrived* met = channel_->post(receive); met != nullptr) {
+        meet(receive, static_cast<Message&>(*met));
+      }
+      if (chance(50)) {
+        Receive& older = all[random() % (i + 1)];
+        if (!older.cancelled) older.cancelled = channel_->withdraw(older);
+      }
+      if (random() % 64 == 0) std::this_thread::yield();
+    }
+  }
+
+  static bool fits(const Receive& receive, const Message& message) {
+    return (receive.process == kAnySource || receive.process == message.process) &&
+           (receive.tag == MPI_ANY_TAG || receive.tag == message.tag);
+  }
+  Message* met_by(const Receive& receive) {
+    if (receive.met_number < 0) return nullptr;
+    return &messages_[static_cast<std::size_t>(receive.met_source.load())]
+                     [static_cast<std::size_t>(receive.met_number)];
+  }
+  void check_receive(Receive& receive) {
+    Message* const met = met_by(receive);
+    if (met == nullptr) return;
+    EXPECT_FALSE(receive.cancelled) << "a cancelled receive met a message";
+    EXPECT_TRUE(fits(receive, *met));
+  }
+  /// One thread's receives, in its order: of two that fit a message, the earlier one met first.
+  void check_posting_order(std::vector<Receive>& all) {
+    for (std::size_t later = 0; later < all.size(); ++later) {
+      Message* const met = met_by(all[later]);
+      if (met == nullptr) continue;
+      for (std::size_t i = later > 200 ? later - 200 : 0; i < later; ++i) {
+        const Receive& earlier = all[i];
+        if (earlier.cancelled || !fits(earlier, *met)) continue;
+        Message* const other = met_by(earlier);
+        ASSERT_NE(other, nullptr) << "a later receive met what an earlier one still waits for";
+        if (other->process == met->process) {
+          ASSERT_LT(other->number, met->number) << "receives of a thread met in the wrong order";
+        }
+      }
+    }
+  }
+  /// One source's messages, in its order: of two that fit a receive, the earlier one met first.
+  void check_sending_order(std::vector<Message>& all) {
+    for (std::size_t later = 0; later < all.size(); ++later) {
+      const Receive* const met = all[later].met;
+      if (met == nullptr) continue;
+      for (std::size_t i = later > 200 ? later - 200 : 0; i < later; ++i) {
+        if (!fits(*met, all[i])) continue;
+        const Receive* const other = all[i].met;
+        ASSERT_NE(other, nullptr) << "a message overtook an earlier one";
+        if (same_poster(*other, *met)) {
+          ASSERT_LT(other, met) << "messages of a source met in the wrong order";
+        }
+      }
+    }
+  }
+  bool same_poster(const Receive& a, const Receive& b) const {
+    for (const auto& all : receives_) {
+      const bool has_a = &a >= all.data() && &a < all.data() + all.size();
+      const bool has_b = &b >= all.data() && &b < all.data() + all.size();
+      if (has_a != has_b) return false;
+    }
+    return true;
+  }
+  void check_nobody_forgotten() {
+    std::vector<Transfer*> receives;
+    channel_->take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
+    std::vector<Arrived*> messages;
+    channel_->take_messages(messages);
+    std::size_t waiting_receives = 0;
+    std::size_t waiting_messages = 0;
+    for (auto& all : receives_) {
+      for (Receive& each : all) waiting_receives += !each.cancelled && each.met_number < 0 ? 1 : 0;
+    }
+    for (auto& all : messages_) {
+      for (Message& each : all) waiting_messages += each.met == nullptr ? 1 : 0;
+    }
+    EXPECT_EQ(receives.size(), waiting_receives);
+    EXPECT_EQ(messages.size(), waiting_messages);
+    for (Transfer* receive : receives) {
+      for (Arrived* message : messages) {
+        ASSERT_FALSE(fits(static_cast<Receive&>(*receive), static_cast<Message&>(*message)))
+            << "two that fit wait for each other";
+      }
+    }
+  }
+
+  std::unique_ptr<Channel> channel_;
+  uint64_t seed_;
+  int tags_;
+  int wildcards_;
+  std::array<std::vector<Message>, kSources> messages_;
+  std::array<std::vector<Receive>, kPosters> receives_;
+};
+
+TEST_P(Engines, KeepTheRulesUnderManyThreads) {
+  std::mt19937_64 random(fresh_seed());
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(stress_seconds());
+  do {
+    static constexpr std::array<int, 4> kWildcards{0, 1, 50, 400};
+    const int tags = random() % 3 == 0 ? 300 : 1 + static_cast<int>(random() % 8);
+    Race race(GetParam(), random(), tags, kWildcards[random() % 4], 600);
+    race.run();
+    race.check();
+  } while (!HasFailure() && std::chrono::steady_clock::now() < until);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Engines,
+                         testing::Values("keyed", "keyed-restless", "list", "per-source", "bins",
+                                         "tail", "tail-per-source", "tail-bins"),
+                         [](const auto& made) {
+                           std::string name = made.param;
+                           for (char& c : name) {
+                             if (c == '-') c = '_';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weft::mpi
