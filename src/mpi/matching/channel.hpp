@@ -68,9 +68,7 @@ class Channel {
   std::atomic<uint64_t> unexpected_{0};
 };
 
-/// A channel of the engine of that name; "keyed" for one that is not known. All names, by "|".
+/// A channel of the engine of that name (`mpi.matching`); "keyed" for one that is not known.
 std::unique_ptr<Channel> make_channel(std::string_view engine);
-inline constexpr std::string_view kEngines =
-    "keyed|list|per-source|bins|tail|tail-per-source|tail-bins";
 
 }  // namespace weft::mpi

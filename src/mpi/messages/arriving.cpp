@@ -270,10 +270,8 @@ void Engine::peer_down(Rank peer) noexcept {
   {
     const std::scoped_lock guard(stalled_lock_);
     Peer& dead = this->peer(peer);
-    for (Transfer* each = dead.backlog; each != nullptr;) {
-      auto* const next = static_cast<Transfer*>(each->next);
-      over.push_back(each);
-      each = next;
+    for (Entry* each = dead.backlog; each != nullptr; each = each->next) {
+      over.push_back(static_cast<Transfer*>(each));
     }
     dead.backlog = dead.backlog_last = nullptr;
     dead.waiting.store(0, std::memory_order_relaxed);

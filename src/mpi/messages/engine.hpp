@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "mpi/comm.hpp"
-#include "mpi/messages.hpp"
 #include "mpi/matching/arrived.hpp"
 #include "mpi/matching/channel.hpp"
+#include "mpi/messages.hpp"
 #include "mpi/transfer.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/locks.hpp"
@@ -39,8 +39,8 @@ struct alignas(base::kCacheLine) Peer {
   std::atomic<int64_t> unexpected_bytes;  ///< of its messages that wait here
   std::atomic<bool> told_to_stop;         ///< we told it
   // Under Engine::stalled_lock_:
-  Transfer* backlog;  ///< sends that were answered retry, oldest first (Entry::next)
-  Transfer* backlog_last;
+  Entry* backlog;  ///< sends that were answered retry, oldest first (Entry::next)
+  Entry* backlog_last;
   bool owes_notice;  ///< it is to be told of `told_to_stop`
   bool stalled;      ///< in Engine::stalled_
 };

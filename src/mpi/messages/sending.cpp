@@ -115,8 +115,7 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
   transfer.next = nullptr;
   {
     const std::scoped_lock guard(stalled_lock_);
-    (peer.backlog != nullptr ? peer.backlog_last->next : reinterpret_cast<Entry*&>(peer.backlog)) =
-        &transfer;
+    (peer.backlog != nullptr ? peer.backlog_last->next : peer.backlog) = &transfer;
     peer.backlog_last = &transfer;
     peer.waiting.fetch_add(1, std::memory_order_relaxed);
     link_stalled(peer);
@@ -128,8 +127,8 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
 bool Engine::drain(Peer& peer, std::vector<Transfer*>& over) {
   if (peer.owes_notice && !send_notice(peer)) return false;
   while (peer.backlog != nullptr) {
-    Transfer& first = *peer.backlog;
-    auto* const next = static_cast<Transfer*>(first.next);
+    auto& first = static_cast<Transfer&>(*peer.backlog);
+    Entry* const next = first.next;
     const std::byte* const from = first.packed != nullptr ? first.packed : first.buffer;
     const bool eager = (first.kind & kAnnounce) == 0;
     first.kind &= static_cast<uint8_t>(~kAnnounce);

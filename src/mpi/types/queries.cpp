@@ -80,22 +80,6 @@ void Type_get_name(MPI_Datatype datatype, char* name, int* length) {
   *length = static_cast<int>(found.size());
 }
 
-void Type_set_attr(MPI_Datatype datatype, int keyval, void* value) {
-  any_datatype(datatype).attributes->set(AttributeOf::datatype, datatype, keyval, value);
-}
-
-void Type_get_attr(MPI_Datatype datatype, int keyval, void* value, int* flag) {
-  const Datatype& type = any_datatype(datatype);
-  require(value != nullptr && flag != nullptr, MPI_ERR_ARG, "no place for the attribute");
-  void* found = nullptr;
-  *flag = type.attributes->get(keyval, &found) ? 1 : 0;
-  if (*flag != 0) *static_cast<void**>(value) = found;
-}
-
-void Type_delete_attr(MPI_Datatype datatype, int keyval) {
-  any_datatype(datatype).attributes->erase(AttributeOf::datatype, datatype, keyval);
-}
-
 void Get_address(const void* location, MPI_Aint* address) {
   require(address != nullptr, MPI_ERR_ARG, "no place for the address");
   *address = reinterpret_cast<MPI_Aint>(location);
