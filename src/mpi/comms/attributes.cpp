@@ -84,13 +84,8 @@ void AttributeSet::set(AttributeOf kind, void* handle, int keyval, void* value) 
     count_uses(keyval, +1);
   }
   const std::scoped_lock guard(lock_);
-  const auto place = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.keyval == keyval; });
-  if (place != entries_.end()) {
-    place->value = value;
-  } else {
-    entries_.push_back({keyval, value});
-  }
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.keyval == keyval; });
+  entries_.push_back({keyval, value});  // the last one set is the first to be deleted
 }
 
 void AttributeSet::erase(AttributeOf kind, void* handle, int keyval) {
