@@ -1,0 +1,244 @@
+// The error class of each wrong argument of point-to-point calls, truncation, and stale handles
+// (which other MPI libraries need not tell).
+#include <climits>
+#include <cstdlib>
+
+#include "requests_check.hpp"
+
+namespace {
+
+int g_value = 0;
+
+void expect_bad(int code, int wanted, const char* call, const char* what) {
+  const int found = class_of(code);
+  expect(found == wanted, "%s with %s: error class %d in place of %d", call, what, found, wanted);
+}
+
+/// A send or receive with everything given; its code.
+struct Call {
+  const char* name;
+  bool sends;
+  int (*run)(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm);
+};
+
+template <auto Function>
+int run_send(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  return Function(buffer, count, type, peer, tag, comm);
+}
+/// Requests are never made by these calls: all of them fail.
+template <auto Function>
+int run_with_request(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  return Function(buffer, count, type, peer, tag, comm, &request);
+}
+int run_recv(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  return MPI_Recv(buffer, count, type, peer, tag, comm, MPI_STATUS_IGNORE);
+}
+int run_sendrecv_out(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  return MPI_Sendrecv(buffer, count, type, peer, tag, &g_value, 1, MPI_INT, MPI_PROC_NULL, 0, comm,
+                      MPI_STATUS_IGNORE);
+}
+int run_sendrecv_in(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  return MPI_Sendrecv(&g_value, 1, MPI_INT, MPI_PROC_NULL, 0, buffer, count, type, peer, tag, comm,
+                      MPI_STATUS_IGNORE);
+}
+
+const Call kCalls[] = {
+    {"MPI_Send", true, run_send<&MPI_Send>},
+    {"MPI_Ssend", true, run_send<&MPI_Ssend>},
+    {"MPI_Rsend", true, run_send<&MPI_Rsend>},
+    {"MPI_Bsend", true, run_send<&MPI_Bsend>},
+    {"MPI_Isend", true, run_with_request<&MPI_Isend>},
+    {"MPI_Issend", true, run_with_request<&MPI_Issend>},
+    {"MPI_Irsend", true, run_with_request<&MPI_Irsend>},
+    {"MPI_Ibsend", true, run_with_request<&MPI_Ibsend>},
+    {"MPI_Send_init", true, run_with_request<&MPI_Send_init>},
+    {"MPI_Ssend_init", true, run_with_request<&MPI_Ssend_init>},
+    {"MPI_Rsend_init", true, run_with_request<&MPI_Rsend_init>},
+    {"MPI_Bsend_init", true, run_with_request<&MPI_Bsend_init>},
+    {"MPI_Sendrecv (out)", true, run_sendrecv_out},
+    {"MPI_Recv", false, run_recv},
+    {"MPI_Irecv", false, run_with_request<&MPI_Irecv>},
+    {"MPI_Recv_init", false, run_with_request<&MPI_Recv_init>},
+    {"MPI_Sendrecv (in)", false, run_sendrecv_in},
+};
+
+void test_arguments(MPI_Comm freed_comm, MPI_Datatype freed_type) {
+  MPI_Datatype uncommitted;
+  MPI_Type_contiguous(3, MPI_INT, &uncommitted);
+  int* upper = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&upper), &found);
+  expect(found == 1 && *upper >= 32767, "there is an upper bound of tags");
+  int* x = &g_value;
+  for (const Call& call : kCalls) {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    expect_bad(call.run(x, -1, MPI_INT, 0, 0, world), MPI_ERR_COUNT, call.name, "count -1");
+    expect_bad(call.run(x, 1, MPI_DATATYPE_NULL, 0, 0, world), MPI_ERR_TYPE, call.name, "no type");
+    expect_bad(call.run(x, 1, uncommitted, 0, 0, world), MPI_ERR_TYPE, call.name,
+               "an uncommitted type");
+    expect_bad(call.run(x, 1, freed_type, 0, 0, world), MPI_ERR_TYPE, call.name, "a freed type");
+    expect_bad(call.run(x, 1, MPI_INT, g_size, 0, world), MPI_ERR_RANK, call.name, "rank n");
+    expect_bad(call.run(x, 1, MPI_INT, -7, 0, world), MPI_ERR_RANK, call.name, "rank -7");
+    expect_bad(call.run(x, 1, MPI_INT, 0, -7, world), MPI_ERR_TAG, call.name, "tag -7");
+    if (*upper < INT_MAX) {
+      expect_bad(call.run(x, 1, MPI_INT, 0, *upper + 1, world), MPI_ERR_TAG, call.name,
+                 "a tag beyond the bound");
+    }
+    if (call.sends) {
+      expect_bad(call.run(x, 1, MPI_INT, MPI_ANY_SOURCE, 0, world), MPI_ERR_RANK, call.name,
+                 "MPI_ANY_SOURCE");
+      expect_bad(call.run(x, 1, MPI_INT, 0, MPI_ANY_TAG, world), MPI_ERR_TAG, call.name,
+                 "MPI_ANY_TAG");
+    }
+    expect_bad(call.run(nullptr, 1, MPI_INT, 0, 0, world), MPI_ERR_BUFFER, call.name,
+               "a null buffer");
+    expect_bad(call.run(x, 1, MPI_INT, 0, 0, MPI_COMM_NULL), MPI_ERR_COMM, call.name,
+               "MPI_COMM_NULL");
+    expect_bad(call.run(x, 1, MPI_INT, 0, 0, freed_comm), MPI_ERR_COMM, call.name,
+               "a freed communicator");
+  }
+  MPI_Type_free(&uncommitted);
+  int flag = 0;
+  MPI_Message message;
+  expect_bad(MPI_Probe(g_size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_ERR_RANK, "MPI_Probe",
+             "rank n");
+  expect_bad(MPI_Iprobe(0, -7, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE), MPI_ERR_TAG, "MPI_Iprobe",
+             "tag -7");
+  expect_bad(MPI_Mprobe(0, 0, MPI_COMM_NULL, &message, MPI_STATUS_IGNORE), MPI_ERR_COMM,
+             "MPI_Mprobe", "MPI_COMM_NULL");
+  expect_bad(MPI_Improbe(-9, 0, MPI_COMM_WORLD, &flag, &message, MPI_STATUS_IGNORE), MPI_ERR_RANK,
+             "MPI_Improbe", "rank -9");
+  message = MPI_MESSAGE_NULL;
+  expect_bad(MPI_Mrecv(x, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "MPI_Mrecv",
+             "MPI_MESSAGE_NULL");
+}
+
+void test_requests() {
+  MPI_Request null = MPI_REQUEST_NULL;
+  expect_class(MPI_Start(&null), MPI_ERR_REQUEST, "Start of null");
+  expect_class(MPI_Cancel(&null), MPI_ERR_REQUEST, "Cancel of null");
+  expect_class(MPI_Request_free(&null), MPI_ERR_REQUEST, "Request_free of null");
+  MPI_Request request;
+  MPI_Irecv(&g_value, 1, MPI_INT, g_rank, 3, MPI_COMM_WORLD, &request);
+  expect_class(MPI_Start(&request), MPI_ERR_REQUEST, "Start of one that is not persistent");
+  expect_class(MPI_Grequest_complete(request), MPI_ERR_REQUEST, "completing a receive");
+  MPI_Request copy = request;
+  MPI_Send(&g_rank, 1, MPI_INT, g_rank, 3, MPI_COMM_WORLD);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Request again = copy;
+  expect_class(MPI_Wait(&again, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "a stale handle");
+  int flag = 0;
+  again = copy;
+  expect_class(MPI_Test(&again, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "Test of it");
+  // Its place has a new user by now.
+  MPI_Request other;
+  MPI_Irecv(&g_value, 1, MPI_INT, g_rank, 3, MPI_COMM_WORLD, &other);
+  again = copy;
+  expect_class(MPI_Waitall(1, &again, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST, "Waitall of it");
+  again = copy;
+  int index = 0;
+  expect_class(MPI_Waitany(1, &again, &index, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "Waitany of it");
+  again = copy;
+  expect_class(MPI_Request_free(&again), MPI_ERR_REQUEST, "Request_free of it");
+  MPI_Cancel(&other);
+  MPI_Wait(&other, MPI_STATUS_IGNORE);
+  MPI_Recv_init(&g_value, 1, MPI_INT, g_rank, 3, MPI_COMM_WORLD, &request);
+  MPI_Start(&request);
+  expect_class(MPI_Start(&request), MPI_ERR_REQUEST, "Start of an active one");
+  MPI_Cancel(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Request_free(&request);
+  expect_class(MPI_Waitall(-1, &null, MPI_STATUSES_IGNORE), MPI_ERR_COUNT, "-1 requests");
+}
+
+void test_truncation(std::size_t size) {
+  std::vector<unsigned char> out(size, 1);
+  std::vector<unsigned char> in(size, 0);
+  const int bytes = static_cast<int>(size);
+  MPI_Request sent;
+  MPI_Status status{};
+  MPI_Isend(out.data(), bytes, MPI_BYTE, g_rank, 5, MPI_COMM_WORLD, &sent);
+  expect_class(MPI_Recv(in.data(), bytes - 1, MPI_BYTE, g_rank, 5, MPI_COMM_WORLD, &status),
+               MPI_ERR_TRUNCATE, "a receive that is too small");
+  expect(in[size - 1] == 0, "nothing is written behind the buffer");
+  MPI_Wait(&sent, MPI_STATUS_IGNORE);
+  MPI_Request requests[3];
+  MPI_Status statuses[3];
+  for (MPI_Status& each : statuses) each.MPI_ERROR = 77;
+  MPI_Irecv(in.data(), 1, MPI_BYTE, g_rank, 6, MPI_COMM_WORLD, &requests[0]);
+  MPI_Irecv(in.data() + 1, bytes - 2, MPI_BYTE, g_rank, 7, MPI_COMM_WORLD, &requests[1]);
+  MPI_Isend(out.data(), 1, MPI_BYTE, g_rank, 6, MPI_COMM_WORLD, &requests[2]);
+  MPI_Isend(out.data(), bytes, MPI_BYTE, g_rank, 7, MPI_COMM_WORLD, &sent);
+  expect_class(MPI_Waitall(3, requests, statuses), MPI_ERR_IN_STATUS, "Waitall");
+  expect(statuses[0].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS,
+         "two are well");
+  expect_class(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE, "the third");
+  for (const MPI_Request request : requests) expect(request == MPI_REQUEST_NULL, "all have ended");
+  MPI_Wait(&sent, MPI_STATUS_IGNORE);
+  MPI_Irecv(in.data(), 2, MPI_BYTE, g_rank, 7, MPI_COMM_WORLD, &requests[0]);
+  MPI_Isend(out.data(), bytes, MPI_BYTE, g_rank, 7, MPI_COMM_WORLD, &sent);
+  int index = -1;
+  expect_class(MPI_Waitany(1, requests, &index, &status), MPI_ERR_TRUNCATE, "Waitany");
+  expect(index == 0 && requests[0] == MPI_REQUEST_NULL, "its index");
+  MPI_Wait(&sent, MPI_STATUS_IGNORE);
+  MPI_Irecv(in.data(), 2, MPI_BYTE, g_rank, 7, MPI_COMM_WORLD, &requests[0]);
+  MPI_Isend(out.data(), bytes, MPI_BYTE, g_rank, 7, MPI_COMM_WORLD, &sent);
+  int number = 0;
+  expect_class(MPI_Waitsome(1, requests, &number, &index, statuses), MPI_ERR_IN_STATUS, "Waitsome");
+  expect(number == 1 && index == 0, "its index");
+  expect_class(statuses[0].MPI_ERROR, MPI_ERR_TRUNCATE, "its status");
+  MPI_Wait(&sent, MPI_STATUS_IGNORE);
+}
+
+std::atomic<int> g_handled{0};
+void count_errors(MPI_Comm* comm, int* code, ...) {
+  int result = MPI_UNEQUAL;
+  MPI_Comm_compare(*comm, MPI_COMM_SELF, &result);
+  expect(result == MPI_CONGRUENT || result == MPI_IDENT || g_size == 1,
+         "the handler gets its communicator");
+  expect_class(*code, MPI_ERR_TRUNCATE, "the handler's code");
+  g_handled.fetch_add(1);
+}
+
+/// Errors go to the handler of the request's communicator.
+void test_handler() {
+  MPI_Comm comm;
+  MPI_Errhandler handler;
+  MPI_Comm_dup(MPI_COMM_SELF, &comm);
+  MPI_Comm_create_errhandler(count_errors, &handler);
+  MPI_Comm_set_errhandler(comm, handler);
+  int in = 0;
+  const int out[2] = {1, 2};
+  MPI_Request requests[2];
+  MPI_Irecv(&in, 1, MPI_INT, 0, 0, comm, &requests[0]);
+  MPI_Isend(out, 2, MPI_INT, 0, 0, comm, &requests[1]);
+  const int code = MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  expect_class(code, MPI_ERR_TRUNCATE, "Wait under a handler of one's own");
+  expect(g_handled.load() == 1, "it was called once, not %d times", g_handled.load());
+  MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+  MPI_Errhandler_free(&handler);
+  MPI_Comm_free(&comm);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  begin(&argc, &argv);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  const MPI_Comm freed_comm = comm;
+  MPI_Comm_free(&comm);
+  MPI_Datatype type;
+  MPI_Type_contiguous(2, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  const MPI_Datatype freed_type = type;
+  MPI_Type_free(&type);
+  test_arguments(freed_comm, freed_type);
+  test_requests();
+  for (const std::size_t size : {4U, 100U, 10000U, 1U << 20}) test_truncation(size);
+  test_handler();
+  return finish();
+}
