@@ -8,7 +8,7 @@
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
 #   make lint       formatting and naming, as CI checks them;  make format  repairs formatting
-#   make docs       docs/configuration.md again, from the rooms' tables
+#   make docs       docs/configuration.md and docs/mpi-coverage.md again, from their tables
 #   make install    into PREFIX (default /usr/local)
 #   make clean      remove what was built
 #
@@ -82,6 +82,7 @@ format:
 
 docs: programs
 	@python3 tests/house/check_configuration.py build/bin/weft-info --write
+	@python3 tests/house/check_mpi_coverage.py --write
 
 install: build
 	@cmake --install build --prefix $(PREFIX)

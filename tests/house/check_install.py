@@ -1,5 +1,6 @@
 """Installs to a temporary folder, then builds and runs a small program against what lies there:
-once by CMake's find_package, once by pkg-config, alone and as a job of two.
+once by CMake's find_package, once by pkg-config, alone and as a job of two; and an MPI program, by
+mpicc and mpiexec.
 
   check_install.py BUILD CMAKE COMPILER
 """
@@ -58,9 +59,22 @@ with tempfile.TemporaryDirectory(prefix="weft-install-") as place:
                program, *flags.split()) is not None:
             run_consumer("pkg-config", prefix, program)
 
+    # MPI, by the wrappers.
+    program = os.path.join(place, "by-mpicc")
+    source = os.path.join(place, "by-mpicc.c")
+    with open(source, "w", encoding="ascii") as file:
+        file.write("#include <mpi.h>\n#include <stdio.h>\nint main(void) { int rank, size; "
+                   "MPI_Init(0, 0); MPI_Comm_rank(MPI_COMM_WORLD, &rank); "
+                   "MPI_Comm_size(MPI_COMM_WORLD, &size); printf(\"%d of %d\\n\", rank, size); "
+                   "return MPI_Finalize(); }\n")
+    if run("mpicc", os.path.join(prefix, "bin", "mpicc"), source, "-o", program) is not None:
+        job = run("mpiexec", os.path.join(prefix, "bin", "mpiexec"), "-n", "2", program)
+        if job is not None and sorted(job.split("\n")) != ["", "0 of 2", "1 of 2"]:
+            findings.append(f"mpiexec: it printed {job!r}")
+
     # No path of the source tree may have found its way in.
     stray = run("search", "sh", "-c", f"grep -rlF '{ROOT}' '{prefix}'/lib*/cmake '{prefix}'/lib*/pkgconfig"
                 f" '{prefix}'/lib*/*/cmake '{prefix}'/lib*/*/pkgconfig 2>/dev/null || true")
     if stray:
         findings.append(f"these name the source tree:\n{stray}")
-finish(findings, "installed tree, two consumers")
+finish(findings, "installed tree, three consumers")

@@ -1,5 +1,11 @@
 """docs/mpi-coverage.md: what there is of each MPI function."""
-from tables import STATES, functions
+import glob
+import os
+import re
+
+from tables import HERE, STATES, functions
+
+PROGRAMS = os.path.join(HERE, "..", "..", "..", "tests", "mpi", "programs", "*")
 
 TOP = """\
 # MPI functions
@@ -30,3 +36,26 @@ def page():
                 out += [f"**{state}**: {', '.join(names)}.", ""]
         out.pop()
     return "\n".join(out) + "\n"
+
+
+def called():
+    """The functions that the test programs call, without prefix and _c."""
+    names = set()
+    for path in glob.glob(PROGRAMS):
+        with open(path, encoding="utf-8") as file:
+            names |= set(re.findall(r"\bMPI_(\w+?)(?:_c)?\b\s*[(,)]", file.read()))
+    return names
+
+
+def marked():
+    """functions.txt with its states `t` and `i` as the test programs are."""
+    names = called()
+    lines = []
+    with open(os.path.join(HERE, "functions.txt"), encoding="utf-8") as table:
+        for line in table:
+            row = re.match(r"[ti] (\w+) \S+ \S+:", line)
+            if row:
+                name = re.sub(r"_c$", "", row[1])
+                line = ("t" if name in names else "i") + line[1:]
+            lines.append(line)
+    return "".join(lines)

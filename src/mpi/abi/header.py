@@ -137,3 +137,8 @@ inline constexpr ErrorText kErrorTexts[] = {{
 
 }}  // namespace weft::mpi
 """
+
+
+def names():
+    """For tests: every function's name, without its prefix."""
+    return "".join(f'"{name}",\n' for function in functions() for name in function.names())

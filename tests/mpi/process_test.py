@@ -1,0 +1,143 @@
+"""What a user sees of MPI programs that do something wrong, and of the compiler wrappers.
+
+process_test.py WEFTRUN MISUSE [unittest arguments]
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "jobs"))
+import weftrun_job  # noqa: E402
+from weftrun_job import JobTest  # noqa: E402
+
+MISUSE = None
+SANITIZER = os.environ.get("PROCESS_TEST_SANITIZER", "")
+
+
+class Ends(JobTest):
+    def ended(self, code, words, *arguments, ranks=2, **more):
+        job = self.run_job("-n", ranks, "--timeout", 60, MISUSE, *arguments, **more)
+        self.assertEqual(job.code, code, job.err)
+        for word in words:
+            self.assertIn(word, job.err)
+        return job
+
+    def test_calls_outside_of_mpi(self):
+        self.ended(16, ["MPI_Comm_rank", "MPI_ERR_OTHER", "before MPI was initialized"], "before")
+        self.ended(16, ["MPI_Comm_rank", "after MPI was finalized"], "after", ranks=1)
+        self.ended(16, ["MPI_Finalize without MPI_Init"], "finalize-twice", ranks=1)
+        self.ended(16, ["rank 0: MPI_Init", "was initialized before"], "twice", ranks=1)
+
+    def test_errors_are_fatal(self):
+        self.ended(6, ["rank 0: MPI_Send on communicator MPI_COMM_WORLD failed: MPI_ERR_RANK"],
+                   "fatal")
+        self.ended(2, ["MPI_Send on communicator the cat's own", "MPI_ERR_COUNT"], "fatal-named")
+
+    def test_abort(self):
+        self.ended(3, ["rank 0 called MPI_Abort with code 3"], "abort", 3)
+        self.ended(1, ["called MPI_Abort with code 256"], "abort", 256)
+
+    def test_end_without_finalize(self):
+        for ranks in 1, 3:
+            job = self.ended(0, ["ended without MPI_Finalize"], "leave", ranks=ranks)
+            self.assertEqual(job.err.count("without MPI_Finalize"), ranks)
+
+    def test_end_of_one_without_finalize(self):
+        job = self.run_job("-n", 2, "--timeout", 60, MISUSE, "leave-one")
+        self.assertNotEqual(job.code, 124, job.err)
+        self.assertIn("rank 0: the program ended without MPI_Finalize", job.err)
+
+    def test_nothing_wrong(self):
+        self.good("-n", 2, MISUSE, "nothing")
+        job = self.run_job("-n", 2, MISUSE, "nothing", env={"WEFT_MPI_STATS": "1"})
+        self.assertEqual(job.code, 0, job.err)
+        self.assertRegex(job.err, r"weft: rank 1: \w+.* = \d")
+
+    def test_leaks(self):
+        job = self.run_job("-n", 1, MISUSE, "leak", env={"WEFT_MPI_REPORT_LEAKS": "1"})
+        self.assertEqual(job.code, 0, job.err)
+        self.assertIn("communicator", job.err)
+        self.good("-n", 1, MISUSE, "leak")
+
+    def test_bad_configuration(self):
+        self.ended(16, ["MPI_Init_thread failed", "WEFT_MPI_REQUESTS"], "nothing", ranks=1,
+                   env={"WEFT_MPI_REQUESTS": "many"})
+
+
+class Threads(JobTest):
+    def said(self, *arguments, **env):
+        job = self.run_job("-n", 1, "--timeout", 60, MISUSE, *arguments, env=env)
+        self.assertEqual(job.code, 0, job.err)
+        return job.out.strip()
+
+    def test_checked(self):
+        checked = {"WEFT_MPI_CHECK_THREADS": "on"}
+        self.assertEqual(self.said("other-thread", "single", **checked), "refused")
+        self.assertEqual(self.said("other-thread", "funneled", **checked), "refused")
+        self.assertEqual(self.said("other-thread", "serialized", **checked), "served")
+        self.assertEqual(self.said("concurrent", "serialized", **checked), "refused")
+        self.assertEqual(self.said("concurrent", "multiple", **checked), "served")
+
+    def test_not_checked(self):
+        self.assertEqual(self.said("other-thread", "single"), "served")
+
+
+class Wrappers(JobTest):
+    C = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  int rank, size, sum;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  printf("%d of %d: %d\n", rank, size, sum);
+  return MPI_Finalize();
+}
+"""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.bin = os.path.dirname(weftrun_job.WEFTRUN)
+
+    def call(self, program, *arguments):
+        done = subprocess.run([os.path.join(self.bin, program), *arguments], text=True,
+                              capture_output=True, cwd=self.folder,
+                              timeout=weftrun_job.WATCHDOG_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def write(self, name):
+        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+            file.write(self.C)
+        return name
+
+    @unittest.skipIf(SANITIZER, "a sanitized library needs a sanitized program")
+    def test_programs(self):
+        for wrapper, name, more in (("mpicc", "a.c", ["-std=c99", "-pedantic-errors"]),
+                                    ("mpicxx", "b.cpp", ["-std=c++11"]), ("mpic++", "c.cpp", [])):
+            self.call(wrapper, "-Wall", "-Wextra", "-Werror", *more, self.write(name), "-o", "one")
+            out = self.call("mpiexec", "-np", "3", "./one")
+            self.assertEqual(sorted(out.split("\n")), ["", "0 of 3: 3", "1 of 3: 3", "2 of 3: 3"])
+            # In two steps, as makefiles do.
+            self.call(wrapper, *more, "-c", name, "-o", "two.o")
+            self.call(wrapper, "two.o", "-o", "two")
+            self.assertEqual(self.call("mpirun", "-n", "1", "./two"), "0 of 1: 0\n")
+
+    def test_what_would_run(self):
+        shown = self.call("mpicc", "-show", "-O2", "x.c")
+        for flag in "-I", "-L", "-Wl,-rpath,", "-lmpi_abi", "-O2", "x.c":
+            self.assertIn(flag, shown)
+        self.assertIn("-lmpi_abi", self.call("mpicc", "-link-info"))
+        self.assertTrue(self.call("mpicxx", "-compile-info").startswith("-I"))
+        self.assertIn(".", self.call("mpicc", "-dumpversion"))
+
+
+if __name__ == "__main__":
+    weftrun_job.WEFTRUN, MISUSE = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

@@ -1,0 +1,89 @@
+// A program that does what it is told to do wrong: misuse <what>.
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace {
+
+int rank = 0;
+
+bool asked(const char* what, const char* name) { return std::strcmp(what, name) == 0; }
+
+/// Two threads at once in MPI; how many of the calls were refused.
+int concurrent_calls() {
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  std::thread other([] {
+    int word = 0;
+    MPI_Recv(&word, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  int word = 0;
+  int refused = 0;
+  // The other thread is inside of MPI until it gets its message.
+  if (MPI_Send(&word, 1, MPI_INT, 0, 0, MPI_COMM_SELF) != MPI_SUCCESS) ++refused;
+  if (refused > 0) {
+    std::printf("refused\n");
+    std::fflush(stdout);
+    std::_Exit(0);
+  }
+  other.join();
+  std::printf("served\n");
+  return 0;
+}
+
+int from_another_thread() {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int code = MPI_SUCCESS;
+  std::thread([&] {
+    int size = 0;
+    code = MPI_Comm_size(MPI_COMM_WORLD, &size);
+  }).join();
+  std::printf("%s\n", code == MPI_SUCCESS ? "served" : "refused");
+  return 0;
+}
+
+int level_named(const char* name) {
+  if (asked(name, "funneled")) return MPI_THREAD_FUNNELED;
+  if (asked(name, "serialized")) return MPI_THREAD_SERIALIZED;
+  return asked(name, "multiple") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* what = argc > 1 ? argv[1] : "nothing";
+  int word = 0;
+  if (asked(what, "before")) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, level_named(argc > 2 ? argv[2] : "single"), &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (asked(what, "twice")) MPI_Init(&argc, &argv);
+  if (asked(what, "fatal") && rank == 0) MPI_Send(&word, 1, MPI_INT, 4711, 0, MPI_COMM_WORLD);
+  if (asked(what, "fatal-named")) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_name(comm, "the cat's own");
+    if (rank == 0) MPI_Send(&word, -1, MPI_INT, 0, 0, comm);
+  }
+  if (asked(what, "fatal") || asked(what, "fatal-named"))
+    MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (asked(what, "abort") && rank == 0) MPI_Abort(MPI_COMM_WORLD, std::atoi(argv[2]));
+  if (asked(what, "abort"))
+    MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (asked(what, "leave")) return 0;
+  if (asked(what, "leave-one") && rank == 0) return 0;
+  if (asked(what, "leak")) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  }
+  if (asked(what, "concurrent")) concurrent_calls();
+  if (asked(what, "other-thread")) from_another_thread();
+  MPI_Finalize();
+  if (asked(what, "after")) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (asked(what, "finalize-twice")) MPI_Finalize();
+  return 0;
+}
