@@ -1,5 +1,4 @@
 // Cancel, free, look at: the calls on one request beside waits and tests.
-#include <cstdint>
 #include <span>
 
 #include "mpi/messages.hpp"
@@ -123,22 +122,6 @@ void Request_get_status_some(int incount, const MPI_Request array_of_requests[],
     ++ended;
   }
   *outcount = active_ones ? ended : MPI_UNDEFINED;
-}
-
-int Request_toint(MPI_Request request) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(request));
-}
-
-MPI_Request Request_fromint(int request) {
-  return reinterpret_cast<MPI_Request>(static_cast<uintptr_t>(static_cast<unsigned>(request)));
-}
-
-int Message_toint(MPI_Message message) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(message));
-}
-
-MPI_Message Message_fromint(int message) {
-  return reinterpret_cast<MPI_Message>(static_cast<uintptr_t>(static_cast<unsigned>(message)));
 }
 
 }  // namespace calls
