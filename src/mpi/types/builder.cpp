@@ -144,11 +144,15 @@ Held<Datatype> TypeBuilder::derived(std::shared_ptr<const TypeRecipe> recipe) {
   const Shape& shape = recipe->shape;
   for (const Part& part : shape.parts) {
     const Datatype& inner = *shape.inners[part.inner];
-    if (part.copies == 0) continue;
+    if (part.copies == 0 || inner.size() == 0) continue;
     type->size_ = plus(type->size_, times(part.copies, inner.size()));
     type->elements_ = plus(type->elements_, times(part.copies, inner.elements()));
     type->element_ = common(type->element_, inner.element());
     type->alignment_ = std::max(type->alignment_, inner.alignment());
+    if (type->element_ == Element::pair && type->value_ != Element::none &&
+        (type->value_ != inner.value() || type->index_ != inner.index())) {
+      type->element_ = Element::mixed;
+    }
     type->value_ = inner.value();
     type->index_ = inner.index();
   }
@@ -156,7 +160,10 @@ Held<Datatype> TypeBuilder::derived(std::shared_ptr<const TypeRecipe> recipe) {
     type->size_ = times(type->size_, loop.count);
     type->elements_ = times(type->elements_, loop.count);
   }
-  if (type->size_ == 0) type->element_ = Element::none;
+  if (type->size_ == 0) {  // no elements: nothing to align, either
+    type->element_ = Element::none;
+    type->alignment_ = 1;
+  }
   const Span span = span_of(shape);
   if (span.data) {
     type->true_lower_bound_ = span.data->low;
