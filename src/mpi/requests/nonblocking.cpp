@@ -5,8 +5,9 @@ namespace weft::mpi {
 
 namespace {
 
-inline void isend(const void* buffer, MPI_Count count, MPI_Datatype datatype, int to, int tag,
-                  MPI_Comm handle, SendMode mode, MPI_Request* request) {
+[[gnu::always_inline]] inline void isend(const void* buffer, MPI_Count count, MPI_Datatype datatype,
+                                         int to, int tag, MPI_Comm handle, SendMode mode,
+                                         MPI_Request* request) {
   Comm& comm = mpi::comm(handle);
   const Piece piece{buffer, count, mpi::datatype(datatype)};
   require(request != nullptr, MPI_ERR_ARG, "no place for the request");
