@@ -37,7 +37,8 @@ def calls():
     for function in functions():
         if has_server(function):
             parameters = ", ".join(server_parameter(function, p) for p in function.parameters)
-            declared.append(f"{function.returns or 'void'} {function.name}({parameters});")
+            for name in function.names() if function.two_servers else [function.name]:
+                declared.append(f"{function.returns or 'void'} {name}({parameters});")
     body = "\n".join(declared)
     return f"""\
 // What serves each MPI function. Failures are thrown (failure.hpp); each part of the room defines its
@@ -87,7 +88,7 @@ def served(function, large):
         before.append(f"    MPI_Count {name}_wide = {start};")
         arguments.append(f"{name} == nullptr ? nullptr : &{name}_wide")
         after.append(f"    front::narrow({name}_wide, {name});")
-    server = function.served_by or function.name
+    server = function.served_by or function.name + ("_c" if large and function.two_servers else "")
     return "\n".join([*before, f"    calls::{server}({', '.join(arguments)});", *after])
 
 

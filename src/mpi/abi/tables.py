@@ -51,6 +51,7 @@ class Function:
         flags = set() if flags == "-" else set(flags.split(","))
         self.group, self.state = group, STATES[state]
         self.twin, self.any_time, self.old = "c" in flags, "any" in flags, "old" in flags
+        self.two_servers = "two" in flags
         self.served_by = next((flag[1:] for flag in flags if flag[0] == "="), None)
         self.returns = None
         if " = " in f"{rest} ":
