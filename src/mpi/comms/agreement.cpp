@@ -80,6 +80,7 @@ Council council_of(Comm& comm) {
   }
   council.inside = comm.local_comm.get();
   council.tag = next_collective_tag(*comm.local_comm);
+  council.bridged = true;
   council.bridge = &comm;
   council.bridge_tag = next_collective_tag(comm);
   council.seed = mix(comm.context, static_cast<uint64_t>(council.bridge_tag));
@@ -93,7 +94,7 @@ Schedule council_and(Council council, uint64_t* words, int64_t count) {
   } else {
     co_await all_and(inside, council.tag, words, count);
   }
-  if (council.bridge == nullptr) co_return;
+  if (!council.bridged) co_return;
   const int64_t bytes = count * static_cast<int64_t>(sizeof *words);
   if (inside.rank == council.leader) {
     std::vector<uint64_t> theirs(static_cast<std::size_t>(count));

@@ -11,17 +11,18 @@
 namespace weft::mpi {
 
 /// Who agrees, and which way their messages go. All of an intra-communicator; some of its members
-/// (`members`); or, if there is a `bridge`, two such circles, whose leaders exchange what theirs
+/// (`members`); or, if they are `bridged`, two such circles, whose leaders exchange what theirs
 /// came to. What it names must outlive the agreement.
 struct Council {
   Comm* inside = nullptr;
   int tag = 0;                     ///< on the collective plane of `inside`
   const Group* members = nullptr;  ///< nullptr: all of `inside`
-  int leader = 0;                  ///< rank in `inside`
-  Comm* bridge = nullptr;          ///< at the leaders only; another process gives `inside`
-  int across = 0;                  ///< the other leader's rank in `bridge`
-  int bridge_tag = 0;              ///< on the collective plane of `bridge`
-  uint64_t seed = 0;               ///< the same everywhere; differs from other agreements'
+  bool bridged = false;
+  int leader = 0;          ///< rank in `inside`
+  Comm* bridge = nullptr;  ///< used by the leader only
+  int across = 0;          ///< the other leader's rank in `bridge`
+  int bridge_tag = 0;      ///< on the collective plane of `bridge`
+  uint64_t seed = 0;       ///< the same everywhere; differs from other agreements'
 };
 
 /// Everybody of `comm`, whichever kind it is. Takes collective tags.

@@ -81,6 +81,7 @@ MPI_Comm connect(Comm& local, int leader, MPI_Comm peer_comm, int remote_leader,
   Council council;
   council.inside = &local;
   council.tag = local_tag;
+  council.bridged = true;
   council.leader = leader;
   council.bridge = bridge.peer;
   council.across = bridge.remote_leader;
