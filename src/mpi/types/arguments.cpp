@@ -42,9 +42,7 @@ Datatype& Construction::inner(MPI_Datatype type) {
 
 Held<Datatype> Construction::make() {
   for (const Argument& argument : integers_) {
-    if (argument.kind == Kind::integer) {
-      recipe_->integers.push_back(static_cast<int>(argument.value));
-    } else if (recipe_->large) {
+    if (recipe_->large && argument.kind != Kind::integer) {
       recipe_->counts.push_back(argument.value);
     } else if (argument.kind == Kind::address) {
       recipe_->addresses.push_back(argument.value);

@@ -19,9 +19,8 @@
 namespace weft::mpi {
 
 HandleTable<Datatype, MPI_Datatype>& datatypes() noexcept {
-  // Never destroyed: handles may be looked up until the process ends.
-  static auto* const table = new HandleTable<Datatype, MPI_Datatype>;
-  return *table;
+  static HandleTable<Datatype, MPI_Datatype> table;
+  return table;
 }
 
 Datatype& any_datatype(MPI_Datatype handle) {

@@ -163,9 +163,8 @@ void replace(const void* in, void* inout, int64_t count, const Datatype& type) {
 }  // namespace
 
 HandleTable<Op, MPI_Op>& ops() noexcept {
-  // Never destroyed: handles may be looked up until the process ends.
-  static auto* const table = new HandleTable<Op, MPI_Op>;
-  return *table;
+  static HandleTable<Op, MPI_Op> table;
+  return table;
 }
 
 const Op& op(MPI_Op handle) {
