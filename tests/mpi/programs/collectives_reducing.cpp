@@ -1,0 +1,232 @@
+// Reduce, Allreduce, Reduce_scatter(_block), Scan, Exscan on an intra-communicator, in all forms: sums,
+// and a program's operation that does not commute, over plain and padded elements.
+#include "collectives_check.hpp"
+
+namespace {
+
+using namespace check;
+
+int size, rank;
+
+/// An affine map in an element of some extent.
+struct Padded {
+  Affine map;
+  std::int64_t gap;
+};
+void compose_padded(void* in, void* inout, int* count, MPI_Datatype*) {
+  const auto* lower = static_cast<const Padded*>(in);
+  auto* mine = static_cast<Padded*>(inout);
+  for (int i = 0; i < *count; ++i) mine[i].map = after(lower[i].map, mine[i].map);
+}
+
+/// What is reduced: a type, an operation, and how numbers get into elements.
+struct Kind {
+  std::string name;
+  MPI_Datatype type;
+  MPI_Op op;
+  std::size_t extent;
+  bool is_affine;
+};
+
+Affine one(const Kind& kind, int r, std::int64_t i) {
+  return kind.is_affine ? affine(r, i) : Affine{value(r, i), 0};
+}
+Affine both(const Kind& kind, const Affine& lower, const Affine& higher) {
+  return kind.is_affine ? after(lower, higher) : Affine{lower.a + higher.a, 0};
+}
+/// Of ranks 0 … last.
+Affine all_up_to(const Kind& kind, int last, std::int64_t i) {
+  Affine result = one(kind, 0, i);
+  for (int r = 1; r <= last; ++r) result = both(kind, result, one(kind, r, i));
+  return result;
+}
+
+class Vector {
+ public:
+  Vector(const Kind& kind, std::int64_t count)
+      : kind_(kind), bytes_(static_cast<std::size_t>(count + 1) * kind.extent, 0x5a) {}
+  [[nodiscard]] void* data() noexcept { return bytes_.data(); }
+  void put(std::int64_t i, const Affine& map) {
+    std::memcpy(place(i), &map, kind_.is_affine ? sizeof map : sizeof map.a);
+  }
+  [[nodiscard]] bool is(std::int64_t i, const Affine& map) {
+    if (std::memcmp(place(i), &map, kind_.is_affine ? sizeof map : sizeof map.a) != 0) return false;
+    return !has_gap() || untouched(place(i) + sizeof map, 8);
+  }
+  /// The room after the last element, or an element that nobody wrote.
+  [[nodiscard]] bool untouched(std::int64_t i) { return untouched(place(i), kind_.extent); }
+  void fill(int r, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) put(i, one(kind_, r, i));
+  }
+
+ private:
+  [[nodiscard]] bool has_gap() const { return kind_.extent == sizeof(Padded); }
+  [[nodiscard]] unsigned char* place(std::int64_t i) {
+    return bytes_.data() + static_cast<std::size_t>(i) * kind_.extent;
+  }
+  static bool untouched(const unsigned char* from, std::size_t bytes) {
+    for (std::size_t b = 0; b < bytes; ++b) {
+      if (from[b] != 0x5a) return false;
+    }
+    return true;
+  }
+  const Kind& kind_;
+  std::vector<unsigned char> bytes_;
+};
+
+struct Case {
+  const Kind& kind;
+  int count;
+  Form form;
+  bool in_place;
+  [[nodiscard]] std::string in(const char* name) const {
+    return std::string(name) + " of " + std::to_string(count) + " " + kind.name + ", form " +
+           std::to_string(static_cast<int>(form)) + (in_place ? ", in place" : "");
+  }
+  [[nodiscard]] int rounds() const { return in_place ? 1 : 2; }
+};
+
+void reduce(const Case& c) {
+  for (int root = 0; root < size; ++root) {
+    Vector from(c.kind, c.count);
+    Vector to(c.kind, c.count);
+    from.fill(rank, c.count);
+    const bool here = c.in_place && rank == root;
+    if (here) to.fill(rank, c.count);
+    WEFT_CALL(c.form, c.rounds(), Reduce, Ireduce, here ? MPI_IN_PLACE : from.data(),
+              rank == root ? to.data() : nullptr, c.count, c.kind.type, c.kind.op, root,
+              MPI_COMM_WORLD);
+    bool right = to.untouched(c.count);
+    for (int i = 0; rank == root && i < c.count; ++i) {
+      right = right && to.is(i, all_up_to(c.kind, size - 1, i));
+    }
+    WEFT_EXPECT(right, c.in("Reduce") + ", root " + std::to_string(root));
+  }
+}
+
+void allreduce(const Case& c) {
+  Vector from(c.kind, c.count);
+  Vector to(c.kind, c.count);
+  from.fill(rank, c.count);
+  if (c.in_place) to.fill(rank, c.count);
+  WEFT_CALL(c.form, c.rounds(), Allreduce, Iallreduce, c.in_place ? MPI_IN_PLACE : from.data(),
+            to.data(), c.count, c.kind.type, c.kind.op, MPI_COMM_WORLD);
+  bool right = to.untouched(c.count);
+  for (int i = 0; i < c.count; ++i) right = right && to.is(i, all_up_to(c.kind, size - 1, i));
+  WEFT_EXPECT(right, c.in("Allreduce"));
+}
+
+void reduce_scatter_block(const Case& c) {
+  const std::int64_t total = std::int64_t{c.count} * size;
+  Vector from(c.kind, total);
+  Vector to(c.kind, c.in_place ? total : c.count);
+  from.fill(rank, total);
+  if (c.in_place) to.fill(rank, total);
+  WEFT_CALL(c.form, c.rounds(), Reduce_scatter_block, Ireduce_scatter_block,
+            c.in_place ? MPI_IN_PLACE : from.data(), to.data(), c.count, c.kind.type, c.kind.op,
+            MPI_COMM_WORLD);
+  bool right = c.in_place || to.untouched(c.count);
+  for (int i = 0; i < c.count; ++i) {
+    right = right && to.is(i, all_up_to(c.kind, size - 1, std::int64_t{rank} * c.count + i));
+  }
+  WEFT_EXPECT(right, c.in("Reduce_scatter_block"));
+}
+
+void reduce_scatter(const Case& c) {
+  std::vector<int> counts;
+  std::int64_t before = 0;
+  std::int64_t total = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) before = total;
+    counts.push_back(r == 1 ? 0 : c.count + r);
+    total += counts.back();
+  }
+  const int mine = counts[static_cast<std::size_t>(rank)];
+  Vector from(c.kind, total);
+  Vector to(c.kind, c.in_place ? total : mine);
+  from.fill(rank, total);
+  if (c.in_place) to.fill(rank, total);
+  WEFT_CALL(c.form, c.rounds(), Reduce_scatter, Ireduce_scatter,
+            c.in_place ? MPI_IN_PLACE : from.data(), to.data(), counts.data(), c.kind.type,
+            c.kind.op, MPI_COMM_WORLD);
+  bool right = c.in_place || to.untouched(mine);
+  for (int i = 0; i < mine; ++i) {
+    right = right && to.is(i, all_up_to(c.kind, size - 1, before + i));
+  }
+  WEFT_EXPECT(right, c.in("Reduce_scatter"));
+}
+
+void scans(const Case& c) {
+  for (const bool exclusive : {false, true}) {
+    Vector from(c.kind, c.count);
+    Vector to(c.kind, c.count);
+    from.fill(rank, c.count);
+    if (c.in_place) to.fill(rank, c.count);
+    const void* given = c.in_place ? MPI_IN_PLACE : from.data();
+    if (exclusive) {
+      WEFT_CALL(c.form, c.rounds(), Exscan, Iexscan, given, to.data(), c.count, c.kind.type,
+                c.kind.op, MPI_COMM_WORLD);
+    } else {
+      WEFT_CALL(c.form, c.rounds(), Scan, Iscan, given, to.data(), c.count, c.kind.type, c.kind.op,
+                MPI_COMM_WORLD);
+    }
+    bool right = to.untouched(c.count);
+    for (int i = 0; i < c.count; ++i) {
+      if (!exclusive || rank != 0) {
+        right = right && to.is(i, all_up_to(c.kind, exclusive ? rank - 1 : rank, i));
+      } else if (!c.in_place) {
+        right = right && to.untouched(i);
+      }
+    }
+    WEFT_EXPECT(right, c.in(exclusive ? "Exscan" : "Scan"));
+  }
+}
+
+/// A program's function counts elements in a wide number, too.
+void compose_many(void* in, void* inout, MPI_Count* count, MPI_Datatype*) {
+  const auto* lower = static_cast<const Affine*>(in);
+  auto* mine = static_cast<Affine*>(inout);
+  for (MPI_Count i = 0; i < *count; ++i) mine[i] = after(lower[i], mine[i]);
+}
+
+std::vector<Kind> make_kinds() {
+  MPI_Datatype pair;
+  MPI_Type_contiguous(2, MPI_INT64_T, &pair);
+  MPI_Type_commit(&pair);
+  MPI_Datatype padded;
+  MPI_Type_create_resized(pair, 0, sizeof(Padded), &padded);
+  MPI_Type_commit(&padded);
+  MPI_Op plain;
+  MPI_Op with_gap;
+  MPI_Op wide;
+  MPI_Op_create(compose, 0, &plain);
+  MPI_Op_create(compose_padded, 0, &with_gap);
+  MPI_Op_create_c(compose_many, 0, &wide);
+  return {{"sums", MPI_INT64_T, MPI_SUM, 8, false},
+          {"maps", pair, plain, sizeof(Affine), true},
+          {"padded maps", padded, with_gap, sizeof(Padded), true},
+          {"maps by a wide function", pair, wide, sizeof(Affine), true}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (const Kind& kind : make_kinds()) {
+    for (const Form form : kForms) {
+      for (const int count : {0, 1, 3, 700, 9001}) {
+        for (const bool in_place : {false, true}) {
+          const Case c{kind, count, form, in_place};
+          reduce(c);
+          allreduce(c);
+          reduce_scatter_block(c);
+          reduce_scatter(c);
+          scans(c);
+        }
+      }
+    }
+  }
+  return finish();
+}
