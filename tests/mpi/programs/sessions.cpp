@@ -100,10 +100,8 @@ void check_intercomm(MPI_Session session) {
     MPI_Group sides[2];
     for (int i = 0; i < 2; ++i) MPI_Group_range_incl(all, 1, ranges[i], &sides[i]);
     MPI_Comm inter = MPI_COMM_NULL;
-    // What is told of the other side counts at the leader only.
-    const bool leads = rank < 2;
-    MPI_Intercomm_create_from_groups(sides[mine], 0, leads ? sides[1 - mine] : MPI_GROUP_NULL, 0,
-                                     "two sides", MPI_INFO_NULL, MPI_ERRORS_RETURN, &inter);
+    MPI_Intercomm_create_from_groups(sides[mine], 0, sides[1 - mine], 0, "two sides", MPI_INFO_NULL,
+                                     MPI_ERRORS_RETURN, &inter);
     int remote = 0;
     MPI_Comm_remote_size(inter, &remote);
     WEFT_EXPECT(remote == (mine == 0 ? size / 2 : size - size / 2));
