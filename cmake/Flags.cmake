@@ -14,6 +14,11 @@ target_compile_options(weft_flags INTERFACE
   # Clang calls a nameless struct in a nameless union an extension; GCC and MSVC take it alike.
   $<$<CXX_COMPILER_ID:Clang>:-Wno-nested-anon-types>)
 
+# In libmpi_abi, a thread's own variables are at a known distance from its pointer, as in programs,
+# instead of behind a call each: a tenth of a microsecond of each message. They must be few for that,
+# so that the library can also be loaded late (tests/mpi/process_test.py, Loaded): 352 bytes.
+target_compile_options(weft_flags INTERFACE -ftls-model=initial-exec)
+
 # A frame larger than a page touches each of its pages as it is made: it cannot step over the guard of
 # a task's stack. Functions with smaller frames, all hot ones among them, are the same code with it.
 include(CheckCXXCompilerFlag)

@@ -6,7 +6,7 @@ weft_mpi_test(life RANKS 1 2 4 SOURCES programs/life.cpp)
 foreach(level RANGE 0 3)
   add_test(NAME mpi.life_level_${level}.2
     COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100 $<TARGET_FILE:mpi_program_life> ${level})
-  set_tests_properties(mpi.life_level_${level}.2 PROPERTIES TIMEOUT 120 LABELS "mpi"
+  set_tests_properties(mpi.life_level_${level}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
     ENVIRONMENT WEFT_MPI_CHECK_THREADS=on)
 endforeach()
 weft_mpi_test(errors RANKS 1 2 SOURCES programs/errors.cpp)
@@ -15,10 +15,10 @@ weft_mpi_test(tool RANKS 1 2 SOURCES programs/tool.cpp)
 weft_mpi_test(misuse RANKS 2 SOURCES programs/misuse.cpp ARGUMENTS nothing)
 
 # What a user sees when something is wrong, and the wrappers.
-foreach(part Ends Threads Wrappers)
+foreach(part Ends Threads Loaded Wrappers)
   add_test(NAME mpi.process.${part}
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/process_test.py
       $<TARGET_FILE:weftrun> $<TARGET_FILE:mpi_program_misuse> ${part})
-  set_tests_properties(mpi.process.${part} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "mpi"
+  set_tests_properties(mpi.process.${part} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "mpi;jobs"
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;PROCESS_TEST_SANITIZER=${WEFT_SANITIZE}")
 endforeach()
