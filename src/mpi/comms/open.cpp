@@ -45,7 +45,7 @@ void report(const char* what, const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   base::log(base::LogLevel::warn,
-            fmt::format("MPI_Finalize: {} {} not freed: {}", names.size(), what, list));
+            fmt::format("MPI_Finalize: {} not freed ({}): {}", what, names.size(), list));
 }
 
 /// Ends the handles that the program left, and says which.
@@ -87,13 +87,12 @@ void open_comms() {
 void close_comms() {
   Predefined& fixed = predefined();
   (void)fixed.self->attributes.erase_all(AttributeOf::comm, MPI_COMM_SELF);
-  end_leaked(comms(), "communicators were", describe_comm);
-  end_leaked(groups(), "groups were",
+  end_leaked(comms(), "communicators", describe_comm);
+  end_leaked(groups(), "groups",
              [](const Group& group) { return fmt::format("{} processes", group.size()); });
-  end_leaked(sessions(), "sessions were", [](const Session&) { return std::string("a session"); });
+  end_leaked(sessions(), "sessions", [](const Session&) { return std::string("a session"); });
   if (const int kept = forget_keyvals(); kept != 0 && settings().report_leaks) {
-    base::log(base::LogLevel::warn,
-              fmt::format("MPI_Finalize: {} key values were not freed", kept));
+    base::log(base::LogLevel::warn, fmt::format("MPI_Finalize: key values not freed ({})", kept));
   }
   comms().define(MPI_COMM_WORLD, nullptr);
   comms().define(MPI_COMM_SELF, nullptr);
