@@ -1,4 +1,5 @@
-// What the programs about collectives share: buffers of several layouts, operations, the three forms.
+// What the programs about collectives share: buffers of several layouts, operations, the three
+// forms.
 #pragma once
 
 #include <mpi.h>
@@ -41,7 +42,8 @@ struct Layout {
   std::vector<std::ptrdiff_t> fields;
 };
 
-/// Plain numbers; pairs with gaps; pairs in a changed order, that begin before the buffer's address.
+/// Plain numbers; pairs with gaps; pairs in a changed order, that begin before the buffer's
+/// address.
 inline std::vector<Layout> make_layouts() {
   MPI_Datatype gaps;
   MPI_Datatype padded;

@@ -110,8 +110,8 @@ void to_all(const Layout& layout, int count, Form form) {
             layout.type, comm);
   WEFT_EXPECT(in.right(), at("Alltoall", count, form));
   in.wipe();
-  WEFT_CALL(form, 2, Alltoallv, Ialltoallv, out.data(), counts.data(), straight.data(),
-            layout.type, in.data(), counts.data(), straight.data(), layout.type, comm);
+  WEFT_CALL(form, 2, Alltoallv, Ialltoallv, out.data(), counts.data(), straight.data(), layout.type,
+            in.data(), counts.data(), straight.data(), layout.type, comm);
   WEFT_EXPECT(in.right(), at("Alltoallv", count, form));
 }
 

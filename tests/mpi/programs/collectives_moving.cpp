@@ -1,5 +1,5 @@
-// Barrier, Bcast, Gather(v), Scatter(v), Allgather(v), Alltoall(v,w) on an intra-communicator, in all
-// forms, layouts and sizes.
+// Barrier, Bcast, Gather(v), Scatter(v), Allgather(v), Alltoall(v,w) on an intra-communicator, in
+// all forms, layouts and sizes.
 #include "collectives_check.hpp"
 
 namespace {
@@ -14,7 +14,7 @@ std::string at(const char* name, const Layout& layout, int count, Form form) {
 }
 
 void bcast(const Layout& layout, int count, Form form, MPI_Comm comm) {
-  for (int root = 0; root < size; root += size > 2 ? 2 : 1) {
+  for (int root = 0; root<size; root += size> 2 ? 2 : 1) {
     Image data(layout, count);
     for (int i = 0; i < count; ++i) {
       if (rank == root) {
@@ -218,8 +218,7 @@ void alltoallv(const Layout& layout, int count, Form form, bool in_place, bool w
     WEFT_CALL(form, rounds, Alltoallv, Ialltoallv, from, counts.data(), places.data(), layout.type,
               in.data(), counts.data(), places.data(), layout.type, comm);
   }
-  WEFT_EXPECT(out.right() && in.right(),
-              at(w ? "Alltoallw" : "Alltoallv", layout, count, form));
+  WEFT_EXPECT(out.right() && in.right(), at(w ? "Alltoallw" : "Alltoallv", layout, count, form));
 }
 
 }  // namespace

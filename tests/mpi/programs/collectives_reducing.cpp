@@ -1,5 +1,5 @@
-// Reduce, Allreduce, Reduce_scatter(_block), Scan, Exscan on an intra-communicator, in all forms: sums,
-// and a program's operation that does not commute, over plain and padded elements.
+// Reduce, Allreduce, Reduce_scatter(_block), Scan, Exscan on an intra-communicator, in all forms:
+// sums, and a program's operation that does not commute, over plain and padded elements.
 #include "collectives_check.hpp"
 
 namespace {

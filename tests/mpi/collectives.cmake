@@ -1,0 +1,43 @@
+weft_mpi_test(collectives_moving RANKS 1 2 3 4 5 SOURCES programs/collectives_moving.cpp)
+weft_mpi_test(collectives_reducing RANKS 1 2 3 4 5 SOURCES programs/collectives_reducing.cpp)
+weft_mpi_test(collectives_inter RANKS 1 2 3 4 5 SOURCES programs/collectives_inter.cpp)
+weft_mpi_test(collectives_neighbours RANKS 1 2 3 4 5 SOURCES programs/collectives_neighbours.cpp)
+weft_mpi_test(collectives_many RANKS 1 2 3 5 SOURCES programs/collectives_many.cpp)
+weft_mpi_test(collectives_errors RANKS 1 2 3 SOURCES programs/collectives_errors.cpp)
+weft_mpi_test(collectives_mismatch RANKS 2 3 4 SOURCES programs/collectives_mismatch.cpp
+  ENV WEFT_MPI_CHECK_COLLECTIVES=true)
+
+# weft_collectives_by(<name> PROGRAM <program> RANKS <n> [NODES <n>] [ENV <K=V> ...]): the same programs
+# with algorithms chosen by configuration, or on several pretended nodes.
+function(weft_collectives_by name)
+  cmake_parse_arguments(ARG "" "PROGRAM;RANKS;NODES" "ENV" ${ARGN})
+  if(ARG_NODES)
+    set(nodes --fake-nodes ${ARG_NODES})
+  endif()
+  set(test mpi.${ARG_PROGRAM}_by_${name}.${ARG_RANKS})
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> ${nodes} -n ${ARG_RANKS} --timeout 100
+    $<TARGET_FILE:mpi_program_${ARG_PROGRAM}>)
+  set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi" ENVIRONMENT "${ARG_ENV}")
+endfunction()
+
+weft_collectives_by(trees PROGRAM collectives_moving RANKS 5
+  ENV WEFT_MPI_BCAST=binomial WEFT_MPI_GATHER=binomial WEFT_MPI_ALLGATHER=bruck
+      WEFT_MPI_ALLTOALL=bruck)
+weft_collectives_by(parts PROGRAM collectives_moving RANKS 5
+  ENV WEFT_MPI_BCAST=scatter_allgather WEFT_MPI_GATHER=linear WEFT_MPI_ALLGATHER=ring
+      WEFT_MPI_ALLTOALL=pairwise)
+weft_collectives_by(segments PROGRAM collectives_moving RANKS 4
+  ENV WEFT_MPI_BCAST=chain WEFT_MPI_SEGMENT_BYTES=4K WEFT_MPI_ALLTOALL=linear)
+weft_collectives_by(doubling PROGRAM collectives_reducing RANKS 5
+  ENV WEFT_MPI_ALLREDUCE=recursive_doubling WEFT_MPI_REDUCE=binomial
+      WEFT_MPI_REDUCE_SCATTER=reduce_then_scatter)
+weft_collectives_by(halving PROGRAM collectives_reducing RANKS 5
+  ENV WEFT_MPI_ALLREDUCE=rabenseifner WEFT_MPI_REDUCE=rabenseifner
+      WEFT_MPI_REDUCE_SCATTER=pairwise)
+weft_collectives_by(rings PROGRAM collectives_reducing RANKS 4 ENV WEFT_MPI_ALLREDUCE=ring)
+weft_collectives_by(nodes PROGRAM collectives_moving RANKS 5 NODES 2)
+weft_collectives_by(nodes PROGRAM collectives_reducing RANKS 7 NODES 3)
+weft_collectives_by(nodes PROGRAM collectives_inter RANKS 6 NODES 2)
+weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
+weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
+weft_collectives_by(checked PROGRAM collectives_many RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)

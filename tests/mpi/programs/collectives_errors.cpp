@@ -1,0 +1,155 @@
+// The error classes of wrong arguments, with MPI_ERRORS_RETURN; and that communicators work
+// afterwards.
+#include "collectives_check.hpp"
+
+namespace {
+
+using namespace check;
+
+int size, rank;
+
+void expect(int code, int wanted, const char* what) {
+  int error_class = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  WEFT_EXPECT(error_class == wanted, std::string(what) + ": class " + std::to_string(error_class) +
+                                         ", not " + std::to_string(wanted));
+}
+
+void communicators_and_roots() {
+  int x = 0;
+  int y = 0;
+  const MPI_Comm world = MPI_COMM_WORLD;
+  expect(MPI_Barrier(MPI_COMM_NULL), MPI_ERR_COMM, "Barrier of none");
+  expect(MPI_Bcast(&x, 1, MPI_INT, 0, MPI_COMM_NULL), MPI_ERR_COMM, "Bcast of none");
+  expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL), MPI_ERR_COMM, "Allreduce");
+  expect(MPI_Bcast(&x, 1, MPI_INT, size, world), MPI_ERR_ROOT, "Bcast");
+  expect(MPI_Bcast(&x, 1, MPI_INT, -1, world), MPI_ERR_ROOT, "Bcast");
+  expect(MPI_Bcast(&x, 1, MPI_INT, MPI_ROOT, world), MPI_ERR_ROOT, "Bcast of MPI_ROOT");
+  expect(MPI_Reduce(&x, &y, 1, MPI_INT, MPI_SUM, size, world), MPI_ERR_ROOT, "Reduce");
+  expect(MPI_Gather(&x, 1, MPI_INT, &y, 1, MPI_INT, -5, world), MPI_ERR_ROOT, "Gather");
+  expect(MPI_Scatter(&x, 1, MPI_INT, &y, 1, MPI_INT, size, world), MPI_ERR_ROOT, "Scatter");
+  int many[64] = {};
+  expect(MPI_Neighbor_allgather(&x, 1, MPI_INT, many, 1, MPI_INT, world), MPI_ERR_TOPOLOGY,
+         "Neighbor_allgather without a topology");
+}
+
+void counts_and_types() {
+  int x = 0;
+  int many[64] = {};
+  const MPI_Comm world = MPI_COMM_WORLD;
+  expect(MPI_Bcast(&x, -1, MPI_INT, 0, world), MPI_ERR_COUNT, "Bcast");
+  expect(MPI_Bcast(&x, 1, MPI_DATATYPE_NULL, 0, world), MPI_ERR_TYPE, "Bcast");
+  expect(MPI_Allgather(&x, -1, MPI_INT, many, 1, MPI_INT, world), MPI_ERR_COUNT, "Allgather");
+  expect(MPI_Allgather(&x, 1, MPI_INT, many, -1, MPI_INT, world), MPI_ERR_COUNT, "Allgather");
+  expect(MPI_Alltoall(many, 1, MPI_DATATYPE_NULL, many + 32, 1, MPI_INT, world), MPI_ERR_TYPE,
+         "Alltoall");
+  expect(MPI_Allreduce(&x, many, -1, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT, "Allreduce");
+  MPI_Datatype fresh;
+  MPI_Type_contiguous(2, MPI_INT, &fresh);
+  expect(MPI_Bcast(many, 1, fresh, 0, world), MPI_ERR_TYPE, "Bcast of an uncommitted type");
+  MPI_Type_free(&fresh);
+  const std::vector<int> negative(static_cast<std::size_t>(size), -1);
+  const std::vector<int> zero(static_cast<std::size_t>(size), 0);
+  expect(MPI_Allgatherv(&x, 1, MPI_INT, many, negative.data(), zero.data(), MPI_INT, world),
+         MPI_ERR_COUNT, "Allgatherv");
+  expect(MPI_Reduce_scatter(many, &x, negative.data(), MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
+         "Reduce_scatter");
+  expect(MPI_Reduce_scatter_block(many, &x, -1, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
+         "Reduce_scatter_block");
+}
+
+void operations() {
+  int x = 0;
+  int y = 0;
+  double d = 0;
+  double e = 0;
+  const MPI_Comm world = MPI_COMM_WORLD;
+  expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_OP_NULL, world), MPI_ERR_OP, "Allreduce");
+  expect(MPI_Allreduce(&d, &e, 1, MPI_DOUBLE, MPI_BAND, world), MPI_ERR_OP, "bits of doubles");
+  expect(MPI_Reduce(&x, &y, 1, MPI_INT, MPI_MINLOC, 0, world), MPI_ERR_OP, "MINLOC of ints");
+  expect(MPI_Scan(&d, &e, 1, MPI_DOUBLE, MPI_LXOR, world), MPI_ERR_OP, "LXOR of doubles");
+}
+
+void buffers() {
+  int x = 0;
+  int many[64] = {};
+  const MPI_Comm world = MPI_COMM_WORLD;
+  expect(MPI_Bcast(nullptr, 1, MPI_INT, 0, world), MPI_ERR_BUFFER, "Bcast of no buffer");
+  expect(MPI_Bcast(nullptr, 0, MPI_INT, 0, world), MPI_SUCCESS, "Bcast of nothing");
+  expect(MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, world), MPI_ERR_BUFFER, "Bcast in place");
+  expect(MPI_Allreduce(&x, &x, 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER, "Allreduce, aliased");
+  expect(MPI_Allreduce(&x, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, world), MPI_ERR_BUFFER,
+         "Allreduce into MPI_IN_PLACE");
+  expect(MPI_Allgather(many, 1, MPI_INT, many, 1, MPI_INT, world), MPI_ERR_BUFFER,
+         "Allgather, aliased");
+  expect(MPI_Alltoall(many, 1, MPI_INT, many, 1, MPI_INT, world), MPI_ERR_BUFFER,
+         "Alltoall, aliased");
+  expect(MPI_Alltoall(nullptr, 1, MPI_INT, many, 1, MPI_INT, world), MPI_ERR_BUFFER,
+         "Alltoall of no buffer");
+  if (rank != 0) {
+    expect(MPI_Gather(MPI_IN_PLACE, 1, MPI_INT, nullptr, 1, MPI_INT, 0, world), MPI_ERR_BUFFER,
+           "Gather in place, not at the root");
+    expect(MPI_Reduce(MPI_IN_PLACE, many, 1, MPI_INT, MPI_SUM, 0, world), MPI_ERR_BUFFER,
+           "Reduce in place, not at the root");
+  } else {
+    // Their tags must not fall behind those of the others.
+    expect(MPI_Bcast(&x, -1, MPI_INT, 0, world), MPI_ERR_COUNT, "Bcast");
+    expect(MPI_Bcast(&x, -1, MPI_INT, 0, world), MPI_ERR_COUNT, "Bcast");
+  }
+}
+
+void inter_and_requests() {
+  int x = 0;
+  int y = 0;
+  MPI_Request request;
+  const MPI_Comm world = MPI_COMM_WORLD;
+  expect(MPI_Ibcast(&x, 1, MPI_INT, size, world, &request), MPI_ERR_ROOT, "Ibcast");
+  expect(MPI_Bcast_init(&x, -1, MPI_INT, 0, world, MPI_INFO_NULL, &request), MPI_ERR_COUNT,
+         "Bcast_init");
+  expect(MPI_Ibarrier(world, nullptr), MPI_ERR_ARG, "Ibarrier without a request");
+  if (size < 2) return;
+  MPI_Comm half;
+  MPI_Comm inter;
+  MPI_Comm_split(world, rank % 2, rank, &half);
+  MPI_Intercomm_create(half, 0, world, 1 - rank % 2, 3, &inter);
+  MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+  expect(MPI_Scan(&x, &y, 1, MPI_INT, MPI_SUM, inter), MPI_ERR_COMM, "Scan between sides");
+  expect(MPI_Exscan(&x, &y, 1, MPI_INT, MPI_SUM, inter), MPI_ERR_COMM, "Exscan between sides");
+  expect(MPI_Allreduce(MPI_IN_PLACE, &y, 1, MPI_INT, MPI_SUM, inter), MPI_ERR_BUFFER,
+         "Allreduce in place between sides");
+  expect(MPI_Bcast(&x, 1, MPI_INT, 1000, inter), MPI_ERR_ROOT, "Bcast between sides");
+  expect(MPI_Barrier(inter), MPI_SUCCESS, "Barrier between sides");
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&half);
+}
+
+/// More comes than there is room for.
+void truncation() {
+  if (size < 2) return;
+  int many[4] = {};
+  MPI_Comm copy;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  const int code = MPI_Bcast(many, rank == 0 ? 4 : 2, MPI_INT, 0, copy);
+  if (rank == 1) expect(code, MPI_ERR_TRUNCATE, "Bcast of more than fits");
+  MPI_Comm_free(&copy);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  communicators_and_roots();
+  counts_and_types();
+  operations();
+  buffers();
+  inter_and_requests();
+  truncation();
+  int sum = 0;
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  WEFT_EXPECT(sum == size * (size - 1) / 2, "Allreduce after errors");
+  return finish();
+}
