@@ -9,6 +9,7 @@
 #include "mpi/datatype.hpp"
 #include "mpi/errhandler.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/process_life.hpp"
 #include "weft/fabric/job.hpp"
 
 namespace weft::mpi {
@@ -33,7 +34,7 @@ const int* predefined_value(int keyval) {
   static constexpr int kMostTag = 0x7fffffff;
   static constexpr int kAnybodysIo = MPI_ANY_SOURCE;
   static constexpr int kNoHost = MPI_PROC_NULL;
-  static constexpr int kOnlyProgram = 0;
+  static int program;
   static int clock_is_shared;
   static int processes;
   static int last_code;
@@ -45,7 +46,7 @@ const int* predefined_value(int keyval) {
     case MPI_HOST:
       return &kNoHost;
     case MPI_APPNUM:
-      return &kOnlyProgram;
+      return put(program, app_number());
     case MPI_WTIME_IS_GLOBAL:
       return put(clock_is_shared, runtime().job().node_count() == 1 ? 1 : 0);
     case MPI_UNIVERSE_SIZE:
