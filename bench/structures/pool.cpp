@@ -15,9 +15,9 @@
 #include <mutex>
 #include <vector>
 
-#include "weft/base/slot_pool.hpp"
 #include "turns.hpp"
 #include "weft/base/locks.hpp"
+#include "weft/base/slot_pool.hpp"
 
 namespace weft::bench {
 namespace {

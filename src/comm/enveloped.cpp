@@ -108,7 +108,8 @@ bool Endpoint::keep(Delivery& arriving, Message& message) {
 /// Counts who asked since the last look, so that a request during a look is followed by another.
 void Endpoint::try_again_later(Device* via) noexcept {
   Impl& my = *impl_;
-  // acq_rel: release: what is to be tried is seen by the look; acquire: pairs with try_again's exchange.
+  // acq_rel: release: what is to be tried is seen by the look; acquire: pairs with try_again's
+  // exchange.
   if (my.tries_asked.fetch_add(1, std::memory_order_acq_rel) != 0) return;
   Device& device = via != nullptr ? *via : my.pick_device();
   my.try_note.work = Work::attempt;

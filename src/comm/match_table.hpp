@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "weft/base/slot_pool.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/favour.hpp"
 #include "weft/base/locks.hpp"
+#include "weft/base/slot_pool.hpp"
 
 namespace weft::comm {
 

@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "weft/base/records.hpp"
 #include "comm/wire.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
+#include "weft/base/records.hpp"
 #include "weft/base/types.hpp"
 #include "weft/comm/completion.hpp"
 
@@ -26,16 +26,16 @@ struct Operation;
 
 /// What a device has to do next for an operation in its pending list.
 enum class Work : uint8_t {
-  none,    ///< not in a pending list
-  read,    ///< copy from the peer's memory, a chunk a turn, then answer
-  write,   ///< copy to the peer's memory, a chunk a turn, then answer
-  stream,  ///< send fragments in packets, a few a turn
-  ask,     ///< send ready_to_receive
-  answer,  ///< send finished
-  signal,  ///< send a put's signal
+  none,     ///< not in a pending list
+  read,     ///< copy from the peer's memory, a chunk a turn, then answer
+  write,    ///< copy to the peer's memory, a chunk a turn, then answer
+  stream,   ///< send fragments in packets, a few a turn
+  ask,      ///< send ready_to_receive
+  answer,   ///< send finished
+  signal,   ///< send a put's signal
   attempt,  ///< ask an endpoint's matcher to try again, until it answers true
-  deaths,  ///< look at what the launcher reported
-  finish,  ///< over: tell the completion (again, if it had no room)
+  deaths,   ///< look at what the launcher reported
+  finish,   ///< over: tell the completion (again, if it had no room)
 };
 
 /// Runs when an operation of the runtime's own has ended, instead of a completion. False: no room

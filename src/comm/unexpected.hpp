@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "weft/base/slot_pool.hpp"
 #include "comm/wire.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/slot_pool.hpp"
 #include "weft/base/types.hpp"
 #include "weft/fabric/transport.hpp"
 
