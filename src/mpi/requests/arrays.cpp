@@ -9,7 +9,7 @@ Look conclude_one(std::span<MPI_Request> handles, int* index, MPI_Status* status
   Look found = Look::none_active;
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
-    Request& active = request(handles[i]);
+    Request& active = named(handles[i]);
     if (active.inactive()) continue;
     if (active.transfer.ended()) {
       *index = static_cast<int>(i);
@@ -30,7 +30,7 @@ Look conclude_some(std::span<MPI_Request> handles, int* number, int* indices,
   int ended = 0;
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if (handles[i] == MPI_REQUEST_NULL) continue;
-    Request& active = request(handles[i]);
+    Request& active = named(handles[i]);
     if (active.inactive()) continue;
     if (!active.transfer.ended()) {
       if (found == Look::none_active) found = Look::pending;
@@ -48,7 +48,7 @@ Look conclude_some(std::span<MPI_Request> handles, int* number, int* indices,
 bool all_ended(std::span<const MPI_Request> handles) {
   for (const MPI_Request handle : handles) {
     if (handle == MPI_REQUEST_NULL) continue;
-    const Request& active = request(handle);
+    const Request& active = named(handle);
     if (!active.inactive() && !active.transfer.ended()) return false;
   }
   return true;

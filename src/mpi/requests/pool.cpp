@@ -160,15 +160,12 @@ Request& make_request() {
 
 MPI_Request handle_of(const Request& request) noexcept { return request_pool().name(request); }
 
-Request& request(MPI_Request handle) {
-  Request* found = request_pool().find(handle);
-  if (found == nullptr) [[unlikely]] {
-    fail(MPI_ERR_REQUEST, handle == MPI_REQUEST_NULL
-                              ? "MPI_REQUEST_NULL where a request must be"
-                              : "not a request: ended, freed, or never made");
-  }
-  return *found;
+void refuse_handle(MPI_Request handle) {
+  fail(MPI_ERR_REQUEST, handle == MPI_REQUEST_NULL ? "MPI_REQUEST_NULL where a request must be"
+                                                   : "not a request: ended, freed, or never made");
 }
+
+Request& request(MPI_Request handle) { return named(handle); }
 
 void retire(Request& request) noexcept { request_pool().retire(request); }
 

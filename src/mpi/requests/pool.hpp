@@ -142,6 +142,16 @@ extern constinit RequestPool* the_request_pool;
 /// Between open_requests and close_requests.
 [[nodiscard]] inline RequestPool& request_pool() noexcept { return *detail::the_request_pool; }
 
+/// Throws MPI_ERR_REQUEST: `handle` names nothing.
+[[noreturn]] void refuse_handle(MPI_Request handle);
+/// As request(), in line.
+[[nodiscard]] inline Request& named(MPI_Request handle) {
+  Request* found = request_pool().find(handle);
+  if (found == nullptr) [[unlikely]]
+    refuse_handle(handle);
+  return *found;
+}
+
 /// What receives from MPI_PROC_NULL answer.
 inline constexpr Outcome kNoProcess{.source = MPI_PROC_NULL, .tag = MPI_ANY_TAG};
 

@@ -14,7 +14,7 @@ void Test(MPI_Request* request, int* flag, MPI_Status* status) {
     fill(status, kEmpty);
     return;
   }
-  Request& active = mpi::request(*request);
+  Request& active = named(*request);
   if (active.inactive()) {
     fill(status, kEmpty);
     return;
@@ -41,7 +41,7 @@ void Testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status* 
   Statuses statuses(array_of_statuses);
   for (int i = 0; i < count; ++i) {
     MPI_Request& handle = array_of_requests[i];
-    Request* active = handle == MPI_REQUEST_NULL ? nullptr : &mpi::request(handle);
+    Request* active = handle == MPI_REQUEST_NULL ? nullptr : &named(handle);
     if (active == nullptr || active->inactive()) {
       statuses.set_empty(i);
     } else {

@@ -25,7 +25,7 @@ void wait_for_all(int count, MPI_Request* handles, int first, Statuses& statuses
   for (int i = 0; i < count; ++i) {
     requests[i] = nullptr;
     if (handles[i] == done || handles[i] == MPI_REQUEST_NULL) continue;
-    Request& found = request(handles[i]);
+    Request& found = named(handles[i]);
     if (found.inactive()) continue;
     requests[i] = &found;
     if (!found.transfer.ended()) pending[left++] = &found.transfer;
@@ -54,7 +54,7 @@ bool wait_for_one(std::span<MPI_Request> handles) {
   Transfer** pending = far.empty() ? near.data() : far.data();
   for (const MPI_Request handle : handles) {
     if (handle == MPI_REQUEST_NULL) continue;
-    Request& active = request(handle);
+    Request& active = named(handle);
     if (active.inactive()) continue;
     if (active.transfer.ended()) return true;
     pending[found++] = &active.transfer;
@@ -78,7 +78,7 @@ void Wait(MPI_Request* request, MPI_Status* status) {
     fill(status, kEmpty);
     return;
   }
-  Request& active = mpi::request(*request);
+  Request& active = named(*request);
   if (active.inactive()) {
     fill(status, kEmpty);
     return;
