@@ -1,6 +1,7 @@
 // The table of configuration keys that choose algorithms.
 #include "mpi/collectives/settings.hpp"
 
+#include <mutex>
 #include <string_view>
 
 #include "weft/base/config.hpp"
@@ -93,7 +94,7 @@ Choice choice(std::string_view key) {
 }
 
 Choices read() {
-  base::register_config(kCollectiveKeys);
+  register_collectives_config();
   return {.bcast = choice<BcastBy>("mpi.bcast"),
           .reduce = choice<ReduceBy>("mpi.reduce"),
           .allreduce = choice<AllreduceBy>("mpi.allreduce"),
@@ -106,6 +107,11 @@ Choices read() {
 }
 
 }  // namespace
+
+void register_collectives_config() {
+  static std::once_flag once;
+  std::call_once(once, [] { base::register_config(kCollectiveKeys); });
+}
 
 const Choices& choices() {
   static const Choices the_choices = read();

@@ -26,6 +26,9 @@ struct Choices {
   int64_t segment_bytes = 128 << 10;
 };
 
+/// Registers the collectives' part of the room's table; register_mpi_config does.
+void register_collectives_config();
+
 /// Read from configuration at the first call. Throws Error(bad_config).
 [[nodiscard]] const Choices& choices();
 

@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "mpi/collectives/settings.hpp"
 #include "weft/base/config.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/fabric/config.hpp"
@@ -83,6 +84,7 @@ void register_mpi_config() {
   static std::once_flag once;
   std::call_once(once, [] {
     base::register_config(kKeys);
+    register_collectives_config();
     register_comm_config();
     fabric::register_fabric_config();
     task::register_task_config();
