@@ -10,7 +10,6 @@
 namespace weft::mpi {
 
 class Comm;
-class Session;
 
 /// What a program registered, or one of the predefined ones.
 class Errhandler final : public Counted {
@@ -37,7 +36,7 @@ class Errhandler final : public Counted {
   unsigned given = 0;
 };
 
-HandleTable<Errhandler, MPI_Errhandler>& errhandlers() noexcept;
+HandleTable<Errhandler, MPI_Errhandler>& errhandlers();
 /// The object of a handle; throws MPI_ERR_ARG (MPI_ERR_ERRHANDLER where the ABI has it).
 Errhandler& errhandler(MPI_Errhandler handle);
 

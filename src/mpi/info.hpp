@@ -27,7 +27,7 @@ class Info final : public Counted {
   std::vector<std::pair<std::string, std::string>> entries_;
 };
 
-HandleTable<Info, MPI_Info>& infos() noexcept;
+HandleTable<Info, MPI_Info>& infos();
 /// The object of a handle; nullptr for MPI_INFO_NULL; throws MPI_ERR_INFO for a bad one.
 Info* info_or_null(MPI_Info handle);
 

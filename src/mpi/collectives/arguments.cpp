@@ -99,7 +99,7 @@ void set_typed(Call& call, const Parts& out, const MPI_Datatype* out_types, int 
   if (!call.in_place) call.out = out;
   check_typed(call.out, out_types, outs);
   check_typed(call.in, in_types, ins);
-  call.types.reserve(static_cast<std::size_t>(outs + ins));
+  call.types.reserve(static_cast<std::size_t>(outs) + static_cast<std::size_t>(ins));
   for (int i = 0; i < outs; ++i) {
     call.types.push_back(&datatype(out_types[i]));
     check_block(out.base, out.counts[static_cast<std::size_t>(i)], *call.types.back());

@@ -52,7 +52,7 @@ void need(const void* answer) {
 
 }  // namespace
 
-HandleTable<Errhandler, MPI_Errhandler>& errhandlers() noexcept {
+HandleTable<Errhandler, MPI_Errhandler>& errhandlers() {
   static HandleTable<Errhandler, MPI_Errhandler>& table = [&]() -> auto& {
     auto& made = *new HandleTable<Errhandler, MPI_Errhandler>;
     const auto define = [&](MPI_Errhandler handle, Kind kind) {

@@ -89,7 +89,7 @@ std::vector<std::pair<std::string, std::string>> Info::all() const {
   return entries_;
 }
 
-HandleTable<Info, MPI_Info>& infos() noexcept {
+HandleTable<Info, MPI_Info>& infos() {
   static HandleTable<Info, MPI_Info>& table = [&]() -> auto& {
     auto& made = *new HandleTable<Info, MPI_Info>;
     auto* environment = new Info;

@@ -180,7 +180,7 @@ void T_pvar_handle_alloc(MPI_T_pvar_session in, int pvar_index, void* obj_handle
   made->index = static_cast<std::size_t>(pvar_index);
   if (made->entry().per_comm) {
     if (obj_handle == nullptr) fail(MPI_T_ERR_INVALID, "the variable is one of a communicator");
-    std::memcpy(&made->comm, obj_handle, sizeof made->comm);
+    made->comm = *static_cast<const MPI_Comm*>(obj_handle);
     if (!is_active() || comms().find(made->comm) == nullptr)
       fail(MPI_T_ERR_INVALID, "not a communicator");
   }
