@@ -26,10 +26,10 @@ static_assert(MPI_ERR_TRUNCATE == 15 && MPI_ERR_LASTCODE == 16383);
 int intercepted = 0;
 
 void names() {
-  CHECK(std::size(kNames) == 664);
-  CHECK(std::set<std::string>(std::begin(kNames), std::end(kNames)).size() == 664);
+  WEFT_CHECK(std::size(kNames) == 664);
+  WEFT_CHECK(std::set<std::string>(std::begin(kNames), std::end(kNames)).size() == 664);
   void* library = dlopen("libmpi_abi.so.1", RTLD_NOW);
-  CHECK(library != nullptr);
+  WEFT_CHECK(library != nullptr);
   for (const char* name : kNames) {
     for (const std::string& full : {std::string("MPI_") + name, std::string("PMPI_") + name}) {
       if (dlsym(library, full.c_str()) != nullptr) continue;
@@ -41,14 +41,15 @@ void names() {
 
 void handles() {
   const auto number = [](auto handle) { return reinterpret_cast<intptr_t>(handle); };
-  CHECK(number(MPI_COMM_WORLD) == 0x101 && number(MPI_INT) == 0x209 && number(MPI_SUM) == 0x21);
-  CHECK(MPI_Comm_toint(MPI_COMM_SELF) == 0x102 && MPI_Comm_fromint(0x102) == MPI_COMM_SELF);
-  CHECK(MPI_Type_toint(MPI_DOUBLE) == 0x214 && MPI_Type_fromint(0x214) == MPI_DOUBLE);
-  CHECK(MPI_Win_fromint(MPI_Win_toint(MPI_WIN_NULL)) == MPI_WIN_NULL);
-  CHECK(MPI_File_fromint(MPI_File_toint(MPI_FILE_NULL)) == MPI_FILE_NULL);
+  WEFT_CHECK(number(MPI_COMM_WORLD) == 0x101 && number(MPI_INT) == 0x209 &&
+             number(MPI_SUM) == 0x21);
+  WEFT_CHECK(MPI_Comm_toint(MPI_COMM_SELF) == 0x102 && MPI_Comm_fromint(0x102) == MPI_COMM_SELF);
+  WEFT_CHECK(MPI_Type_toint(MPI_DOUBLE) == 0x214 && MPI_Type_fromint(0x214) == MPI_DOUBLE);
+  WEFT_CHECK(MPI_Win_fromint(MPI_Win_toint(MPI_WIN_NULL)) == MPI_WIN_NULL);
+  WEFT_CHECK(MPI_File_fromint(MPI_File_toint(MPI_FILE_NULL)) == MPI_FILE_NULL);
   MPI_Comm copy;
   MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-  CHECK(MPI_Comm_fromint(MPI_Comm_toint(copy)) == copy);
+  WEFT_CHECK(MPI_Comm_fromint(MPI_Comm_toint(copy)) == copy);
   MPI_Comm_free(&copy);
 }
 
@@ -56,50 +57,50 @@ void about() {
   int major = 0;
   int minor = -1;
   MPI_Abi_get_version(&major, &minor);
-  CHECK(major == 1 && minor == 0);
+  WEFT_CHECK(major == 1 && minor == 0);
   MPI_Info info;
   MPI_Abi_get_info(&info);
   char value[16];
   int length = sizeof value;
   int found = 0;
   MPI_Info_get_string(info, "mpi_count_size", &length, value, &found);
-  CHECK(found == 1 && std::strcmp(value, "8") == 0);
+  WEFT_CHECK(found == 1 && std::strcmp(value, "8") == 0);
   MPI_Info_free(&info);
   int set = 1;
   char yes[4];
   char no[4];
   MPI_Abi_get_fortran_booleans(4, yes, no, &set);
-  CHECK(set == 0);
+  WEFT_CHECK(set == 0);
   int32_t one = 1;
   int32_t zero = 0;
-  CHECK(MPI_Abi_set_fortran_booleans(4, &one, &zero) == MPI_SUCCESS);
-  CHECK_CLASS(MPI_ERR_ABI, MPI_Abi_set_fortran_booleans(4, &one, &zero));
+  WEFT_CHECK(MPI_Abi_set_fortran_booleans(4, &one, &zero) == MPI_SUCCESS);
+  WEFT_CHECK_CLASS(MPI_ERR_ABI, MPI_Abi_set_fortran_booleans(4, &one, &zero));
   MPI_Abi_get_fortran_booleans(4, yes, no, &set);
-  CHECK(set == 1 && std::memcmp(yes, &one, 4) == 0 && std::memcmp(no, &zero, 4) == 0);
+  WEFT_CHECK(set == 1 && std::memcmp(yes, &one, 4) == 0 && std::memcmp(no, &zero, 4) == 0);
   MPI_Abi_get_fortran_info(&info);
-  CHECK(info == MPI_INFO_NULL);
+  WEFT_CHECK(info == MPI_INFO_NULL);
   MPI_Info told;
   MPI_Info_create(&told);
   MPI_Info_set(told, "mpi_integer_size", "4");
-  CHECK(MPI_Abi_set_fortran_info(told) == MPI_SUCCESS);
-  CHECK_CLASS(MPI_ERR_ABI, MPI_Abi_set_fortran_info(told));
+  WEFT_CHECK(MPI_Abi_set_fortran_info(told) == MPI_SUCCESS);
+  WEFT_CHECK_CLASS(MPI_ERR_ABI, MPI_Abi_set_fortran_info(told));
   MPI_Info_free(&told);
   MPI_Abi_get_fortran_info(&info);
-  CHECK(info != MPI_INFO_NULL);
+  WEFT_CHECK(info != MPI_INFO_NULL);
   MPI_Info_free(&info);
 }
 
 /// Functions that are not there yet say so, and nothing else happens.
 void unsupported() {
   MPI_Win win = MPI_WIN_NULL;
-  CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION,
-              MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
-  CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Win_fence(0, MPI_WIN_NULL));
+  WEFT_CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION,
+                   MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+  WEFT_CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Win_fence(0, MPI_WIN_NULL));
   MPI_File file = MPI_FILE_NULL;
-  CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION,
-              MPI_File_open(MPI_COMM_WORLD, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
+  WEFT_CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION,
+                   MPI_File_open(MPI_COMM_WORLD, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
   char port[MPI_MAX_PORT_NAME];
-  CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Open_port(MPI_INFO_NULL, port));
+  WEFT_CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Open_port(MPI_INFO_NULL, port));
 }
 
 }  // namespace
@@ -119,7 +120,7 @@ int main(int argc, char** argv) {
   about();
   unsupported();
   MPI_Barrier(MPI_COMM_WORLD);
-  CHECK(intercepted == 1);
+  WEFT_CHECK(intercepted == 1);
   MPI_Finalize();
   return result();
 }

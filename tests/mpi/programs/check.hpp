@@ -9,7 +9,7 @@
 
 inline int failures = 0;
 
-#define CHECK(condition)                                                  \
+#define WEFT_CHECK(condition)                                             \
   do {                                                                    \
     if (!(condition)) {                                                   \
       std::printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
@@ -24,7 +24,7 @@ inline int class_of(int code) {
   return found;
 }
 
-#define CHECK_CLASS(expected, call)                                                            \
+#define WEFT_CHECK_CLASS(expected, call)                                                       \
   do {                                                                                         \
     const int got = class_of(call);                                                            \
     if (got != (expected)) {                                                                   \

@@ -23,91 +23,93 @@ void handlers() {
   MPI_Comm_create_errhandler(note, &own);
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-  CHECK(MPI_Comm_set_errhandler(comm, own) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Comm_set_errhandler(comm, own) == MPI_SUCCESS);
   MPI_Errhandler known;
   MPI_Comm_get_errhandler(comm, &known);
-  CHECK(known == own);
+  WEFT_CHECK(known == own);
   MPI_Errhandler_free(&known);
-  CHECK(known == MPI_ERRHANDLER_NULL);
+  WEFT_CHECK(known == MPI_ERRHANDLER_NULL);
 
   const int code = fail_on(comm);
-  CHECK(calls == 1 && last_code == code && last_comm == comm && class_of(code) == MPI_ERR_RANK);
+  WEFT_CHECK(calls == 1 && last_code == code && last_comm == comm &&
+             class_of(code) == MPI_ERR_RANK);
   // What has no communicator of its own goes to MPI_COMM_SELF's.
   MPI_Comm_set_errhandler(MPI_COMM_SELF, own);
-  CHECK_CLASS(MPI_ERR_COMM, fail_on(MPI_COMM_NULL));
-  CHECK(calls == 2 && last_comm == MPI_COMM_SELF);
+  WEFT_CHECK_CLASS(MPI_ERR_COMM, fail_on(MPI_COMM_NULL));
+  WEFT_CHECK(calls == 2 && last_comm == MPI_COMM_SELF);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 
   // Freed, it still serves where it was set; copies of a communicator have it, too.
   MPI_Errhandler_free(&own);
   MPI_Comm copy;
   MPI_Comm_dup(comm, &copy);
-  CHECK(class_of(fail_on(copy)) == MPI_ERR_RANK && calls == 3 && last_comm == copy);
+  WEFT_CHECK(class_of(fail_on(copy)) == MPI_ERR_RANK && calls == 3 && last_comm == copy);
   MPI_Comm_get_errhandler(copy, &known);
-  CHECK(known != MPI_ERRHANDLER_NULL);
+  WEFT_CHECK(known != MPI_ERRHANDLER_NULL);
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
-  CHECK(class_of(fail_on(copy)) == MPI_ERR_RANK && calls == 3);
+  WEFT_CHECK(class_of(fail_on(copy)) == MPI_ERR_RANK && calls == 3);
   MPI_Comm_set_errhandler(copy, known);
   MPI_Errhandler_free(&known);
 
-  CHECK(MPI_Comm_call_errhandler(copy, MPI_ERR_TAG) == MPI_SUCCESS);
-  CHECK(calls == 4 && last_code == MPI_ERR_TAG);
+  WEFT_CHECK(MPI_Comm_call_errhandler(copy, MPI_ERR_TAG) == MPI_SUCCESS);
+  WEFT_CHECK(calls == 4 && last_code == MPI_ERR_TAG);
   MPI_Comm_free(&copy);
   MPI_Comm_free(&comm);
 
   MPI_Comm_get_errhandler(MPI_COMM_SELF, &known);
-  CHECK(known == MPI_ERRORS_RETURN);
+  WEFT_CHECK(known == MPI_ERRORS_RETURN);
   MPI_Errhandler_free(&known);
-  CHECK_CLASS(MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRHANDLER_NULL));
-  CHECK_CLASS(MPI_ERR_ERRHANDLER, MPI_Errhandler_free(&known));
-  CHECK_CLASS(MPI_ERR_COMM, MPI_Comm_set_errhandler(MPI_COMM_NULL, MPI_ERRORS_RETURN));
+  WEFT_CHECK_CLASS(MPI_ERR_ERRHANDLER,
+                   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRHANDLER_NULL));
+  WEFT_CHECK_CLASS(MPI_ERR_ERRHANDLER, MPI_Errhandler_free(&known));
+  WEFT_CHECK_CLASS(MPI_ERR_COMM, MPI_Comm_set_errhandler(MPI_COMM_NULL, MPI_ERRORS_RETURN));
 }
 
 std::string text_of(int code) {
   char text[MPI_MAX_ERROR_STRING];
   int length = -1;
-  CHECK(MPI_Error_string(code, text, &length) == MPI_SUCCESS);
-  CHECK(length == static_cast<int>(std::strlen(text)));
+  WEFT_CHECK(MPI_Error_string(code, text, &length) == MPI_SUCCESS);
+  WEFT_CHECK(length == static_cast<int>(std::strlen(text)));
   return text;
 }
 
 void predefined() {
   for (int code = MPI_SUCCESS; code <= MPI_ERR_ABI; ++code) {
-    CHECK(class_of(code) == code);
-    CHECK(text_of(code).size() > 10);
+    WEFT_CHECK(class_of(code) == code);
+    WEFT_CHECK(text_of(code).size() > 10);
   }
   int unused = 0;
-  CHECK(MPI_Error_class(5000, &unused) != MPI_SUCCESS);
+  WEFT_CHECK(MPI_Error_class(5000, &unused) != MPI_SUCCESS);
 }
 
 void added() {
   int* highest = nullptr;
   int found = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &highest, &found);
-  CHECK(found == 1 && *highest >= MPI_ERR_LASTCODE);
+  WEFT_CHECK(found == 1 && *highest >= MPI_ERR_LASTCODE);
   int error_class = 0;
   int code = 0;
   MPI_Add_error_class(&error_class);
-  CHECK(error_class > MPI_ERR_LASTCODE && class_of(error_class) == error_class);
+  WEFT_CHECK(error_class > MPI_ERR_LASTCODE && class_of(error_class) == error_class);
   MPI_Add_error_code(error_class, &code);
-  CHECK(code > error_class && class_of(code) == error_class);
-  CHECK(text_of(code).empty());
+  WEFT_CHECK(code > error_class && class_of(code) == error_class);
+  WEFT_CHECK(text_of(code).empty());
   MPI_Add_error_string(code, "the cat is on the roof");
-  CHECK(text_of(code) == "the cat is on the roof");
+  WEFT_CHECK(text_of(code) == "the cat is on the roof");
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &highest, &found);
-  CHECK(*highest == code);
+  WEFT_CHECK(*highest == code);
   int of_mpi = 0;
   MPI_Add_error_code(MPI_ERR_TAG, &of_mpi);
-  CHECK(class_of(of_mpi) == MPI_ERR_TAG);
+  WEFT_CHECK(class_of(of_mpi) == MPI_ERR_TAG);
 
-  CHECK(MPI_Remove_error_class(error_class) != MPI_SUCCESS);
-  CHECK(MPI_Remove_error_code(code) != MPI_SUCCESS);
-  CHECK(MPI_Remove_error_string(code) == MPI_SUCCESS);
-  CHECK(MPI_Remove_error_code(code) == MPI_SUCCESS);
-  CHECK(MPI_Remove_error_class(error_class) == MPI_SUCCESS);
-  CHECK(MPI_Remove_error_code(of_mpi) == MPI_SUCCESS);
-  CHECK(MPI_Remove_error_class(MPI_ERR_TAG) != MPI_SUCCESS);
-  CHECK(MPI_Add_error_string(MPI_ERR_TAG, "x") != MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_class(error_class) != MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_code(code) != MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_string(code) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_code(code) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_class(error_class) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_code(of_mpi) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Remove_error_class(MPI_ERR_TAG) != MPI_SUCCESS);
+  WEFT_CHECK(MPI_Add_error_string(MPI_ERR_TAG, "x") != MPI_SUCCESS);
 }
 
 }  // namespace
@@ -116,7 +118,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Errhandler first;
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &first);
-  CHECK(first == MPI_ERRORS_ARE_FATAL);
+  WEFT_CHECK(first == MPI_ERRORS_ARE_FATAL);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   handlers();

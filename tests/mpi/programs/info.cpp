@@ -8,17 +8,17 @@ namespace {
 std::string value_of(MPI_Info info, const char* key) {
   int length = 0;
   int found = -1;
-  CHECK(MPI_Info_get_string(info, key, &length, nullptr, &found) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Info_get_string(info, key, &length, nullptr, &found) == MPI_SUCCESS);
   if (found == 0) return "(none)";
   std::vector<char> value(static_cast<std::size_t>(length));
-  CHECK(MPI_Info_get_string(info, key, &length, value.data(), &found) == MPI_SUCCESS);
-  CHECK(length == static_cast<int>(value.size()) && found == 1);
+  WEFT_CHECK(MPI_Info_get_string(info, key, &length, value.data(), &found) == MPI_SUCCESS);
+  WEFT_CHECK(length == static_cast<int>(value.size()) && found == 1);
   return value.data();
 }
 
 std::string key_of(MPI_Info info, int n) {
   char key[MPI_MAX_INFO_KEY];
-  CHECK(MPI_Info_get_nthkey(info, n, key) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_Info_get_nthkey(info, n, key) == MPI_SUCCESS);
   return key;
 }
 
@@ -30,39 +30,39 @@ int count(MPI_Info info) {
 
 void keep_and_find() {
   MPI_Info info;
-  CHECK(MPI_Info_create(&info) == MPI_SUCCESS && info != MPI_INFO_NULL && count(info) == 0);
+  WEFT_CHECK(MPI_Info_create(&info) == MPI_SUCCESS && info != MPI_INFO_NULL && count(info) == 0);
   MPI_Info_set(info, "zebra", "1");
   MPI_Info_set(info, "ant", "two words");
   MPI_Info_set(info, "zebra", "3");
-  CHECK(count(info) == 2 && key_of(info, 0) == "zebra" && key_of(info, 1) == "ant");
-  CHECK(value_of(info, "zebra") == "3" && value_of(info, "ant") == "two words");
-  CHECK(value_of(info, "Ant") == "(none)");
+  WEFT_CHECK(count(info) == 2 && key_of(info, 0) == "zebra" && key_of(info, 1) == "ant");
+  WEFT_CHECK(value_of(info, "zebra") == "3" && value_of(info, "ant") == "two words");
+  WEFT_CHECK(value_of(info, "Ant") == "(none)");
 
   char small[4] = "???";
   int length = sizeof small;
   int found = 0;
   MPI_Info_get_string(info, "ant", &length, small, &found);
-  CHECK(found == 1 && length == 10 && std::strcmp(small, "two") == 0);
+  WEFT_CHECK(found == 1 && length == 10 && std::strcmp(small, "two") == 0);
   char old[16];
   MPI_Info_get(info, "ant", 3, old, &found);
-  CHECK(found == 1 && std::strcmp(old, "two") == 0);
+  WEFT_CHECK(found == 1 && std::strcmp(old, "two") == 0);
   MPI_Info_get_valuelen(info, "ant", &length, &found);
-  CHECK(found == 1 && length == 9);
+  WEFT_CHECK(found == 1 && length == 9);
 
   MPI_Info copy;
   MPI_Info_dup(info, &copy);
-  CHECK(MPI_Info_delete(info, "zebra") == MPI_SUCCESS && count(info) == 1);
-  CHECK(count(copy) == 2 && value_of(copy, "zebra") == "3");
+  WEFT_CHECK(MPI_Info_delete(info, "zebra") == MPI_SUCCESS && count(info) == 1);
+  WEFT_CHECK(count(copy) == 2 && value_of(copy, "zebra") == "3");
   MPI_Info_free(&copy);
-  CHECK(copy == MPI_INFO_NULL);
+  WEFT_CHECK(copy == MPI_INFO_NULL);
   MPI_Info_free(&info);
 }
 
 void started() {
-  CHECK(value_of(MPI_INFO_ENV, "command").find("info") != std::string::npos);
+  WEFT_CHECK(value_of(MPI_INFO_ENV, "command").find("info") != std::string::npos);
   MPI_Info info;
-  CHECK(MPI_Info_create_env(0, nullptr, &info) == MPI_SUCCESS);
-  CHECK(value_of(info, "wdir") != "(none)");
+  WEFT_CHECK(MPI_Info_create_env(0, nullptr, &info) == MPI_SUCCESS);
+  WEFT_CHECK(value_of(info, "wdir") != "(none)");
   MPI_Info_free(&info);
 }
 
@@ -71,18 +71,18 @@ void wrong() {
   MPI_Info_create(&info);
   const std::string long_key(MPI_MAX_INFO_KEY, 'k');
   const std::string long_value(MPI_MAX_INFO_VAL, 'v');
-  CHECK_CLASS(MPI_ERR_INFO_KEY, MPI_Info_set(info, long_key.c_str(), "v"));
-  CHECK_CLASS(MPI_ERR_INFO_KEY, MPI_Info_set(info, "", "v"));
-  CHECK_CLASS(MPI_ERR_INFO_VALUE, MPI_Info_set(info, "k", long_value.c_str()));
-  CHECK_CLASS(MPI_ERR_INFO_NOKEY, MPI_Info_delete(info, "k"));
-  CHECK_CLASS(MPI_ERR_INFO, MPI_Info_set(MPI_INFO_NULL, "k", "v"));
-  CHECK_CLASS(MPI_ERR_INFO, MPI_Info_set(MPI_INFO_ENV, "k", "v"));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO_KEY, MPI_Info_set(info, long_key.c_str(), "v"));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO_KEY, MPI_Info_set(info, "", "v"));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO_VALUE, MPI_Info_set(info, "k", long_value.c_str()));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO_NOKEY, MPI_Info_delete(info, "k"));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO, MPI_Info_set(MPI_INFO_NULL, "k", "v"));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO, MPI_Info_set(MPI_INFO_ENV, "k", "v"));
   char key[MPI_MAX_INFO_KEY];
-  CHECK_CLASS(MPI_ERR_ARG, MPI_Info_get_nthkey(info, 0, key));
+  WEFT_CHECK_CLASS(MPI_ERR_ARG, MPI_Info_get_nthkey(info, 0, key));
   MPI_Info freed = info;
   MPI_Info_free(&info);
-  CHECK_CLASS(MPI_ERR_INFO, MPI_Info_set(freed, "k", "v"));
-  CHECK_CLASS(MPI_ERR_INFO, MPI_Info_free(&freed));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO, MPI_Info_set(freed, "k", "v"));
+  WEFT_CHECK_CLASS(MPI_ERR_INFO, MPI_Info_free(&freed));
 }
 
 }  // namespace

@@ -9,16 +9,16 @@ using Name = char[256];
 
 void before_init() {
   int number = 0;
-  CHECK(MPI_T_cvar_get_num(&number) == MPI_T_ERR_NOT_INITIALIZED);
+  WEFT_CHECK(MPI_T_cvar_get_num(&number) == MPI_T_ERR_NOT_INITIALIZED);
   int provided = -1;
-  CHECK(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) == MPI_SUCCESS);
-  CHECK(provided == MPI_THREAD_MULTIPLE);
+  WEFT_CHECK(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) == MPI_SUCCESS);
+  WEFT_CHECK(provided == MPI_THREAD_MULTIPLE);
 }
 
 /// Every control variable can be read, by what its description says.
 void read_all_variables() {
   int number = 0;
-  CHECK(MPI_T_cvar_get_num(&number) == MPI_SUCCESS && number > 10);
+  WEFT_CHECK(MPI_T_cvar_get_num(&number) == MPI_SUCCESS && number > 10);
   for (int i = 0; i < number; ++i) {
     Name name;
     int length = sizeof name;
@@ -27,59 +27,59 @@ void read_all_variables() {
     int scope = 0;
     MPI_Datatype type = MPI_DATATYPE_NULL;
     MPI_T_enum names = MPI_T_ENUM_NULL;
-    CHECK(MPI_T_cvar_get_info(i, name, &length, &verbosity, &type, &names, nullptr, nullptr, &bind,
-                              &scope) == MPI_SUCCESS);
-    CHECK(length == static_cast<int>(std::strlen(name)) + 1 && bind == MPI_T_BIND_NO_OBJECT);
+    WEFT_CHECK(MPI_T_cvar_get_info(i, name, &length, &verbosity, &type, &names, nullptr, nullptr,
+                                   &bind, &scope) == MPI_SUCCESS);
+    WEFT_CHECK(length == static_cast<int>(std::strlen(name)) + 1 && bind == MPI_T_BIND_NO_OBJECT);
     int again = -1;
-    CHECK(MPI_T_cvar_get_index(name, &again) == MPI_SUCCESS && again == i);
+    WEFT_CHECK(MPI_T_cvar_get_index(name, &again) == MPI_SUCCESS && again == i);
     MPI_T_cvar_handle handle;
     int count = 0;
-    CHECK(MPI_T_cvar_handle_alloc(i, nullptr, &handle, &count) == MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_cvar_handle_alloc(i, nullptr, &handle, &count) == MPI_SUCCESS);
     std::vector<long long> buffer(static_cast<std::size_t>(count));
-    CHECK(MPI_T_cvar_read(handle, buffer.data()) == MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_cvar_read(handle, buffer.data()) == MPI_SUCCESS);
     if (names != MPI_T_ENUM_NULL) {
       int items = 0;
       MPI_T_enum_get_info(names, &items, nullptr, nullptr);
       const int value = *reinterpret_cast<int*>(buffer.data());
-      CHECK(type == MPI_INT && value >= 0 && value < items);
+      WEFT_CHECK(type == MPI_INT && value >= 0 && value < items);
       length = sizeof name;
-      CHECK(MPI_T_enum_get_item(names, value, &again, name, &length) == MPI_SUCCESS);
-      CHECK(again == value && length > 1);
+      WEFT_CHECK(MPI_T_enum_get_item(names, value, &again, name, &length) == MPI_SUCCESS);
+      WEFT_CHECK(again == value && length > 1);
     }
-    CHECK(MPI_T_cvar_handle_free(&handle) == MPI_SUCCESS && handle == MPI_T_CVAR_HANDLE_NULL);
+    WEFT_CHECK(MPI_T_cvar_handle_free(&handle) == MPI_SUCCESS && handle == MPI_T_CVAR_HANDLE_NULL);
   }
-  CHECK(MPI_T_cvar_get_info(number, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                            nullptr, nullptr) == MPI_T_ERR_INVALID_INDEX);
+  WEFT_CHECK(MPI_T_cvar_get_info(number, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                 nullptr, nullptr, nullptr) == MPI_T_ERR_INVALID_INDEX);
   int index = 0;
-  CHECK(MPI_T_cvar_get_index("no such thing", &index) == MPI_T_ERR_INVALID_NAME);
+  WEFT_CHECK(MPI_T_cvar_get_index("no such thing", &index) == MPI_T_ERR_INVALID_NAME);
 }
 
 MPI_T_cvar_handle variable(const char* name) {
   int index = -1;
   int count = 0;
   MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
-  CHECK(MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS);
-  CHECK(MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS && count == 1);
+  WEFT_CHECK(MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS && count == 1);
   return handle;
 }
 
 void write_before(MPI_T_cvar_handle eager) {
   MPI_Count bytes = 4096;
-  CHECK(MPI_T_cvar_write(eager, &bytes) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_cvar_write(eager, &bytes) == MPI_SUCCESS);
   bytes = -1;
-  CHECK(MPI_T_cvar_write(eager, &bytes) == MPI_T_ERR_INVALID);
-  CHECK(MPI_T_cvar_read(eager, &bytes) == MPI_SUCCESS && bytes == 4096);
+  WEFT_CHECK(MPI_T_cvar_write(eager, &bytes) == MPI_T_ERR_INVALID);
+  WEFT_CHECK(MPI_T_cvar_read(eager, &bytes) == MPI_SUCCESS && bytes == 4096);
 }
 
 void write_after(MPI_T_cvar_handle eager) {
   MPI_Count bytes = 8192;
-  CHECK(MPI_T_cvar_write(eager, &bytes) == MPI_T_ERR_CVAR_SET_NOT_NOW);
-  CHECK(MPI_T_cvar_read(eager, &bytes) == MPI_SUCCESS && bytes == 4096);
+  WEFT_CHECK(MPI_T_cvar_write(eager, &bytes) == MPI_T_ERR_CVAR_SET_NOT_NOW);
+  WEFT_CHECK(MPI_T_cvar_read(eager, &bytes) == MPI_SUCCESS && bytes == 4096);
 }
 
 void categories() {
   int number = 0;
-  CHECK(MPI_T_category_get_num(&number) == MPI_SUCCESS && number > 1);
+  WEFT_CHECK(MPI_T_category_get_num(&number) == MPI_SUCCESS && number > 1);
   int variables = 0;
   int all = 0;
   MPI_T_cvar_get_num(&all);
@@ -89,29 +89,29 @@ void categories() {
     int cvars = 0;
     int pvars = 0;
     int inner = -1;
-    CHECK(MPI_T_category_get_info(i, name, &length, nullptr, nullptr, &cvars, &pvars, &inner) ==
-          MPI_SUCCESS);
-    CHECK(inner == 0);
+    WEFT_CHECK(MPI_T_category_get_info(i, name, &length, nullptr, nullptr, &cvars, &pvars,
+                                       &inner) == MPI_SUCCESS);
+    WEFT_CHECK(inner == 0);
     int again = -1;
-    CHECK(MPI_T_category_get_index(name, &again) == MPI_SUCCESS && again == i);
+    WEFT_CHECK(MPI_T_category_get_index(name, &again) == MPI_SUCCESS && again == i);
     std::vector<int> indices(static_cast<std::size_t>(cvars), -1);
-    CHECK(MPI_T_category_get_cvars(i, cvars, indices.data()) == MPI_SUCCESS);
-    for (const int index : indices) CHECK(index >= 0 && index < all);
+    WEFT_CHECK(MPI_T_category_get_cvars(i, cvars, indices.data()) == MPI_SUCCESS);
+    for (const int index : indices) WEFT_CHECK(index >= 0 && index < all);
     variables += cvars;
     int events = -1;
-    CHECK(MPI_T_category_get_num_events(i, &events) == MPI_SUCCESS && events == 0);
+    WEFT_CHECK(MPI_T_category_get_num_events(i, &events) == MPI_SUCCESS && events == 0);
   }
-  CHECK(variables == all);
+  WEFT_CHECK(variables == all);
   int stamp = -1;
-  CHECK(MPI_T_category_changed(&stamp) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_category_changed(&stamp) == MPI_SUCCESS);
 }
 
 /// A message to oneself, and what it does to every counter.
 void counters() {
   int number = 0;
-  CHECK(MPI_T_pvar_get_num(&number) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_pvar_get_num(&number) == MPI_SUCCESS);
   MPI_T_pvar_session session;
-  CHECK(MPI_T_pvar_session_create(&session) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_pvar_session_create(&session) == MPI_SUCCESS);
   std::vector<MPI_T_pvar_handle> handles;
   std::vector<bool> continuous;
   for (int i = 0; i < number; ++i) {
@@ -121,19 +121,19 @@ void counters() {
     int bind = 0;
     int runs = -1;
     MPI_Datatype type = MPI_DATATYPE_NULL;
-    CHECK(MPI_T_pvar_get_info(i, name, &length, nullptr, &kind, &type, nullptr, nullptr, nullptr,
-                              &bind, nullptr, &runs, nullptr) == MPI_SUCCESS);
-    CHECK(type == MPI_UNSIGNED_LONG_LONG);
+    WEFT_CHECK(MPI_T_pvar_get_info(i, name, &length, nullptr, &kind, &type, nullptr, nullptr,
+                                   nullptr, &bind, nullptr, &runs, nullptr) == MPI_SUCCESS);
+    WEFT_CHECK(type == MPI_UNSIGNED_LONG_LONG);
     int again = -1;
-    CHECK(MPI_T_pvar_get_index(name, kind, &again) == MPI_SUCCESS && again == i);
+    WEFT_CHECK(MPI_T_pvar_get_index(name, kind, &again) == MPI_SUCCESS && again == i);
     MPI_Comm world = MPI_COMM_WORLD;
     MPI_T_pvar_handle handle;
     int count = 0;
-    CHECK(MPI_T_pvar_handle_alloc(session, i, bind == MPI_T_BIND_MPI_COMM ? &world : nullptr,
-                                  &handle, &count) == MPI_SUCCESS);
-    CHECK(count == 1);
-    if (runs == 0) CHECK(MPI_T_pvar_start(session, handle) == MPI_SUCCESS);
-    if (runs == 1) CHECK(MPI_T_pvar_start(session, handle) == MPI_T_ERR_PVAR_NO_STARTSTOP);
+    WEFT_CHECK(MPI_T_pvar_handle_alloc(session, i, bind == MPI_T_BIND_MPI_COMM ? &world : nullptr,
+                                       &handle, &count) == MPI_SUCCESS);
+    WEFT_CHECK(count == 1);
+    if (runs == 0) WEFT_CHECK(MPI_T_pvar_start(session, handle) == MPI_SUCCESS);
+    if (runs == 1) WEFT_CHECK(MPI_T_pvar_start(session, handle) == MPI_T_ERR_PVAR_NO_STARTSTOP);
     handles.push_back(handle);
     continuous.push_back(runs == 1);
   }
@@ -141,32 +141,32 @@ void counters() {
   MPI_Sendrecv(&word, 1, MPI_INT, 0, 0, &word, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
   for (std::size_t i = 0; i < handles.size(); ++i) {
     unsigned long long value = 0;
-    CHECK(MPI_T_pvar_read(session, handles[i], &value) == MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_pvar_read(session, handles[i], &value) == MPI_SUCCESS);
     if (!continuous[i]) {
-      CHECK(MPI_T_pvar_stop(session, handles[i]) == MPI_SUCCESS);
-      CHECK(MPI_T_pvar_reset(session, handles[i]) == MPI_SUCCESS);
-      CHECK(MPI_T_pvar_read(session, handles[i], &value) == MPI_SUCCESS && value == 0);
+      WEFT_CHECK(MPI_T_pvar_stop(session, handles[i]) == MPI_SUCCESS);
+      WEFT_CHECK(MPI_T_pvar_reset(session, handles[i]) == MPI_SUCCESS);
+      WEFT_CHECK(MPI_T_pvar_read(session, handles[i], &value) == MPI_SUCCESS && value == 0);
       value = 7;
-      CHECK(MPI_T_pvar_write(session, handles[i], &value) == MPI_SUCCESS);
-      CHECK(MPI_T_pvar_readreset(session, handles[i], &value) == MPI_SUCCESS && value == 7);
+      WEFT_CHECK(MPI_T_pvar_write(session, handles[i], &value) == MPI_SUCCESS);
+      WEFT_CHECK(MPI_T_pvar_readreset(session, handles[i], &value) == MPI_SUCCESS && value == 7);
     } else {
-      CHECK(MPI_T_pvar_reset(session, handles[i]) == MPI_T_ERR_PVAR_NO_WRITE);
+      WEFT_CHECK(MPI_T_pvar_reset(session, handles[i]) == MPI_T_ERR_PVAR_NO_WRITE);
     }
   }
-  CHECK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
-  if (!handles.empty()) CHECK(MPI_T_pvar_handle_free(session, &handles[0]) == MPI_SUCCESS);
-  CHECK(MPI_T_pvar_session_free(&session) == MPI_SUCCESS);
-  CHECK(session == MPI_T_PVAR_SESSION_NULL);
-  CHECK(MPI_T_pvar_session_free(&session) == MPI_T_ERR_INVALID_SESSION);
+  WEFT_CHECK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
+  if (!handles.empty()) WEFT_CHECK(MPI_T_pvar_handle_free(session, &handles[0]) == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_pvar_session_free(&session) == MPI_SUCCESS);
+  WEFT_CHECK(session == MPI_T_PVAR_SESSION_NULL);
+  WEFT_CHECK(MPI_T_pvar_session_free(&session) == MPI_T_ERR_INVALID_SESSION);
 }
 
 void events() {
   int number = -1;
-  CHECK(MPI_T_event_get_num(&number) == MPI_SUCCESS && number == 0);
-  CHECK(MPI_T_source_get_num(&number) == MPI_SUCCESS && number == 0);
-  CHECK(MPI_T_event_get_index("x", &number) == MPI_T_ERR_INVALID_NAME);
+  WEFT_CHECK(MPI_T_event_get_num(&number) == MPI_SUCCESS && number == 0);
+  WEFT_CHECK(MPI_T_source_get_num(&number) == MPI_SUCCESS && number == 0);
+  WEFT_CHECK(MPI_T_event_get_index("x", &number) == MPI_T_ERR_INVALID_NAME);
   MPI_Count stamp = 0;
-  CHECK(MPI_T_source_get_timestamp(0, &stamp) == MPI_T_ERR_INVALID_INDEX);
+  WEFT_CHECK(MPI_T_source_get_timestamp(0, &stamp) == MPI_T_ERR_INVALID_INDEX);
 }
 
 }  // namespace
@@ -184,8 +184,8 @@ int main(int argc, char** argv) {
   events();
   MPI_Finalize();
   read_all_variables();
-  CHECK(MPI_T_finalize() == MPI_SUCCESS);
+  WEFT_CHECK(MPI_T_finalize() == MPI_SUCCESS);
   int number = 0;
-  CHECK(MPI_T_cvar_get_num(&number) == MPI_T_ERR_NOT_INITIALIZED);
+  WEFT_CHECK(MPI_T_cvar_get_num(&number) == MPI_T_ERR_NOT_INITIALIZED);
   return result();
 }
