@@ -68,10 +68,13 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
 Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, void* to) {
   const Pairing pairing(team);
   Scratch room;
-  std::byte* other = room.elements(reduction.count, *reduction.type);
-  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  std::byte* other = nullptr;
+  // The first half may come to its place, and what this rank gives is combined with it there.
+  bool straight = from != to && reduction.op->commutative && !pairing.doubles(team.rank);
+  if (from != to && !straight) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
   if (pairing.doubles(team.rank)) {
+    other = room.elements(reduction.count, *reduction.type);
     step.recv(team, team.rank - 1, reduction.whole(other));
     co_await step;
     reduction.combine_part(as_bytes(to), other, reduction.count, true);
@@ -81,12 +84,20 @@ Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, vo
     const int number = pairing.number ^ distance;
     const int partner = pairing.rank_of(number);
     halves.halve(pairing.number < number);
-    step.recv(team, partner, reduction.part(other, halves.begin(), halves.count()));
-    step.send(team, partner, reduction.part(to, halves.other_begin(), halves.other_count()));
+    const int64_t begin = halves.begin();
+    const int64_t count = halves.count();
+    if (!straight && other == nullptr) other = room.elements(reduction.count, *reduction.type);
+    step.recv(team, partner, reduction.part(straight ? to : other, begin, count));
+    step.send(team, partner,
+              reduction.part(straight ? from : to, halves.other_begin(), halves.other_count()));
     co_await step;
-    reduction.combine_part(reduction.element(to, halves.begin()),
-                           reduction.element(other, halves.begin()), halves.count(),
-                           number < pairing.number);
+    if (straight) {
+      reduction.fold(reduction.element(from, begin), reduction.element(to, begin), count);
+      straight = false;
+    } else {
+      reduction.combine_part(reduction.element(to, begin), reduction.element(other, begin), count,
+                             number < pairing.number);
+    }
   }
   for (int distance = pairing.power / 2; distance != 0; distance /= 2) {
     const int partner = pairing.rank_of(pairing.number ^ distance);

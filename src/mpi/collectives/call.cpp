@@ -88,6 +88,9 @@ class CollectiveWork final : public RequestWork {
   CollectiveWork(const CollectiveWork&) = delete;
   CollectiveWork& operator=(const CollectiveWork&) = delete;
 
+  static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
+  static void operator delete(void* at, std::size_t bytes) noexcept { release_frame(at, bytes); }
+
   void start(Request& request) override {
     why_.clear();
     launch(begin(call_), request, *call_.comm, &why_);
