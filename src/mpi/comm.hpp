@@ -51,7 +51,9 @@ class Comm final : public Counted {
   Hints hints;
 
   std::atomic<uint32_t> collectives{0};  ///< begun so far: the tag of the next one
-  std::mutex lock;                       ///< of what follows
+  /// A collective has met a dead member: from then on its messages tell that instead of data.
+  std::atomic<bool> member_died{false};
+  std::mutex lock;  ///< of what follows
   std::string name;
   Held<Errhandler> errhandler;  ///< never empty
   Held<Info> info;              ///< hints, as the program gave them; may be empty

@@ -24,6 +24,11 @@ void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, co
 void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
                 int64_t count, const Datatype& type);
 
+/// Sends what goes at once and needs no Transfer: standard mode, one run of bytes, room now. False:
+/// nothing happened.
+bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+              const Datatype& type);
+
 /// A blocking send in place: returns when the buffer may be used again. No Transfer is made for
 /// what goes at once. Throws Failure.
 void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,

@@ -102,10 +102,10 @@ Schedule all_gather_by_nodes(Team team, const NodeMap& map, Parts all) {
     const std::vector<int> leaders = map.leaders(team.rank);
     const Schedule across =
         pick({team.comm, team.tag, map.mine, static_cast<int>(nodes), leaders.data()}, packed);
-    co_await across;
+    co_await part(across);
   }
   const Schedule inside = broadcast(node, nullptr, bytes_at(packed.base, bytes), 0);
-  co_await inside;
+  co_await part(inside);
   const std::byte* at = packed.base;
   for (const auto& ranks : map.nodes) {
     for (const int rank : ranks) {

@@ -167,16 +167,16 @@ Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction,
                              void* to) {
   const Team node = map.node(*team.comm, team.tag);
   const Schedule up = reduce(node, nullptr, reduction, from, to, 0);
-  co_await up;
+  co_await part(up);
   if (node.rank == 0) {
     const std::vector<int> leaders = map.leaders(team.rank);
     const Schedule across =
         pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
              reduction, to, to);
-    co_await across;
+    co_await part(across);
   }
   const Schedule down = broadcast(node, nullptr, reduction.whole(to), 0);
-  co_await down;
+  co_await part(down);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Schedule barrier_by_nodes(Team team, const NodeMap& map) {
   const std::vector<int> leaders = map.leaders(team.rank);
   const Schedule across = disseminate(
       {team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()});
-  co_await across;
+  co_await part(across);
   for (int i = 1; i < node.size; ++i) {
     if (step.full()) co_await step;
     step.send_signal(node, i);

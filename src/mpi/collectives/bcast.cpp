@@ -126,10 +126,10 @@ Schedule broadcast_by_nodes(Team team, const NodeMap& map, Block data, int root)
     const Schedule across =
         pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
              data, root_node);
-    co_await across;
+    co_await part(across);
   }
   const Schedule inside = pick(map.node(*team.comm, team.tag), data, map.place_of(leader));
-  co_await inside;
+  co_await part(inside);
 }
 
 }  // namespace

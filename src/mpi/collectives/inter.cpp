@@ -8,18 +8,27 @@
 namespace weft::mpi {
 namespace {
 
-/// The local group, as a team of its own communicator.
+/// What one of the two knows of dead members the other is told, too.
+void pass_on(const Comm& from, Comm& to) noexcept {
+  // relaxed: as in Posts.
+  if (from.member_died.load(std::memory_order_relaxed)) [[unlikely]]
+    to.member_died.store(true, std::memory_order_relaxed);
+}
+/// The local group, as a team of its own communicator. To be asked for anew before each use.
 Team our_side(const Call& call) noexcept {
+  pass_on(*call.comm, *call.comm->local_comm);
   return everybody(*call.comm->local_comm, call.local_tag);
 }
 const NodeMap* our_levels(const Call& call) { return node_levels(*call.comm->local_comm); }
-Team their_side(const Call& call) noexcept { return other_side(*call.comm, call.tag); }
+Team their_side(const Call& call) noexcept {
+  pass_on(*call.comm->local_comm, *call.comm);
+  return other_side(*call.comm, call.tag);
+}
 bool leads(const Call& call) noexcept { return call.comm->rank == 0; }
 
 Schedule inter_barrier(const Call& call) {
-  const Team ours = our_side(call);
-  const Schedule all_here = barrier(ours, our_levels(call));
-  co_await all_here;
+  const Schedule all_here = barrier(our_side(call), our_levels(call));
+  co_await part(all_here);
   std::byte go{};
   if (leads(call)) {
     const Team theirs = their_side(call);
@@ -28,8 +37,8 @@ Schedule inter_barrier(const Call& call) {
     step.send_signal(theirs, 0);
     co_await step;
   }
-  const Schedule tell = broadcast(ours, our_levels(call), bytes_at(&go, 1), 0);
-  co_await tell;
+  const Schedule tell = broadcast(our_side(call), our_levels(call), bytes_at(&go, 1), 0);
+  co_await part(tell);
 }
 
 Schedule inter_bcast(const Call& call) {
@@ -42,7 +51,7 @@ Schedule inter_bcast(const Call& call) {
     if (leads(call)) step.recv(their_side(call), call.root, data);
     co_await step;
     const Schedule spread = broadcast(our_side(call), our_levels(call), data, 0);
-    co_await spread;
+    co_await part(spread);
   }
 }
 
@@ -94,7 +103,7 @@ Schedule inter_allgather(const Call& call) {
   }
   co_await step;
   const Schedule spread = broadcast(our_side(call), our_levels(call), bytes_at(all, bytes), 0);
-  co_await spread;
+  co_await part(spread);
   for (int i = 0; i < theirs.size; ++i) {
     const Block to = call.in[i];
     copy(bytes_at(all, to.bytes()), to);
@@ -114,7 +123,7 @@ Schedule inter_reduce(const Call& call) {
     std::byte* combined = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
     const Schedule up =
         reduce(our_side(call), our_levels(call), reduction, call.out.base, combined, 0);
-    co_await up;
+    co_await part(up);
     if (leads(call)) step.send(their_side(call), call.root, reduction.whole(combined));
     co_await step;
   }
@@ -126,7 +135,7 @@ Schedule swap_combined(const Call& call, void* theirs) {
   Scratch room;
   std::byte* ours = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
   const Schedule up = reduce(our_side(call), our_levels(call), reduction, call.out.base, ours, 0);
-  co_await up;
+  co_await part(up);
   if (!leads(call)) co_return;
   Step<2> step;
   const Team other = their_side(call);
@@ -137,19 +146,19 @@ Schedule swap_combined(const Call& call, void* theirs) {
 
 Schedule inter_allreduce(const Call& call) {
   const Schedule across = swap_combined(call, call.in.base);
-  co_await across;
+  co_await part(across);
   const Schedule spread =
       broadcast(our_side(call), our_levels(call), call.reduction.whole(call.in.base), 0);
-  co_await spread;
+  co_await part(spread);
 }
 
 Schedule inter_reduce_scatter(const Call& call) {
   const Reduction& reduction = call.reduction;
-  const Team ours = our_side(call);
   Scratch room;
   std::byte* all = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
   const Schedule across = swap_combined(call, all);
-  co_await across;
+  co_await part(across);
+  const Team ours = our_side(call);
   Parts parts{.base = all, .count = call.in.count, .type = reduction.type};
   std::vector<MPI_Count> begins;
   if (!call.in.counts.null()) {
@@ -164,7 +173,7 @@ Schedule inter_reduce_scatter(const Call& call) {
   const int64_t count =
       call.in.counts.null() ? call.in.count : call.in.counts[static_cast<std::size_t>(ours.rank)];
   const Schedule down = scatter_straight(ours, parts, {call.in.base, count, reduction.type}, 0);
-  co_await down;
+  co_await part(down);
 }
 
 }  // namespace

@@ -38,14 +38,14 @@ Schedule combine_words(Team team, uint64_t* words, int64_t count, Combine combin
   if (pairing.doubles(team.rank)) {
     step.recv(team, team.rank - 1, theirs);
     co_await step;
-    combine(words, other, count);
+    if (!team.died()) combine(words, other, count);
   }
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int partner = pairing.rank_of(pairing.number ^ distance);
     step.recv(team, partner, theirs);
     step.send(team, partner, mine);
     co_await step;
-    combine(words, other, count);
+    if (!team.died()) combine(words, other, count);
   }
   if (pairing.doubles(team.rank)) {
     step.send(team, team.rank - 1, mine);
@@ -62,9 +62,12 @@ Schedule combine_of_group(Comm& carrier, Held<Group> members, int tag, uint64_t*
     ranks.push_back(carrier.local_group->rank_of(members->process(i)));
   }
   const auto me = std::find(ranks.begin(), ranks.end(), carrier.rank) - ranks.begin();
-  const Schedule all = combine_words(
-      {&carrier, tag, static_cast<int>(me), members->size(), ranks.data()}, words, count, combine);
-  co_await all;
+  // Others of the carrier may be dead.
+  std::atomic<bool> died{false};
+  const Schedule all =
+      combine_words({&carrier, tag, static_cast<int>(me), members->size(), ranks.data(), &died},
+                    words, count, combine);
+  co_await part(all);
 }
 
 Held<Group> hold(const Group& group) { return Held<Group>(const_cast<Group*>(&group)); }

@@ -36,46 +36,61 @@ void Posts::wait() noexcept {
     if (used != 0) wait_all({waiting, used});
     return;
   }
-  bool failed = false;
-  for_each([&](Transfer& transfer) {
+  for_each([](Transfer& transfer) {
     if (!transfer.ended()) mpi::wait(transfer);
-    if (transfer.outcome.error != MPI_SUCCESS && !failed) [[unlikely]] {
-      failed = true;
-      cancel();
-    }
   });
-}
-
-void Posts::cancel() noexcept {
-  for (uint32_t i = 0; i < receives_; ++i) {
-    if (!slots_[i].ended()) (void)cancel_recv(slots_[i]);
-  }
 }
 
 void Posts::give_up() noexcept {
-  cancel();
+  for (uint32_t i = 0; i < receives_; ++i) (void)cancel_recv(slots_[i]);
   wait();
 }
 
-void Posts::finish() {
-  const Transfer* failed = nullptr;
-  for_each([&](const Transfer& transfer) {
-    if (transfer.outcome.error != MPI_SUCCESS && failed == nullptr) failed = &transfer;
-  });
+void Posts::finish(Trouble& trouble) noexcept {
+  for (uint32_t i = 0; i < receives_; ++i) {
+    const Transfer& transfer = slots_[i];
+    if (is_poison(transfer)) [[unlikely]] {
+      note(transfer, MPI_ERR_PROC_ABORTED, trouble);
+    } else if (transfer.outcome.error != MPI_SUCCESS) [[unlikely]] {
+      note(transfer, transfer.outcome.error, trouble);
+    }
+  }
+  for (uint32_t i = 0; i < sends_; ++i) {
+    const Transfer& transfer = slots_[slots_count_ - 1 - i];
+    if (transfer.outcome.error != MPI_SUCCESS) [[unlikely]]
+      note(transfer, transfer.outcome.error, trouble);
+  }
   receives_ = sends_ = 0;
-  if (failed != nullptr) [[unlikely]]
-    refuse(*failed);
 }
 
-void Posts::refuse(const Transfer& failed) {
-  std::string why = "a message of a collective failed";
-  if (failed.outcome.error == MPI_ERR_TRUNCATE) {
-    why += ": it is larger than its receiver's room: the ranks gave unlike counts or types";
-  } else if (failed.process.value >= 0) {
-    const std::string cause = runtime().cause_of_death(failed.process);
-    if (!cause.empty()) why += ": " + cause;
+void Posts::note(const Transfer& failed, int error, Trouble& trouble) const noexcept {
+  trouble.note(error, failed.process);
+  // relaxed: see post_send.
+  if (error == MPI_ERR_PROC_ABORTED) died_->store(true, std::memory_order_relaxed);
+}
+
+void Posts::post_poison(const Team& team, int to, const Block& block) {
+  static constexpr std::byte kPoison{};
+  start_send(slots_[slots_count_ - 1 - sends_], *team.comm, Plane::collective, team.at(to),
+             team.tag, &kPoison, block.bytes() == 0 ? 1 : 0, byte_type());
+  ++sends_;
+}
+
+void fail_of(const Trouble& trouble) {
+  switch (trouble.error) {
+    case MPI_ERR_TRUNCATE:
+      fail(
+          trouble.error,
+          "a collective's message is larger than its receiver's room: the ranks gave unlike counts "
+          "or types");
+    case MPI_ERR_PROC_ABORTED: {
+      std::string cause = runtime().cause_of_death(trouble.process);
+      if (cause.empty()) cause = "another rank knows of it";
+      fail(trouble.error, "a rank of the communicator has died during a collective: " + cause);
+    }
+    default:
+      fail(trouble.error, "a message of a collective failed");
   }
-  fail(failed.outcome.error, std::move(why));
 }
 
 }  // namespace weft::mpi

@@ -12,8 +12,23 @@
 
 namespace weft::mpi {
 
+/// What a schedule's steps met: the first failure.
+struct Trouble {
+  int error = MPI_SUCCESS;  ///< its class
+  Rank process{-1};         ///< of the job, with whom
+  void note(int code, Rank with) noexcept {
+    if (error == MPI_SUCCESS) *this = {code, with};
+  }
+};
+/// Throws it as a Failure.
+[[noreturn]] void fail_of(const Trouble& trouble);
+
 /// Transfers of a step. Lives in the coroutine's frame; `co_await posts` returns when all have
-/// ended, throws the first failure, and empties it for the next step.
+/// ended, notes what failed, and empties it for the next step.
+///
+/// A schedule goes on when a message fails: others wait for its messages, and none of them knows
+/// that it failed. It throws at its end. Once a member is known to be dead, messages are poison:
+/// one without bytes where some are expected, one with a byte where none is.
 ///
 /// Who may call: the coroutine; between a post and the co_await it must not throw. Receives fill
 /// the slots from the front, sends from the back.
@@ -41,12 +56,10 @@ class Posts {
 
   // For who waits.
   [[nodiscard]] bool ended() const noexcept;
-  /// Returns when all have ended, the rest cancelled if one failed. Blocks.
+  /// Returns when all have ended. Blocks.
   void wait() noexcept;
-  /// Empties it. Throws what the first failed one met.
-  void finish();
-  /// Takes back the receives that wait.
-  void cancel() noexcept;
+  /// Empties it, and notes what failed.
+  void finish(Trouble& trouble) noexcept;
   template <class Each>
   void for_each(Each each) {
     for (uint32_t i = 0; i < receives_; ++i) each(slots_[i]);
@@ -65,22 +78,35 @@ class Posts {
 
  private:
   void post_send(const Team& team, int to, const Block& block) {
+    died_ = &team.died();
+    // relaxed: whether it is seen in time is as uncertain as the death.
+    if (died_->load(std::memory_order_relaxed)) [[unlikely]] {
+      post_poison(team, to, block);
+      return;
+    }
     start_send(slots_[slots_count_ - 1 - sends_], *team.comm, Plane::collective, team.at(to),
                team.tag, block.at, block.count, *block.type);
     ++sends_;
   }
   void post_recv(const Team& team, int from, const Block& block) {
+    died_ = &team.died();
     start_recv(slots_[receives_], *team.comm, Plane::collective, team.at(from), team.tag, block.at,
                block.count, *block.type);
     ++receives_;
   }
+  void post_poison(const Team& team, int to, const Block& block);
+  [[nodiscard]] static bool is_poison(const Transfer& received) noexcept {
+    return (received.outcome.bytes == 0 && received.capacity != 0) ||
+           (received.outcome.error == MPI_ERR_TRUNCATE && received.capacity == 0);
+  }
+  void note(const Transfer& failed, int error, Trouble& trouble) const noexcept;
   void give_up() noexcept;
-  [[noreturn]] void refuse(const Transfer& failed);
 
   Transfer* slots_;
   uint32_t slots_count_;
   uint32_t receives_ = 0;
   uint32_t sends_ = 0;
+  std::atomic<bool>* died_ = nullptr;  ///< of the last team
 };
 
 /// With room for `N` in place.

@@ -21,7 +21,7 @@ namespace weft::mpi {
 /// anybody. Never blocks.
 /// Invariants (docs/design/mpi-schedules.md):
 ///  1. `left_` is the number of transfers of the step that have not been told, plus one for whoever
-///     is still setting waiters or cancelling. Who brings it to 0 owns the coroutine.
+///     is still setting waiters. Who brings it to 0 owns the coroutine.
 ///  2. While it is not 0 the coroutine is suspended, or is being suspended, and its frame lives.
 class Driver final : public Waiter {
  public:
@@ -44,56 +44,70 @@ class Driver final : public Waiter {
     void run() noexcept override { driver.go(driver.at_); }
     Driver& driver;
   };
-  struct Rescue final : Deferred {
-    explicit Rescue(Driver& of) noexcept : driver(of) {}
-    void run() noexcept override;
-    Driver& driver;
-  };
   void finish() noexcept;
 
   std::atomic<uint32_t> left_{0};
-  std::atomic<bool> failed_{false};  ///< the step: somebody cancels the rest
-  Posts* step_ = nullptr;
   std::coroutine_handle<> at_;  ///< the innermost coroutine
   bool* over_ = nullptr;        ///< of the `go` that runs now
   Request& request_;
   std::string* why_;  ///< takes the sentence of a failure; may be nullptr
   Schedule schedule_;
   Resume resume_{*this};
-  Rescue rescue_{*this};
 };
+
+/// A schedule as a part of another one, which goes on with its messages although messages of the
+/// part failed, and fails at its own end.
+struct Part {
+  const Schedule& schedule;
+};
+[[nodiscard]] inline Part part(const Schedule& schedule) noexcept { return {schedule}; }
 
 struct Schedule::promise_type {
   Driver* driver = nullptr;        ///< nullptr: in `run`, which waits in place
   std::coroutine_handle<> caller;  ///< the schedule that awaits this one
   std::exception_ptr failure;
+  Trouble trouble;  ///< of its steps
+
+  /// How it ended. Throws.
+  void report() const {
+    if (failure) [[unlikely]]
+      std::rethrow_exception(failure);
+    if (trouble.error != MPI_SUCCESS) [[unlikely]]
+      fail_of(trouble);
+  }
 
   /// Waits for a step, in place or by suspending.
   struct StepWait {
     Posts& step;
-    Driver* driver;
+    promise_type& promise;
     [[nodiscard]] bool await_ready() noexcept {
-      if (driver != nullptr) return step.ended();
+      if (promise.driver != nullptr) return step.ended();
       step.wait();
       return true;
     }
     [[nodiscard]] bool await_suspend(std::coroutine_handle<> at) noexcept {
-      return driver->suspend(step, at);
+      return promise.driver->suspend(step, at);
     }
-    void await_resume() { step.finish(); }
+    void await_resume() noexcept { step.finish(promise.trouble); }
   };
   /// Runs another schedule to its end.
   struct ChildWait {
     Handle child;
-    Driver* driver;
+    promise_type& promise;
+    bool throws;
     [[nodiscard]] bool await_ready() const noexcept { return !child; }
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> at) noexcept {
-      child.promise().driver = driver;
+      child.promise().driver = promise.driver;
       child.promise().caller = at;
       return child;
     }
     void await_resume() const {
-      if (child && child.promise().failure) std::rethrow_exception(child.promise().failure);
+      if (!child) return;
+      if (throws || child.promise().failure) {
+        child.promise().report();
+      } else if (child.promise().trouble.error != MPI_SUCCESS) [[unlikely]] {
+        promise.trouble.note(child.promise().trouble.error, child.promise().trouble.process);
+      }
     }
   };
   struct Final {
@@ -113,9 +127,12 @@ struct Schedule::promise_type {
   void return_void() const noexcept {}
   void unhandled_exception() noexcept { failure = std::current_exception(); }
 
-  StepWait await_transform(Posts& step) const noexcept { return {step, driver}; }
-  ChildWait await_transform(const Schedule& child) const noexcept {
-    return {child.handle(), driver};
+  StepWait await_transform(Posts& step) noexcept { return {step, *this}; }
+  ChildWait await_transform(const Schedule& child) noexcept {
+    return {child.handle(), *this, true};
+  }
+  ChildWait await_transform(const Part& child) noexcept {
+    return {child.schedule.handle(), *this, false};
   }
 
   static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }

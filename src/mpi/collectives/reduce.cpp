@@ -54,7 +54,7 @@ Schedule reduce_in_order(Team team, Reduction reduction, const void* from, void*
   void* top_to = to;
   if (team.rank == 0) top_to = room.elements(reduction.count, *reduction.type);
   const Schedule up = reduce_tree(team, reduction, from, top_to, 0);
-  co_await up;
+  co_await part(up);
   Step<1> step;
   if (team.rank == 0) {
     step.send(team, root, reduction.whole(top_to));
@@ -141,12 +141,12 @@ Schedule reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction, con
   }
   const Schedule inside =
       pick(map.node(*team.comm, team.tag), reduction, from, node_to, map.place_of(leader));
-  co_await inside;
+  co_await part(inside);
   if (team.rank != leader) co_return;
   const Schedule across =
       pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
            reduction, node_to, to, map.node_of[static_cast<std::size_t>(root)]);
-  co_await across;
+  co_await part(across);
 }
 
 }  // namespace

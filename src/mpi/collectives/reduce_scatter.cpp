@@ -36,14 +36,14 @@ Schedule reduce_then_scatter(Team team, Reduction reduction, const void* from, v
     begins = begins_of(parts, team.size);
   }
   const Schedule up = reduce(team, nullptr, reduction, from, all, 0);
-  co_await up;
+  co_await part(up);
   Parts scattered{.base = all, .count = parts.count, .type = reduction.type};
   scattered.counts = parts.counts;
   scattered.places = Counts(begins.data());
   const Schedule down = scatter_straight(
       team, scattered, {static_cast<std::byte*>(to), count_of(parts, team.rank), reduction.type},
       0);
-  co_await down;
+  co_await part(down);
 }
 
 /// Contributions come one after the other, from ever more distant ranks, and are combined at once.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mpi/collectives/blocks.hpp"
+#include "mpi/comm.hpp"
 #include "mpi/op.hpp"
 
 namespace weft::mpi {
@@ -16,6 +17,7 @@ struct Reduction {
   const Datatype* type = nullptr;
   MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function
   int64_t count = 0;
+  const Comm* comm = nullptr;  ///< whose members' vectors these are
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
   /// Elements [first, first + some) of a vector.
@@ -29,7 +31,10 @@ struct Reduction {
 
   /// to = from op to: `from` is of lower ranks.
   void fold(const void* from, void* to, int64_t some) const {
-    if (some != 0) mpi::reduce(*op, from, to, some, *type, handle);
+    // relaxed: the step before would have set it. What has not come must not meet a program's
+    // function.
+    if (some == 0 || comm->member_died.load(std::memory_order_relaxed)) return;
+    mpi::reduce(*op, from, to, some, *type, handle);
   }
   /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may
   /// have changed places.

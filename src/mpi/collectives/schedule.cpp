@@ -20,8 +20,7 @@ void run(Schedule schedule) {
   if (!handle) return;
   // It waits in its steps and comes back at its end only.
   handle.resume();
-  if (handle.promise().failure) [[unlikely]]
-    std::rethrow_exception(handle.promise().failure);
+  handle.promise().report();
 }
 
 void launch(Schedule schedule, Request& request, Comm& comm) {
@@ -54,47 +53,29 @@ void Driver::go(std::coroutine_handle<> at) noexcept {
 }
 
 bool Driver::suspend(Posts& step, std::coroutine_handle<> at) noexcept {
-  step_ = &step;
   at_ = at;
-  // relaxed, all three: set_waiter releases them to on_end.
-  failed_.store(false, std::memory_order_relaxed);
+  // relaxed: set_waiter releases it to on_end.
   left_.store(step.count() + 1, std::memory_order_relaxed);
   uint32_t told = 1;
-  bool failed = false;
   step.for_each([&](Transfer& transfer) {
-    if (transfer.set_waiter(*this)) return;
-    ++told;
-    failed = failed || transfer.outcome.error != MPI_SUCCESS;
+    if (!transfer.set_waiter(*this)) ++told;
   });
-  // Our own count keeps the frame while the rest is cancelled.
-  if (failed && !failed_.exchange(true, std::memory_order_relaxed)) step.cancel();
   // acq_rel: release: whoever goes on sees the coroutine suspended; acquire: results of those who
   // counted before.
   return left_.fetch_sub(told, std::memory_order_acq_rel) != told;
 }
 
-void Driver::on_end(Transfer& transfer) noexcept {
-  Runtime& home = runtime();
-  if (transfer.outcome.error != MPI_SUCCESS && !failed_.exchange(true, std::memory_order_relaxed))
-      [[unlikely]] {
-    home.defer(rescue_);  // this one's count is given to it
-    return;
-  }
-  // acq_rel: see suspend.
-  if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) home.defer(resume_);
-}
-
-void Driver::Rescue::run() noexcept {
-  driver.step_->cancel();
-  // acq_rel: see suspend.
-  if (driver.left_.fetch_sub(1, std::memory_order_acq_rel) == 1) driver.go(driver.at_);
+void Driver::on_end(Transfer& /*transfer*/) noexcept {
+  // acq_rel: see suspend. Not the last one: the driver may end at any time from here on.
+  if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) runtime().defer(resume_);
 }
 
 void Driver::finish() noexcept {
   int error = MPI_SUCCESS;
-  if (schedule_.handle().promise().failure) [[unlikely]] {
+  const Schedule::promise_type& ended = schedule_.handle().promise();
+  if (ended.failure || ended.trouble.error != MPI_SUCCESS) [[unlikely]] {
     try {
-      std::rethrow_exception(schedule_.handle().promise().failure);
+      ended.report();
     } catch (const Failure& failure) {
       error = failure.code();
       if (why_ != nullptr) *why_ = failure.what();

@@ -1,6 +1,8 @@
 // Who takes part in an algorithm: all of a communicator, those of a node, the leaders of nodes …
 #pragma once
 
+#include <atomic>
+
 #include "mpi/comm.hpp"
 
 namespace weft::mpi {
@@ -16,7 +18,13 @@ struct Team {
   int rank = 0;
   int size = 0;
   const int* members = nullptr;  ///< their ranks in `comm`; nullptr: 0, 1, 2 …
+  /// Teams without a communicator of their own: in place of the communicator's `member_died`.
+  std::atomic<bool>* own_died = nullptr;
 
+  /// Whether a member is known to have died: messages say so instead of what they should.
+  [[nodiscard]] std::atomic<bool>& died() const noexcept {
+    return own_died != nullptr ? *own_died : comm->member_died;
+  }
   [[nodiscard]] int at(int member) const noexcept {
     return members != nullptr ? members[member] : member;
   }

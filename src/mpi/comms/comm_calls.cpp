@@ -7,6 +7,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/comms/group_sets.hpp"
 #include "mpi/comms/new_comm.hpp"
+#include "mpi/request.hpp"
 
 namespace weft::mpi {
 
@@ -36,7 +37,7 @@ void free_comm(MPI_Comm* handle) {
     fail(code, "the delete callback of an attribute answered code " + std::to_string(code) +
                    "; the communicator stays");
   }
-  if (Comm* freed = comms().remove(*handle)) freed->drop();
+  if (Comm* freed = comms().remove(*handle)) drop_when_unused(freed);
   *handle = MPI_COMM_NULL;
 }
 

@@ -231,15 +231,20 @@ void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, 
   my.runtime().run_deferred();
 }
 
+bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+              const Datatype& type) {
+  if (!type.contiguous()) return false;
+  Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
+  const std::span data{static_cast<const std::byte*>(buffer),
+                       static_cast<std::size_t>(count * type.size())};
+  return engine().send_at_once(channel, comm.process(to), tag, data);
+}
+
 void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
               const Datatype& type, SendMode mode) {
-  if (mode != SendMode::synchronous && type.contiguous()) [[likely]] {
-    Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
-    const std::span data{static_cast<const std::byte*>(buffer),
-                         static_cast<std::size_t>(count * type.size())};
-    if (engine().send_at_once(channel, comm.process(to), tag, data)) [[likely]]
-      return;
-  }
+  if (mode != SendMode::synchronous && try_send(comm, plane, to, tag, buffer, count, type))
+      [[likely]]
+    return;
   Transfer transfer;
   start_send(transfer, comm, plane, to, tag, buffer, count, type, mode);
   wait(transfer);

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/ends.hpp"

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/comms/session.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/pool.hpp"

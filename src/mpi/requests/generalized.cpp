@@ -1,4 +1,5 @@
 // Generalized requests: operations of the program's own, waited for like the library's.
+#include "mpi/abi/calls.hpp"
 #include "mpi/requests/pool.hpp"
 
 namespace weft::mpi {

@@ -1,6 +1,7 @@
 // Cancel, free, look at: the calls on one request beside waits and tests.
 #include <span>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/arrays.hpp"
 #include "mpi/requests/ends.hpp"

@@ -1,4 +1,5 @@
 // Nonblocking sends and receives.
+#include "mpi/abi/calls.hpp"
 #include "mpi/requests/posting.hpp"
 
 namespace weft::mpi {

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <optional>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/packed_copy.hpp"
 #include "mpi/requests/posting.hpp"

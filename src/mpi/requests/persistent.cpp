@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/arrays.hpp"
 #include "mpi/requests/posting.hpp"

@@ -19,6 +19,10 @@ inline void keep(Request& request, Comm& comm, const Datatype& type) noexcept {
 /// one: its request is everybody's.
 inline MPI_Request post_send(Comm& comm, const Piece& piece, int to, int tag, SendMode mode) {
   RequestPool& pool = request_pool();
+  if (mode != SendMode::synchronous &&
+      try_send(comm, Plane::program, to, tag, piece.buffer, piece.count, piece.type)) [[likely]] {
+    return pool.done();
+  }
   Request& request = pool.take_spare();
   try {
     start_send(request.transfer, comm, Plane::program, to, tag, piece.buffer, piece.count,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/ends.hpp"

@@ -1,4 +1,5 @@
 // The calls on statuses, but for counts (types/).
+#include "mpi/abi/calls.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/status.hpp"
 

@@ -1,6 +1,7 @@
 // The calls that test requests: one look, then progress, then one look more.
 #include <span>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/arrays.hpp"
 #include "mpi/requests/ends.hpp"

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/requests/arrays.hpp"
 #include "mpi/requests/ends.hpp"
