@@ -41,3 +41,18 @@ weft_collectives_by(nodes PROGRAM collectives_inter RANKS 6 NODES 2)
 weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_many RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
+
+# The last rank dies when the others have called so many collectives.
+add_executable(mpi_program_collectives_deaths programs/collectives_deaths.cpp)
+target_link_libraries(mpi_program_collectives_deaths PRIVATE weft_flags mpi_abi)
+add_dependencies(mpi_program_collectives_deaths weft_mpi_generated)
+foreach(moment 0 1 2 3 4 5 6 7)
+  foreach(ranks 2 4)
+    set(test mpi.collectives_deaths.${moment}.${ranks})
+    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n ${ranks}
+      --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${moment})
+    # Its exit status is that of the rank that was killed.
+    set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi"
+      PASS_REGULAR_EXPRESSION "the survivors went on")
+  endforeach()
+endforeach()

@@ -131,7 +131,7 @@ Schedule checked_schedule_of(const Call& call) {
     Signature theirs;
     const Schedule across = swap_signatures(call, mine, theirs);
     co_await part(across);
-    compare(comm, all[0], "the other side's rank ", 0, theirs);
+    compare(*call.comm, all[0], "the other side's rank ", 0, theirs);
   }
   const Schedule steps = schedule_of(call);
   co_await part(steps);

@@ -18,8 +18,8 @@ bool by_tree(const Team& team, int64_t bytes) {
 
 /// This rank's place in the tree, and the places from there that are its subtree.
 struct Place {
-  Place(const Team& team, int root)
-      : team(team), root(root), mine((team.rank - root + team.size) % team.size) {
+  Place(const Team& of, int the_root)
+      : team(of), root(the_root), mine((of.rank - the_root + of.size) % of.size) {
     while (span < team.size && (mine & span) == 0) span *= 2;
   }
   [[nodiscard]] int rank_of(int place) const noexcept { return (place + root) % team.size; }

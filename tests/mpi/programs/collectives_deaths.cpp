@@ -1,0 +1,89 @@
+// A rank dies between collectives, or within: the others are told so by an error class, none of
+// them waits forever, and among themselves they go on.
+#include <csignal>
+#include <cstdlib>
+
+#include "collectives_check.hpp"
+
+namespace {
+
+using namespace check;
+
+int class_of(int code) {
+  int error_class = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  return error_class;
+}
+
+/// One of several collectives, blocking or not.
+int any_collective(int which, MPI_Comm comm) {
+  static std::vector<double> from(100000, 1.0);
+  static std::vector<double> to(100000 * 8);
+  int size;
+  MPI_Comm_size(comm, &size);
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_SUCCESS;
+  switch (which % 8) {
+    case 0:
+      return MPI_Allreduce(from.data(), to.data(), 1, MPI_DOUBLE, MPI_SUM, comm);
+    case 1:
+      return MPI_Barrier(comm);
+    case 2:
+      return MPI_Allreduce(from.data(), to.data(), 100000, MPI_DOUBLE, MPI_SUM, comm);
+    case 3:
+      return MPI_Bcast(to.data(), 50000, MPI_DOUBLE, which % size, comm);
+    case 4:
+      return MPI_Alltoall(from.data(), 1000, MPI_DOUBLE, to.data(), 1000, MPI_DOUBLE, comm);
+    case 5:
+      code =
+          MPI_Iallgather(from.data(), 500, MPI_DOUBLE, to.data(), 500, MPI_DOUBLE, comm, &request);
+      break;
+    case 6:
+      code = MPI_Ibarrier(comm, &request);
+      break;
+    default:
+      code = MPI_Ireduce(from.data(), to.data(), 20000, MPI_DOUBLE, MPI_MAX, which % size, comm,
+                         &request);
+  }
+  return code != MPI_SUCCESS ? code : MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int size;
+  int rank;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const int moment = argc > 1 ? std::atoi(argv[1]) : 3;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Group world;
+  MPI_Group survivors;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  const int dead[] = {size - 1};
+  MPI_Group_excl(world, 1, dead, &survivors);
+
+  int error_class = MPI_SUCCESS;
+  // All live ranks make the same calls, whatever they return: some know of it earlier than others.
+  for (int i = 0; i < moment + 64; ++i) {
+    if (rank == size - 1 && i == moment) std::raise(SIGKILL);
+    const int now = class_of(any_collective(i, MPI_COMM_WORLD));
+    if (now != MPI_SUCCESS) error_class = now;
+  }
+  WEFT_EXPECT(error_class == MPI_ERR_PROC_ABORTED,
+              "the class of a death: " + std::to_string(error_class));
+
+  MPI_Comm rest;
+  MPI_Comm_create_group(MPI_COMM_WORLD, survivors, 5, &rest);
+  int sum = 0;
+  const int one = 1;
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, rest);
+  WEFT_EXPECT(sum == size - 1, "Allreduce of the survivors");
+  MPI_Barrier(rest);
+  if (failures == 0 && rank == 0) std::printf("the survivors went on\n");
+  std::fflush(stdout);
+  MPI_Barrier(rest);
+  // MPI_Finalize needs all.
+  std::quick_exit(failures == 0 ? 0 : 1);
+}
