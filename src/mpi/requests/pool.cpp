@@ -101,6 +101,10 @@ RequestPool::RequestPool(uint32_t count)
 }
 
 RequestPool::~RequestPool() {
+  for (const MPI_Request constant : {done_, done_with_no_process_}) {
+    const uintptr_t place = (reinterpret_cast<uintptr_t>(constant) >> kGenerationBits) - 1;
+    let_go(records_[static_cast<uint32_t>(place)]);
+  }
   base::unmap_records(reinterpret_cast<std::byte*>(spares_), kSpareBytes);
 }
 
