@@ -5,12 +5,13 @@
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/halving.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kDoublingBytes = 16 << 10;  // up to this whole vectors
-constexpr int64_t kRingBytes = 4 << 20;       // from here on, of many ranks, around a ring
+constexpr int64_t kPairBytes = 256 << 10;  // of two ranks: up to this whole vectors
+constexpr int64_t kRingBytes = 4 << 20;    // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
 
 std::byte* as_bytes(const void* at) noexcept {
@@ -148,7 +149,11 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
   if (by == AllreduceBy::ring && !commutes) by = AllreduceBy::automatic;
   if (by == AllreduceBy::automatic) {
     const int64_t bytes = reduction.bytes();
-    if (bytes <= kDoublingBytes || reduction.count < team.size) {
+    const auto eager = static_cast<int64_t>(runtime().eager_bytes());
+    // What goes eagerly goes whole. Of two ranks halves are worth while if they do, or much later.
+    const bool whole =
+        bytes <= eager || (team.size == 2 && bytes > 2 * eager && bytes <= kPairBytes);
+    if (whole || reduction.count < team.size) {
       by = AllreduceBy::recursive_doubling;
     } else {
       by = commutes && bytes >= kRingBytes && team.size >= kRingRanks ? AllreduceBy::ring

@@ -4,6 +4,7 @@
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/halving.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -121,8 +122,11 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
 Schedule pick(const Team& team, const Reduction& reduction, const void* from, void* to, int root) {
   ReduceBy by = choices().reduce;
   if (by == ReduceBy::automatic) {
-    const bool small = reduction.bytes() <= kTreeBytes || reduction.count < team.size;
-    by = small || team.size == 2 ? ReduceBy::binomial : ReduceBy::rabenseifner;
+    const int64_t bytes = reduction.bytes();
+    const auto eager = static_cast<int64_t>(runtime().eager_bytes());
+    // Of two ranks halves are worth while if they go eagerly and the whole does not.
+    const bool whole = team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kTreeBytes;
+    by = whole || reduction.count < team.size ? ReduceBy::binomial : ReduceBy::rabenseifner;
   }
   if (by == ReduceBy::rabenseifner) return reduce_halving(team, reduction, from, to, root);
   if (root == 0 || reduction.op->commutative) return reduce_tree(team, reduction, from, to, root);
