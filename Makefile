@@ -73,7 +73,7 @@ stress: bootstrap
 
 lint: configure
 	@scripts/bootstrap lint
-	@$(call build,release) --target weft_commit
+	@$(call build,release) --target weft_commit weft_mpi_generated
 	@scripts/lint --build build --jobs $(JOBS)
 
 format:
