@@ -1,0 +1,125 @@
+// Rank 2 dies in one phase or another of messages with rank 0: what involves it fails with
+// MPI_ERR_PROC_ABORTED, nobody waits for ever, and ranks 0 and 1 go on.
+#include <mpi.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace {
+
+int failures = 0;
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "failed: %s\n", what);
+  ++failures;
+}
+
+bool aborted(int code) {
+  int error_class = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  return error_class == MPI_ERR_PROC_ABORTED;
+}
+
+constexpr int kLarge = 1 << 20;
+constexpr int kVictim = 2;
+
+/// What rank 0 has under way with the one that dies.
+void meet_death(int moment) {
+  std::vector<char> buffer(kLarge);
+  std::vector<MPI_Request> requests(200, MPI_REQUEST_NULL);
+  MPI_Status status;
+  switch (moment) {
+    case 0:  // a blocking receive
+      expect(aborted(MPI_Recv(buffer.data(), 8, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD, &status)),
+             "a receive from the dead");
+      break;
+    case 1:  // a receive from anybody
+      expect(aborted(MPI_Recv(buffer.data(), 8, MPI_BYTE, MPI_ANY_SOURCE, 1, MPI_COMM_WORLD,
+                              MPI_STATUS_IGNORE)),
+             "a receive from anybody");
+      break;
+    case 2:  // a synchronous send
+      expect(aborted(MPI_Ssend(buffer.data(), 8, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD)),
+             "a synchronous send to the dead");
+      break;
+    case 3:  // a large one
+      expect(aborted(MPI_Send(buffer.data(), kLarge, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD)),
+             "a large send to the dead");
+      break;
+    case 4: {  // very many at once
+      std::vector<MPI_Request> all(20000);
+      for (MPI_Request& each : all) {
+        MPI_Isend(buffer.data(), 1024, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD, &each);
+      }
+      (void)MPI_Waitall(static_cast<int>(all.size()), all.data(), MPI_STATUSES_IGNORE);
+      break;
+    }
+    case 5: {  // several receives, of which some are from others
+      for (int i = 0; i < 200; ++i) {
+        MPI_Irecv(&buffer[i], 1, MPI_BYTE, i % 2 == 0 ? kVictim : 1, 7, MPI_COMM_WORLD,
+                  &requests[i]);
+      }
+      std::vector<MPI_Status> statuses(200);
+      int error_class = MPI_SUCCESS;
+      MPI_Error_class(MPI_Waitall(200, requests.data(), statuses.data()), &error_class);
+      expect(error_class == MPI_ERR_IN_STATUS, "some of several failed");
+      for (int i = 0; i < 200; ++i) {
+        const bool from_dead = i % 2 == 0;
+        expect(from_dead == aborted(statuses[i].MPI_ERROR), "those from the dead, and no others");
+      }
+      break;
+    }
+    default:  // a probe
+      expect(aborted(MPI_Probe(kVictim, 1, MPI_COMM_WORLD, &status)), "a probe for the dead");
+  }
+  // And whatever comes afterwards.
+  expect(aborted(MPI_Send(buffer.data(), 8, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD)), "send later");
+  expect(aborted(MPI_Recv(buffer.data(), 8, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD, &status)),
+         "receive later");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int moment = argc > 1 ? std::atoi(argv[1]) : 0;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (rank == kVictim) {
+    usleep(200'000);
+    std::raise(SIGKILL);
+  }
+  if (rank == 0) {
+    meet_death(moment);
+  } else if (moment == 5) {
+    char byte = 1;
+    for (int i = 0; i < 100; ++i) MPI_Send(&byte, 1, MPI_BYTE, 0, 7, MPI_COMM_WORLD);
+  }
+  // The others go on, also with receives from anybody.
+  for (int i = 0; i < 1000; ++i) {
+    int value = i;
+    if (rank == 0) {
+      MPI_Send(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD);
+      const int code =
+          MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      expect(code == MPI_SUCCESS && value == i + 1, "messages among the living");
+    } else {
+      // One that waits for anybody when the death becomes known is told of it; the next is not.
+      int code = MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (aborted(code)) {
+        code = MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      }
+      expect(code == MPI_SUCCESS && value == i, "messages among the living");
+      ++value;
+      MPI_Send(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
+    }
+  }
+  if (failures == 0 && rank == 0) std::printf("the living went on\n");
+  std::fflush(stdout);
+  // Finalize is collective over all, of which one is dead.
+  std::_Exit(failures == 0 ? 0 : 1);
+}
