@@ -4,6 +4,7 @@
 #   make demo       run a real job, checked, and show what a message costs here
 #   make test       build, then run all tests
 #   make bench      run the benchmarks and print each figure beside its limit
+#   make compare    measure MPI on weft and on its rivals, which are installed below build/rivals
 #   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
@@ -13,11 +14,13 @@
 #   make clean      remove what was built
 #
 # Variables: JOBS (parallel jobs), WEFT_STRESS_SECONDS (length of a stress test),
-# CMAKE_FLAGS (more options for cmake), CTEST_FLAGS (more options for ctest), PREFIX.
+# CMAKE_FLAGS (more options for cmake), CTEST_FLAGS (more options for ctest), COMPARE_FLAGS (options of
+# scripts/compare), PREFIX.
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
+COMPARE_FLAGS ?=
 CMAKE_FLAGS ?=
 
 # Seconds after which one test is given up; a watchdog, not a limit to tune against.
@@ -30,7 +33,7 @@ configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMA
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
-.PHONY: all bootstrap configure build programs demo test bench stress asan tsan \
+.PHONY: all bootstrap configure build programs demo test bench compare stress asan tsan \
         lint format docs install clean
 
 all: build
@@ -52,6 +55,9 @@ demo: programs
 
 bench: programs
 	@scripts/bench
+
+compare: programs
+	@scripts/compare $(COMPARE_FLAGS)
 
 test: build
 	@$(call run_tests,release)

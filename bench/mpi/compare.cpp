@@ -1,0 +1,518 @@
+// An MPI program that measures messages, threads and collectives, the same under any MPI library:
+// one measure a run, one JSON line. scripts/compare runs it on weft and on its rivals.
+//
+//   mpiexec -n 2 compare MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]
+//                        [--unexpected U] [--own-comms] [--overtaking]
+//
+// Measures, between which points, and what would make them lie: docs/benchmarks.md. All run for a
+// time, not for a count, so that a slow library ends, too: one rank leads, a thread of it that
+// never calls MPI reads the clock and what the others have done, and says when it is enough. The
+// leader's next message tells its partner, so nobody waits for a message that will not come.
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int kRateWindow = 64;
+constexpr int kBandwidthWindow = 16;
+constexpr std::size_t kLine = 128;      // two cache lines: neighbours are fetched in pairs
+constexpr int kOtherTags = 10'000;      // of receives and messages that lie about; below: threads
+constexpr int kCollectivesAtOnce = 32;  // between two looks at the clock
+constexpr char kOn = 0;
+constexpr char kEnd = 1;
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+struct Options {
+  std::string measure;
+  int bytes = 8;
+  int threads = 1;
+  int length = 0;
+  int unexpected = 0;
+  int ranks = 2;
+  double seconds = 1;
+  bool own_comms = false;
+  bool overtaking = false;
+};
+
+struct Reading {
+  double seconds = 0;
+  double done = 0;
+  double fairness = 1;
+
+  [[nodiscard]] double per_second() const { return seconds > 0 ? done / seconds : 0; }
+  [[nodiscard]] double us_each() const { return done > 0 ? seconds * 1e6 / done : 0; }
+};
+
+/// What the threads of the leading rank have done, and whether they go on.
+class Meter {
+ public:
+  Meter(int threads, const Options& given, Clock::time_point begin)
+      : counts_(static_cast<std::size_t>(threads)), given_(given), begin_(begin) {}
+
+  /// One more is done by this thread. Shall it go on? Each count has one writer; the clock's thread
+  /// only reads, and needs no order between counts.
+  bool count(int thread) {
+    auto& done = counts_[static_cast<std::size_t>(thread)].done;
+    done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return !over_.load(std::memory_order_relaxed);
+  }
+
+  /// The clock's thread: warms up, measures, ends. Each lasts longer than asked for until there was
+  /// one for each thread on average, but not for ever. Several pairs of ranks that share the cores
+  /// measure at the same time instead, and each goes on until the others have measured, too.
+  Reading watch() {
+    const bool alone = given_.ranks == 2;
+    const double warm = given_.seconds / 4;
+    pass(begin_, warm, alone ? 4 * given_.seconds : 0);
+    const std::vector<uint64_t> before = now();
+    const auto begin = Clock::now();
+    if (alone) {
+      pass(begin, given_.seconds, 10 * given_.seconds);
+    } else {
+      pass(begin_, warm + given_.seconds, 0);
+    }
+    const std::vector<uint64_t> after = now();
+    Reading reading;
+    reading.seconds = Seconds(Clock::now() - begin).count();
+    if (!alone) std::this_thread::sleep_for(Seconds(given_.seconds / 2));
+    over_.store(true, std::memory_order_relaxed);
+    double least = 1e300;
+    double most = 0;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const auto done = static_cast<double>(after[i] - before[i]);
+      reading.done += done;
+      least = std::min(least, done);
+      most = std::max(most, done);
+    }
+    reading.fairness = most > 0 ? least / most : 0;
+    return reading;
+  }
+
+ private:
+  struct alignas(kLine) Count {
+    std::atomic<uint64_t> done{0};
+  };
+
+  [[nodiscard]] std::vector<uint64_t> now() const {
+    std::vector<uint64_t> counts;
+    counts.reserve(counts_.size());
+    for (const Count& count : counts_) counts.push_back(count.done.load(std::memory_order_relaxed));
+    return counts;
+  }
+
+  [[nodiscard]] uint64_t sum() const {
+    uint64_t all = 0;
+    for (const uint64_t count : now()) all += count;
+    return all;
+  }
+
+  void pass(Clock::time_point begin, double at_least, double at_most) {
+    const uint64_t wanted = sum() + counts_.size();
+    std::this_thread::sleep_until(begin +
+                                  std::chrono::duration_cast<Clock::duration>(Seconds(at_least)));
+    while (sum() < wanted && Clock::now() - begin < Seconds(at_most)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  std::vector<Count> counts_;
+  const Options& given_;
+  Clock::time_point begin_;
+  std::atomic<bool> over_{false};
+};
+
+/// Where threads wait until all of them were started: those that spin would starve the starting.
+class Gate {
+ public:
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      open_ = true;
+    }
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+/// Runs work(thread, meter) in so many threads, the first of them the program's own: a library may
+/// serve a thread that is alone better, and programs without threads call from that one.
+template <typename Work>
+Reading run(const Options& given, int threads, bool leads, Work work) {
+  // Rank 0 says when: the steady clock is the same in all processes of a machine.
+  int64_t begin = Clock::now().time_since_epoch().count();
+  MPI_Bcast(&begin, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
+  Meter meter(threads, given, Clock::time_point(Clock::duration(begin)));
+  Gate gate;
+  Reading reading;
+  std::vector<std::thread> crew;
+  for (int i = 1; i < threads; ++i) {
+    crew.emplace_back([&, i] {
+      gate.pass();
+      work(i, meter);
+    });
+  }
+  if (leads) {
+    crew.emplace_back([&] {
+      gate.pass();
+      reading = meter.watch();
+    });
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  gate.open();
+  work(0, meter);
+  for (std::thread& thread : crew) thread.join();
+  return reading;
+}
+
+/// A communicator for each thread, or one for all.
+class Comms {
+ public:
+  explicit Comms(const Options& given) {
+    MPI_Info info = MPI_INFO_NULL;
+    if (given.overtaking) {
+      MPI_Info_create(&info);
+      MPI_Info_set(info, "mpi_assert_allow_overtaking", "true");
+    }
+    comms_.resize(given.own_comms ? static_cast<std::size_t>(given.threads) : 1);
+    for (MPI_Comm& comm : comms_) MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+    if (info != MPI_INFO_NULL) MPI_Info_free(&info);
+  }
+  ~Comms() {
+    for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
+  }
+  Comms(const Comms&) = delete;
+  Comms& operator=(const Comms&) = delete;
+
+  [[nodiscard]] MPI_Comm of(int thread) const {
+    return comms_[static_cast<std::size_t>(thread) % comms_.size()];
+  }
+
+ private:
+  std::vector<MPI_Comm> comms_;
+};
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+/// Even ranks send to the next one. Bound rank by rank to two cores, all senders are on one of
+/// them.
+int partner() { return world_rank() ^ 1; }
+bool receives() { return world_rank() % 2 == 1; }
+
+/// A message of a window: each has memory of its own, no two share a cache line.
+struct Window {
+  Window(int messages, int message_bytes)
+      : bytes(message_bytes),
+        stride((static_cast<std::size_t>(message_bytes) / kLine + 1) * kLine),
+        memory(stride * static_cast<std::size_t>(messages), 1),
+        requests(static_cast<std::size_t>(messages)) {}
+
+  char* message(int i) { return memory.data() + stride * static_cast<std::size_t>(i); }
+  [[nodiscard]] int size() const { return static_cast<int>(requests.size()); }
+  void wait() { MPI_Waitall(size(), requests.data(), MPI_STATUSES_IGNORE); }
+
+  int bytes;
+  std::size_t stride;
+  std::vector<char> memory;
+  std::vector<MPI_Request> requests;
+};
+
+void send_windows(Window& window, int tag, MPI_Comm comm) {
+  char verdict = kOn;
+  while (verdict == kOn) {
+    for (int i = 0; i < window.size(); ++i) {
+      MPI_Isend(window.message(i), window.bytes, MPI_BYTE, partner(), tag, comm,
+                &window.requests[static_cast<std::size_t>(i)]);
+    }
+    window.wait();
+    MPI_Recv(&verdict, 1, MPI_BYTE, partner(), tag, comm, MPI_STATUS_IGNORE);
+  }
+}
+
+/// The receiver answers each window, and its answer says whether there shall be another.
+void receive_windows(Window& window, int tag, MPI_Comm comm, int thread, Meter& meter,
+                     bool any = false) {
+  char verdict = kOn;
+  while (verdict == kOn) {
+    for (int i = 0; i < window.size(); ++i) {
+      MPI_Irecv(window.message(i), window.bytes, MPI_BYTE, any ? MPI_ANY_SOURCE : partner(),
+                any ? MPI_ANY_TAG : tag, comm, &window.requests[static_cast<std::size_t>(i)]);
+    }
+    window.wait();
+    verdict = meter.count(thread) ? kOn : kEnd;
+    MPI_Send(&verdict, 1, MPI_BYTE, partner(), tag, comm);
+  }
+}
+
+Reading windows(const Options& given, int messages, bool any = false) {
+  const Comms comms(given);
+  return run(given, given.threads, receives(), [&](int thread, Meter& meter) {
+    Window window(messages, given.bytes);
+    if (receives()) {
+      receive_windows(window, thread, comms.of(thread), thread, meter, any);
+    } else {
+      send_windows(window, thread, comms.of(thread));
+    }
+  });
+}
+
+/// Windows beside receives that nothing matches, and messages that nobody asked for yet.
+Reading depth(const Options& given) {
+  const Comms comms(given);
+  Window posted(given.length, 8);
+  Window unexpected(given.unexpected, 8);
+  const int first = kOtherTags + given.length;
+  if (receives()) {
+    for (int i = 0; i < given.length; ++i) {
+      MPI_Irecv(posted.message(i), 8, MPI_BYTE, partner(), kOtherTags + i, comms.of(0),
+                &posted.requests[static_cast<std::size_t>(i)]);
+    }
+  } else {
+    for (int i = 0; i < given.unexpected; ++i) {
+      MPI_Isend(unexpected.message(i), 8, MPI_BYTE, partner(), first + i, comms.of(0),
+                &unexpected.requests[static_cast<std::size_t>(i)]);
+    }
+  }
+  const Reading reading = run(given, given.threads, receives(), [&](int thread, Meter& meter) {
+    Window window(kRateWindow, given.bytes);
+    if (receives()) {
+      receive_windows(window, thread, comms.of(thread), thread, meter);
+    } else {
+      send_windows(window, thread, comms.of(thread));
+    }
+  });
+  if (receives()) {
+    for (int i = 0; i < given.unexpected; ++i) {
+      MPI_Recv(unexpected.message(i), 8, MPI_BYTE, partner(), first + i, comms.of(0),
+               MPI_STATUS_IGNORE);
+    }
+    for (MPI_Request& request : posted.requests) MPI_Cancel(&request);
+    posted.wait();
+  } else {
+    unexpected.wait();
+  }
+  return reading;
+}
+
+/// Threads in pairs, each pair with a tag of its own. Rank 0's question says when to end.
+Reading ping_pong(const Options& given) {
+  const Comms comms(given);
+  const auto bytes = static_cast<std::size_t>(std::max(given.bytes, 1));
+  return run(given, given.threads, !receives(), [&](int thread, Meter& meter) {
+    std::vector<char> message(bytes + kLine, 0);
+    const MPI_Comm comm = comms.of(thread);
+    const int count = static_cast<int>(bytes);
+    char& verdict = message[0];
+    while (verdict == kOn) {
+      if (!receives()) {
+        verdict = meter.count(thread) ? kOn : kEnd;
+        const char said = verdict;
+        MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
+        MPI_Recv(message.data(), count, MPI_BYTE, partner(), thread, comm, MPI_STATUS_IGNORE);
+        verdict = said;
+      } else {
+        MPI_Recv(message.data(), count, MPI_BYTE, partner(), thread, comm, MPI_STATUS_IGNORE);
+        MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
+      }
+    }
+  });
+}
+
+/// One thread asks, T threads of the other rank answer, whichever gets the question: all of them
+/// receive with the same tag. Each of those ends with a message of its own, unanswered.
+Reading latency_mt(const Options& given) {
+  constexpr int kQuestion = 1;
+  constexpr int kAnswer = 2;
+  const Comms comms(given);
+  const MPI_Comm comm = comms.of(0);
+  const auto bytes = static_cast<std::size_t>(std::max(given.bytes, 1));
+  const int count = static_cast<int>(bytes);
+  const auto ask = [&](int, Meter& meter) {
+    std::vector<char> message(bytes + kLine, kOn);
+    do {
+      MPI_Send(message.data(), count, MPI_BYTE, partner(), kQuestion, comm);
+      MPI_Recv(message.data(), count, MPI_BYTE, partner(), kAnswer, comm, MPI_STATUS_IGNORE);
+    } while (meter.count(0));
+    message[0] = kEnd;
+    for (int i = 0; i < given.threads; ++i) {
+      MPI_Send(message.data(), count, MPI_BYTE, partner(), kQuestion, comm);
+    }
+  };
+  const auto answer = [&](int, Meter&) {
+    std::vector<char> message(bytes + kLine, kOn);
+    for (;;) {
+      MPI_Recv(message.data(), count, MPI_BYTE, partner(), kQuestion, comm, MPI_STATUS_IGNORE);
+      if (message[0] == kEnd) return;
+      MPI_Send(message.data(), count, MPI_BYTE, partner(), kAnswer, comm);
+    }
+  };
+  return receives() ? run(given, given.threads, false, answer) : run(given, 1, true, ask);
+}
+
+/// Blocking collectives, one after the other. Broadcasts change their root each time: with one root
+/// it would run ahead of the others, and what is measured were a rate.
+Reading collective(const Options& given) {
+  const auto bytes = static_cast<std::size_t>(given.bytes);
+  std::vector<double> in(bytes / sizeof(double) + 1, 1);
+  std::vector<double> out(in.size(), 0);
+  const int doubles = std::max(1, given.bytes / static_cast<int>(sizeof(double)));
+  const auto once = [&](int i) {
+    if (given.measure == "barrier") {
+      MPI_Barrier(MPI_COMM_WORLD);
+    } else if (given.measure == "bcast") {
+      MPI_Bcast(in.data(), given.bytes, MPI_BYTE, i % given.ranks, MPI_COMM_WORLD);
+    } else {
+      MPI_Allreduce(in.data(), out.data(), doubles, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    }
+  };
+  Reading reading;
+  const double begin = MPI_Wtime();
+  for (char verdict = kOn; verdict == kOn;) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = MPI_Wtime();
+    for (int i = 0; i < kCollectivesAtOnce; ++i) once(i);
+    const double end = MPI_Wtime();
+    // The first quarter is the warm-up; at least one turn is counted.
+    const bool warm = end - begin > given.seconds / 4;
+    if (warm) {
+      reading.seconds += end - start;
+      reading.done += kCollectivesAtOnce;
+    }
+    verdict = warm && end - begin > given.seconds * 5 / 4 ? kEnd : kOn;
+    MPI_Bcast(&verdict, 1, MPI_BYTE, 0, MPI_COMM_WORLD);
+  }
+  return reading;
+}
+
+/// One line, by rank 0, of what all leaders read: rates of several pairs of ranks add up.
+void report(const Options& given, bool leads, double value, const char* unit, double fairness) {
+  double sum = 0;
+  double least = 0;
+  const double mine = leads ? value : 0;
+  const double fair = leads ? fairness : 1;
+  MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+  MPI_Reduce(&fair, &least, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+  if (world_rank() != 0) return;
+  std::printf(R"({"measure":"%s","bytes":%d,"threads":%d,"value":%.6g,"unit":"%s")",
+              given.measure.c_str(), given.bytes, given.threads, sum, unit);
+  if (given.threads > 1 && given.measure != "latency-mt") {
+    std::printf(R"(,"fairness":%.4f)", least);
+  }
+  std::printf("}\n");
+  std::fflush(stdout);
+}
+
+/// False if there is no such measure.
+bool measure(const Options& given) {
+  const std::string& name = given.measure;
+  const auto rate = [&](const Reading& reading) {
+    report(given, receives(), reading.per_second() * kRateWindow / 1e6, "M/s", reading.fairness);
+  };
+  if (name == "rate" || name == "pairwise") {
+    rate(windows(given, kRateWindow));
+  } else if (name == "wildcard") {
+    rate(windows(given, kRateWindow, true));
+  } else if (name == "depth") {
+    rate(depth(given));
+  } else if (name == "bandwidth") {
+    const Reading reading = windows(given, kBandwidthWindow);
+    report(given, receives(), reading.per_second() * kBandwidthWindow * given.bytes / 1e9, "GB/s",
+           reading.fairness);
+  } else if (name == "latency") {
+    report(given, !receives(), ping_pong(given).us_each() / 2, "us", 1);
+  } else if (name == "pingpong") {
+    const Reading reading = ping_pong(given);
+    report(given, !receives(), reading.per_second() / 1e3, "k/s", reading.fairness);
+  } else if (name == "latency-mt") {
+    report(given, !receives(), latency_mt(given).us_each() / 2, "us", 1);
+  } else if (name == "allreduce" || name == "barrier" || name == "bcast") {
+    report(given, world_rank() == 0, collective(given).us_each(), "us", 1);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+/// False if it does not understand them.
+bool parse(const std::vector<std::string>& words, Options& given) {
+  if (words.empty()) return false;
+  given.measure = words[0];
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--own-comms" || word == "--overtaking") {
+      (word == "--own-comms" ? given.own_comms : given.overtaking) = true;
+      continue;
+    }
+    if (++i == words.size()) return false;
+    char* end = nullptr;
+    const double value = std::strtod(words[i].c_str(), &end);
+    if (*end != '\0' || value < 0) return false;
+    const int whole = static_cast<int>(value);
+    if (word == "--bytes") {
+      given.bytes = whole;
+    } else if (word == "--threads") {
+      given.threads = whole;
+    } else if (word == "--length") {
+      given.length = whole;
+    } else if (word == "--unexpected") {
+      given.unexpected = whole;
+    } else if (word == "--seconds") {
+      given.seconds = value;
+    } else {
+      return false;
+    }
+  }
+  // A wildcard of one thread would take another's messages; so many threads as tags below the
+  // others'.
+  return given.threads >= 1 && given.threads <= kOtherTags &&
+         (given.measure != "wildcard" || given.threads == 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options given;
+  if (!parse({argv + 1, argv + argc}, given)) {
+    std::fprintf(stderr,
+                 "compare: MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]"
+                 " [--unexpected U] [--own-comms] [--overtaking]\n");
+    return 2;
+  }
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_size(MPI_COMM_WORLD, &given.ranks);
+  if (provided < MPI_THREAD_MULTIPLE || given.ranks % 2 != 0) {
+    std::fprintf(stderr, "compare: needs MPI_THREAD_MULTIPLE and an even number of ranks\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  const bool known = measure(given);
+  if (!known && world_rank() == 0) {
+    std::fprintf(stderr, "compare: no measure is called %s\n", given.measure.c_str());
+  }
+  MPI_Finalize();
+  return known ? 0 : 2;
+}

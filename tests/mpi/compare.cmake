@@ -1,0 +1,15 @@
+# The benchmark that weft and its rivals run, each measure for a moment: that it ends, and says something.
+weft_mpi_test(compare RANKS 2 4 SOURCES ${PROJECT_SOURCE_DIR}/bench/mpi/compare.cpp
+  ARGUMENTS rate --seconds 0.05)
+foreach(arguments
+    "latency" "wildcard" "bandwidth --bytes 1048576" "pairwise --threads 16"
+    "pairwise --threads 64 --bytes 0 --own-comms" "pairwise --threads 16 --overtaking"
+    "pingpong --threads 16" "latency-mt --threads 16" "depth --threads 2 --length 1024"
+    "depth --length 64 --unexpected 64" "allreduce" "barrier" "bcast --bytes 65536")
+  string(REPLACE " " ";" words "${arguments}")
+  string(REGEX REPLACE "[ -]+" "_" name "${arguments}")
+  add_test(NAME mpi.compare_${name}.2
+    COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100 $<TARGET_FILE:mpi_program_compare> ${words}
+      --seconds 0.05)
+  set_tests_properties(mpi.compare_${name}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
+endforeach()
