@@ -11,7 +11,9 @@ bool lacks_memory(const void* buffer, int64_t count, const Datatype& type) noexc
   return buffer == nullptr && count != 0 && type.size() != 0 && type.contiguous();
 }
 
-void check_block(const void* buffer, int64_t count, const Datatype& type) {
+/// `place`: the block's displacement; where there is one, a null buffer may be MPI_BOTTOM.
+void check_block(const void* buffer, int64_t count, const Datatype& type, int64_t place = 0) {
+  if (buffer == nullptr && place != 0) count = count < 0 ? count : 0;
   if (count >= 0 && buffer != MPI_IN_PLACE && !lacks_memory(buffer, count, type)) [[likely]]
     return;
   require(count >= 0, MPI_ERR_COUNT, "a negative count");
@@ -30,7 +32,9 @@ Parts parts_of(const void* buffer, Counts counts, Counts places, MPI_Datatype ha
   if (checking() && blocks > 0) {
     require(!counts.null(), MPI_ERR_ARG, "no array of counts");
     require(!places.null(), MPI_ERR_ARG, "no array of displacements");
-    for (int i = 0; i < blocks; ++i) check_block(buffer, counts[static_cast<std::size_t>(i)], type);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(blocks); ++i) {
+      check_block(buffer, counts[i], type, places[i]);
+    }
   }
   return {.base = address(buffer), .type = &type, .counts = counts, .places = places};
 }
@@ -102,11 +106,13 @@ void set_typed(Call& call, const Parts& out, const MPI_Datatype* out_types, int 
   call.types.reserve(static_cast<std::size_t>(outs) + static_cast<std::size_t>(ins));
   for (int i = 0; i < outs; ++i) {
     call.types.push_back(&datatype(out_types[i]));
-    check_block(out.base, out.counts[static_cast<std::size_t>(i)], *call.types.back());
+    check_block(out.base, out.counts[static_cast<std::size_t>(i)], *call.types.back(),
+                out.places[static_cast<std::size_t>(i)]);
   }
   for (int i = 0; i < ins; ++i) {
     call.types.push_back(&datatype(in_types[i]));
-    check_block(in.base, in.counts[static_cast<std::size_t>(i)], *call.types.back());
+    check_block(in.base, in.counts[static_cast<std::size_t>(i)], *call.types.back(),
+                in.places[static_cast<std::size_t>(i)]);
   }
   // The list stays where it is when the call moves.
   call.out.types = call.types.data();

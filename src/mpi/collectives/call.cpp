@@ -1,11 +1,14 @@
 // From a collective call to its schedule, and the three forms: run, begun, or kept for later.
 #include "mpi/collectives/call.hpp"
 
+#include <deque>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/neighbours.hpp"
+#include "mpi/comms/topology.hpp"
 #include "mpi/info.hpp"
 #include "mpi/process.hpp"
 #include "mpi/request.hpp"
@@ -80,6 +83,7 @@ class CollectiveWork final : public RequestWork {
     types_.reserve(call_.types.size());
     for (const Datatype* type : call_.types) types_.push_back(hold(type));
     keep_handle();
+    if (call_.form == Form::persistent) keep_arrays();
   }
   ~CollectiveWork() override {
     if (own_handle_ == MPI_DATATYPE_NULL) return;
@@ -117,7 +121,28 @@ class CollectiveWork final : public RequestWork {
     call_.reduction.handle = own_handle_;
   }
 
+  /// Programs end the arrays of counts and displacements of persistent collectives once these are
+  /// made, which other libraries let them do.
+  void keep_arrays() {
+    const Comm& comm = *call_.comm;
+    const bool scatters = call_.kind == Kind::reduce_scatter;
+    const int peers = scatters ? comm.size() : comm.remote_size;
+    const Neighbours* near = call_.neighbours;
+    keep_array(call_.out.counts, near != nullptr ? static_cast<int>(near->out.size()) : peers);
+    keep_array(call_.out.places, near != nullptr ? static_cast<int>(near->out.size()) : peers);
+    keep_array(call_.in.counts, near != nullptr ? static_cast<int>(near->in.size()) : peers);
+    keep_array(call_.in.places, near != nullptr ? static_cast<int>(near->in.size()) : peers);
+  }
+  void keep_array(Counts& counts, int length) {
+    if (counts.null()) return;
+    std::vector<MPI_Count>& kept = arrays_.emplace_back();
+    for (int i = 0; i < length; ++i) kept.push_back(counts[static_cast<std::size_t>(i)]);
+    kept.push_back(0);  // has an address, also where there is nobody
+    counts = Counts(kept.data());
+  }
+
   Call call_;
+  std::deque<std::vector<MPI_Count>> arrays_;
   Held<Datatype> out_type_;
   Held<Datatype> in_type_;
   Held<Datatype> type_;

@@ -57,7 +57,7 @@ void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
   *flag = 1;
   Request* active = active_or_null(request);
   if (active == nullptr) {
-    fill(status, kEmpty);
+    fill(status, kEmpty, true);
     return;
   }
   if (!active->transfer.ended()) progress();
@@ -77,7 +77,7 @@ void Request_get_status_all(int count, const MPI_Request array_of_requests[], in
   if (*flag == 0 || array_of_statuses == MPI_STATUSES_IGNORE) return;
   for (int i = 0; i < count; ++i) {
     Request* active = active_or_null(array_of_requests[i]);
-    fill(&array_of_statuses[i], active == nullptr ? kEmpty : peek(*active));
+    fill(&array_of_statuses[i], active == nullptr ? kEmpty : peek(*active), active == nullptr);
   }
 }
 
@@ -103,7 +103,7 @@ void Request_get_status_any(int count, const MPI_Request array_of_requests[], in
     if (look == 0) progress();
   }
   *flag = pending ? 0 : 1;
-  if (!pending) fill(status, kEmpty);
+  if (!pending) fill(status, kEmpty, true);  // an empty status has no error (MPI 3.7.3)
 }
 
 void Request_get_status_some(int incount, const MPI_Request array_of_requests[], int* outcount,
