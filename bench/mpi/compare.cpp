@@ -2,12 +2,15 @@
 // one measure a run, one JSON line. scripts/compare runs it on weft and on its rivals.
 //
 //   mpiexec -n 2 compare MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]
-//                        [--unexpected U] [--own-comms] [--overtaking]
+//                        [--unexpected U] [--own-comms] [--overtaking] [--tasks]
+//
+// --tasks: weft's tasks (weft_mpi.h) on one thread of each rank instead of threads.
 //
 // Measures, between which points, and what would make them lie: docs/benchmarks.md. All run for a
 // time, not for a count, so that a slow library ends, too: one rank leads, a thread of it that
 // never calls MPI reads the clock and what the others have done, and says when it is enough. The
 // leader's next message tells its partner, so nobody waits for a message that will not come.
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -45,6 +48,7 @@ struct Options {
   double seconds = 1;
   bool own_comms = false;
   bool overtaking = false;
+  bool tasks = false;
 };
 
 struct Reading {
@@ -155,6 +159,33 @@ class Gate {
   bool open_ = false;
 };
 
+using RunTasks = int (*)(int, int64_t, void (*)(int64_t, void*), void*);
+/// weft's tasks (weft_mpi.h), where the library has them.
+RunTasks find_tasks() { return reinterpret_cast<RunTasks>(dlsym(RTLD_DEFAULT, "weft_mpi_run")); }
+
+/// The same as `run`, in tasks on one thread instead of threads.
+template <typename Work>
+Reading run_tasks(Meter& meter, int tasks, bool leads, Work work) {
+  struct All {
+    Meter& meter;
+    Work& work;
+  } all{meter, work};
+  Reading reading;
+  std::thread watcher;
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (leads) watcher = std::thread([&] { reading = meter.watch(); });
+  const int code = find_tasks()(
+      1, tasks,
+      [](int64_t number, void* argument) {
+        auto& of = *static_cast<All*>(argument);
+        of.work(static_cast<int>(number), of.meter);
+      },
+      &all);
+  if (code != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, code);
+  if (watcher.joinable()) watcher.join();
+  return reading;
+}
+
 /// Runs work(thread, meter) in so many threads, the first of them the program's own: a library may
 /// serve a thread that is alone better, and programs without threads call from that one.
 template <typename Work>
@@ -163,6 +194,7 @@ Reading run(const Options& given, int threads, bool leads, Work work) {
   int64_t begin = Clock::now().time_since_epoch().count();
   MPI_Bcast(&begin, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
   Meter meter(threads, given, Clock::time_point(Clock::duration(begin)));
+  if (given.tasks && threads > 1) return run_tasks(meter, threads, leads, work);
   Gate gate;
   Reading reading;
   std::vector<std::thread> crew;
@@ -463,8 +495,10 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   given.measure = words[0];
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "--own-comms" || word == "--overtaking") {
-      (word == "--own-comms" ? given.own_comms : given.overtaking) = true;
+    if (word == "--own-comms" || word == "--overtaking" || word == "--tasks") {
+      (word == "--tasks"       ? given.tasks
+       : word == "--own-comms" ? given.own_comms
+                               : given.overtaking) = true;
       continue;
     }
     if (++i == words.size()) return false;
@@ -488,6 +522,7 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   }
   // A wildcard of one thread would take another's messages; so many threads as tags below the
   // others'.
+  if (given.tasks && find_tasks() == nullptr) return false;
   return given.threads >= 1 && given.threads <= kOtherTags &&
          (given.measure != "wildcard" || given.threads == 1);
 }
@@ -499,7 +534,7 @@ int main(int argc, char** argv) {
   if (!parse({argv + 1, argv + argc}, given)) {
     std::fprintf(stderr,
                  "compare: MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]"
-                 " [--unexpected U] [--own-comms] [--overtaking]\n");
+                 " [--unexpected U] [--own-comms] [--overtaking] [--tasks]\n");
     return 2;
   }
   int provided = 0;

@@ -1,0 +1,1 @@
+list(APPEND WEFT_MPI_SOURCES tasks/tasks.cpp)
