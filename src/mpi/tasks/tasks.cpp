@@ -1,4 +1,6 @@
 // Tasks for MPI programs (include/weft_mpi.h).
+#include <weft_mpi.h>
+
 #include <exception>
 #include <new>
 
@@ -9,7 +11,6 @@
 #include "weft/task/group.hpp"
 #include "weft/task/scheduler.hpp"
 #include "weft/task/task.hpp"
-#include "weft_mpi.h"
 
 namespace weft::mpi {
 
