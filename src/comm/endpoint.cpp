@@ -124,7 +124,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
                             reinterpret_cast<uintptr_t>(op->buffer), bytes};
   comm::OperationTable::expect(*op);
   const Post answer = device.port().try_send(to, device.number(), Bytes(header, body).span(), {});
-  return runtime.posted_unless_refused(*op, answer);
+  return runtime.posted_unless_refused(*op, to, device.number(), answer);
 }
 
 void Endpoint::Impl::refuse_null() const {
@@ -436,7 +436,10 @@ void Endpoint::Impl::find_short_way() noexcept {
 }
 
 Endpoint::~Endpoint() {
-  if (impl_ != nullptr) impl_->runtime.unpublish(*impl_);
+  if (impl_ == nullptr) return;
+  // A note of this endpoint's in a device's list ends by being looked at.
+  while (impl_->tries_asked.load(std::memory_order_acquire) != 0) impl_->runtime.self.relax();
+  impl_->runtime.unpublish(*impl_);
 }
 
 Runtime& Endpoint::runtime() const noexcept { return impl_->runtime.self; }

@@ -56,7 +56,8 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
   std::memcpy(raw, &header, sizeof header);
   std::memcpy(raw + sizeof header, &body, sizeof body);
   comm::OperationTable::expect(*op);
-  return runtime.posted_unless_refused(*op, device.port().try_send(to, device.number(), raw, {}));
+  return runtime.posted_unless_refused(*op, to, device.number(),
+                                       device.port().try_send(to, device.number(), raw, {}));
 }
 
 // --- Receiving -----------------------------------------------------------------------------------

@@ -134,6 +134,11 @@ class OperationTable {
     // acq_rel: between the posting thread (its send was refused) and a sweep after a death.
     return op.awaiting.exchange(0, std::memory_order_acq_rel) != 0;
   }
+  /// The same, if it is `peer` over `device` that is expected: for who does not own the record.
+  [[nodiscard]] static bool claim_from(Operation& op, Rank peer, uint16_t device) noexcept {
+    uint64_t expected = awaited(peer, device);
+    return op.awaiting.compare_exchange_strong(expected, 0, std::memory_order_acq_rel);
+  }
   /// The operation that `handle` names, if it expects an answer from `peer` over `device`.
   [[nodiscard]] Operation* find(Handle handle, Rank peer, uint16_t device) noexcept {
     if (handle.index >= records_.count()) return nullptr;

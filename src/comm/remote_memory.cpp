@@ -273,7 +273,7 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
     const RendezvousBody from{handle, reinterpret_cast<uintptr_t>(data.data()), data.size()};
     answer = port.try_send(owner, device.number(), Bytes(header, from, body).span(), {});
   }
-  return runtime.posted_unless_refused(*op, answer);
+  return runtime.posted_unless_refused(*op, owner, device.number(), answer);
 }
 
 WEFT_NOT_IN_LINE Post Endpoint::put(const MemoryKey& to, std::size_t offset,
@@ -314,7 +314,7 @@ WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
   comm::OperationTable::expect(*op);
   const Post answer = device.port().try_send(
       owner, device.number(), Bytes(header, to, put_body(Handle{}, from, offset)).span(), {});
-  return my.runtime.posted_unless_refused(*op, answer);
+  return my.runtime.posted_unless_refused(*op, owner, device.number(), answer);
 }
 
 Event Endpoint::put_wait(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data) {

@@ -214,12 +214,21 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
   return Post::done;
 }
 
-Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Post answer) {
-  if (answer != Post::retry) return Post::posted;
-  // Refused, unless its peer died meanwhile and a sweep has ended it.
-  if (!comm::OperationTable::claim(op)) return Post::posted;
-  operations->release(op);
-  return Post::retry;
+Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t device,
+                                          Post answer) {
+  if (answer == Post::retry) {
+    // Refused, unless its peer died meanwhile and a sweep has ended it.
+    if (!comm::OperationTable::claim(op)) return Post::posted;
+    operations->release(op);
+    return Post::retry;
+  }
+  // seq_cst: expected first, then a look at the dead; peer_down says so first, then sweeps. What a
+  // sweep came too early for is ended here; the record may be another's by now, but if that one
+  // waits for the dead, too, it is over all the same.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (is_dead(to) && comm::OperationTable::claim_from(op, to, device)) [[unlikely]]
+    end_later(op, Errc::peer_died);
+  return Post::posted;
 }
 
 void Runtime::Impl::end_later(comm::Operation& op, Errc error) {

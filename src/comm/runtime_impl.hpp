@@ -117,7 +117,7 @@ struct Runtime::Impl final : base::IdleWork {
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);
   /// The answer for an operation that expects its peer's answer and whose frame got `answer`.
-  Post posted_unless_refused(comm::Operation& op, Post answer);
+  Post posted_unless_refused(comm::Operation& op, Rank to, uint16_t device, Post answer);
   /// Ends an operation with `error`; told by progress. Any thread.
   void end_later(comm::Operation& op, Errc error);
   /// Posts until it is not refused, waits, and returns the event; `at_once`: what it is for done.

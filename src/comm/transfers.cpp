@@ -106,6 +106,12 @@ bool Device::write_chunk(Operation& op) {
 bool Device::send_request(Operation& op) {
   const comm::Bytes request(Header{.type = PacketType::ready_to_receive, .reply_port = number_},
                             op.remote, runtime_.operations->handle_of(op));
+  if (runtime_.is_dead(op.peer)) {
+    // The sweep of its operations is over, and nobody answers.
+    op.error = Errc::peer_died;
+    op.answers = false;
+    return finish(op);
+  }
   op.work = Work::none;
   comm::OperationTable::expect(op);
   if (port_->try_control(op.peer, op.reply_port, request.span()) != Post::retry) return true;

@@ -52,16 +52,19 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag,
 
 void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
   std::byte* into = transfer.buffer;
-  if (!transfer.type->contiguous()) {
-    transfer.packed = static_cast<std::byte*>(
-        std::malloc(message.bytes == 0 ? 1 : static_cast<std::size_t>(message.bytes)));
-    into = transfer.packed;
-  }
   // Too long for its receive: the core drops it, and the sender is told that it went well.
-  const bool fits = message.bytes <= static_cast<uint64_t>(transfer.capacity) &&
-                    (into != nullptr || message.bytes == 0);
-  const auto room = fits ? static_cast<std::size_t>(message.bytes) : 0;
+  const bool fits = message.bytes <= static_cast<uint64_t>(transfer.capacity);
+  auto room = fits ? static_cast<std::size_t>(message.bytes) : 0;
+  if (fits && !transfer.type->contiguous()) {
+    into = transfer.packed = static_cast<std::byte*>(std::malloc(room == 0 ? 1 : room));
+    if (into == nullptr) {
+      transfer.outcome.error = MPI_ERR_NO_MEM;  // kept: see end_fetch
+      room = 0;
+    }
+  }
+  under_way_.fetch_add(1, std::memory_order_relaxed);
   if (endpoint_->fetch(message, {into, room}, &fetched_, &transfer) == Post::posted) return;
+  under_way_.fetch_sub(1, std::memory_order_relaxed);
   std::free(std::exchange(transfer.packed, nullptr));
   {
     const std::scoped_lock guard(stalled_lock_);
@@ -75,7 +78,7 @@ void Engine::end_fetch(void* argument, const Event& event) {
   auto& transfer = *static_cast<Transfer*>(event.context);
   Outcome& outcome = transfer.outcome;
   outcome.bytes = static_cast<int64_t>(event.bytes);
-  outcome.error = error_class_of(event.error);
+  if (outcome.error == MPI_SUCCESS) outcome.error = error_class_of(event.error);
   if (event.error == Errc::truncated) outcome.bytes = transfer.capacity;
   if (transfer.packed != nullptr) {
     if (event.error == Errc::ok) {
@@ -86,6 +89,7 @@ void Engine::end_fetch(void* argument, const Event& event) {
   my.count(received);
   my.count(received_bytes, event.bytes);
   transfer.end();
+  my.under_way_.fetch_sub(1, std::memory_order_release);  // pairs with shut
 }
 
 void Engine::receive(Transfer& transfer, Arrived& message) {
@@ -184,7 +188,7 @@ bool Engine::arrive(Delivery& message) noexcept {
     return true;
   }
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
-  if (!sequenced_ || channel.may_overtake) [[likely]]
+  if (!sequenced_ || (envelope.kind & kUnordered) != 0) [[likely]]
     return accept(channel, message);
   SourceOrder& order = this->order(channel, message.source);
   const std::scoped_lock guard(order.lock);
@@ -202,7 +206,7 @@ bool Engine::announced(const Envelope& envelope, const Announcement& message) no
   if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
     return false;
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
-  if (!sequenced_ || channel.may_overtake) return accept(channel, envelope, message);
+  if (!sequenced_ || (envelope.kind & kUnordered) != 0) return accept(channel, envelope, message);
   SourceOrder& order = this->order(channel, message.source);
   const std::scoped_lock guard(order.lock);
   if (envelope.sequence != order.expected) {
@@ -257,8 +261,9 @@ void Engine::peer_down(Rank peer) noexcept {
   std::vector<Transfer*> over;
   for (std::size_t i = 0; i < kContexts * 2; ++i) {
     Channel* const channel = channels_[i].load(std::memory_order_acquire);
-    if (channel == nullptr || channel->group == nullptr ||
-        channel->group->rank_of(peer) == MPI_UNDEFINED) {
+    if (channel == nullptr) continue;
+    const std::scoped_lock guard(channels_lock_);  // its group stays
+    if (channel->group == nullptr || channel->group->rank_of(peer) == MPI_UNDEFINED) {
       continue;
     }
     channel->take_receives(

@@ -78,11 +78,22 @@ Channel& Engine::channel(uint16_t context, Plane plane) {
   return *fresh.release();
 }
 
+void Engine::open(Channel& channel, Group* group, bool may_overtake) {
+  const std::scoped_lock guard(channels_lock_);  // against peer_down
+  channel.group = group;
+  channel.may_overtake = may_overtake;
+}
+
 void Engine::close(Channel& channel) {
   std::vector<Arrived*> left;
   channel.take_messages(left);
   for (Arrived* message : left) release(*message);
-  channel.group = nullptr;
+  open(channel, nullptr, false);
+}
+
+bool Engine::shut() noexcept {
+  closing_.store(true, std::memory_order_release);
+  return under_way_.load(std::memory_order_acquire) == 0;
 }
 
 SourceOrder& Engine::order(Channel& channel, Rank process) {
@@ -159,13 +170,19 @@ void open_messages() {
   }
 }
 
-void close_messages() { the_engine.reset(); }
+void close_messages() {
+  // A program that finalizes with a large send under way: its end will be told to the engine.
+  if (!the_engine->shut()) {
+    (void)the_engine.release();
+    return;
+  }
+  the_engine.reset();
+}
 
 void open_channels(Comm& comm) {
   for (const Plane plane : {Plane::program, Plane::collective}) {
     Channel& channel = engine().channel(comm.context, plane);
-    channel.group = comm.remote;
-    channel.may_overtake = plane == Plane::program && comm.hints.allow_overtaking;
+    engine().open(channel, comm.remote, plane == Plane::program && comm.hints.allow_overtaking);
     comm.channels[static_cast<std::size_t>(plane)] = &channel;
   }
 }

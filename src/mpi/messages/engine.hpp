@@ -29,8 +29,9 @@ namespace weft::mpi {
 /// How sends choose their device.
 enum class DeviceOf : uint8_t { thread, communicator, key };
 
-/// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog.
-enum Kind : uint8_t { kCollective = 1, kAnnounce = 2, kStop = 0x80, kGo = 0x81 };
+/// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog;
+/// kUnordered: it has no sequence number (mpi_assert_allow_overtaking).
+enum Kind : uint8_t { kCollective = 1, kAnnounce = 2, kUnordered = 4, kStop = 0x80, kGo = 0x81 };
 
 /// What this rank keeps of another; zero bytes are a peer that nothing was said to.
 struct alignas(base::kCacheLine) Peer {
@@ -80,7 +81,11 @@ class Engine final : public Matcher {
   void peer_down(Rank peer) noexcept override;
 
   [[nodiscard]] Channel& channel(uint16_t context, Plane plane);
+  void open(Channel& channel, Group* group, bool may_overtake);
   void close(Channel& channel);
+  /// Nothing is sent or tried any more. False: the core still has operations that will be told
+  /// here, so this must stay.
+  [[nodiscard]] bool shut() noexcept;
   [[nodiscard]] Runtime& runtime() noexcept { return runtime_; }
   [[nodiscard]] Peer& peer(Rank process) noexcept {
     return peers_[static_cast<std::size_t>(process.value)];
@@ -148,7 +153,9 @@ class Engine final : public Matcher {
   Peer* peers_;
   base::ThreadCounters<kCounts>* counters_;
   std::atomic<bool> deaths_{false};
-  std::atomic<bool> opened_{false};  ///< until then messages wait in their lanes
+  std::atomic<bool> closing_{false};    ///< nothing is sent or tried any more
+  std::atomic<uint32_t> under_way_{0};  ///< announcements and fetches whose end is to come
+  std::atomic<bool> opened_{false};     ///< until then messages wait in their lanes
   std::atomic<int64_t> unexpected_bytes_{0};
   std::atomic<uint32_t> told_to_stop_{0};  ///< peers
 

@@ -12,22 +12,25 @@ namespace weft::mpi {
 
 void Engine::charge(Rank source, int64_t bytes) noexcept {
   Peer& peer = this->peer(source);
-  // relaxed throughout: amounts, which decide about time and memory only.
-  const int64_t of_peer = peer.unexpected_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  const int64_t of_all = unexpected_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  // acq_rel: who sees that all are below their half sees the amounts that made it so.
+  const int64_t of_peer = peer.unexpected_bytes.fetch_add(bytes, std::memory_order_acq_rel) + bytes;
+  const int64_t of_all = unexpected_bytes_.fetch_add(bytes, std::memory_order_acq_rel) + bytes;
   if (of_peer <= most_per_peer_ && of_all <= most_) [[likely]]
     return;
-  if (!peer.told_to_stop.exchange(true, std::memory_order_relaxed)) {
-    told_to_stop_.fetch_add(1, std::memory_order_relaxed);
-    count(stops);
-    owe_notice(peer);
+  // Counted first: whoever lets this peer go counts it off.
+  told_to_stop_.fetch_add(1, std::memory_order_acq_rel);
+  if (peer.told_to_stop.exchange(true, std::memory_order_acq_rel)) {
+    told_to_stop_.fetch_sub(1, std::memory_order_acq_rel);
+    return;
   }
+  count(stops);
+  owe_notice(peer);
 }
 
 void Engine::discharge(Rank source, int64_t bytes) noexcept {
   Peer& peer = this->peer(source);
-  const int64_t of_peer = peer.unexpected_bytes.fetch_sub(bytes, std::memory_order_relaxed) - bytes;
-  const int64_t of_all = unexpected_bytes_.fetch_sub(bytes, std::memory_order_relaxed) - bytes;
+  const int64_t of_peer = peer.unexpected_bytes.fetch_sub(bytes, std::memory_order_acq_rel) - bytes;
+  const int64_t of_all = unexpected_bytes_.fetch_sub(bytes, std::memory_order_acq_rel) - bytes;
   if (told_to_stop_.load(std::memory_order_relaxed) == 0) [[likely]]
     return;
   if (of_all > most_ / 2) return;
@@ -52,6 +55,7 @@ void Engine::let_go() noexcept {
 }
 
 void Engine::owe_notice(Peer& peer) noexcept {
+  if (closing_.load(std::memory_order_acquire)) return;
   {
     const std::scoped_lock guard(stalled_lock_);
     peer.owes_notice = true;

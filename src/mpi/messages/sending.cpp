@@ -25,9 +25,9 @@ inline Envelope Engine::envelope_of(const Channel& channel, const Transfer& tran
 bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data) {
   if (sequenced_ || data.size() > eager_bytes_) return false;  // numbers are given with transfers
   Peer& peer = this->peer(to);
-  // relaxed: who waits in the backlog was put there by this thread, or is not ordered with it.
+  // acquire: pairs with drain's release; whoever sees that nobody waits any more goes behind them.
   if (peer.stopped.load(std::memory_order_relaxed) ||
-      peer.waiting.load(std::memory_order_relaxed) != 0 || (deaths() && runtime_.is_dead(to))) {
+      peer.waiting.load(std::memory_order_acquire) != 0 || (deaths() && runtime_.is_dead(to))) {
     return false;
   }
   const Envelope envelope{.tag = static_cast<uint32_t>(tag),
@@ -44,7 +44,11 @@ Post Engine::post(Transfer& transfer, std::span<const std::byte> data, bool eage
   const Envelope envelope = envelope_of(*transfer.channel, transfer);
   Device* const device = via(*transfer.channel, transfer.tag);
   if (eager) return endpoint_->send(transfer.process, envelope, data, device);
-  return endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer, device);
+  under_way_.fetch_add(1, std::memory_order_relaxed);
+  const Post answer =
+      endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer, device);
+  if (answer == Post::retry) under_way_.fetch_sub(1, std::memory_order_relaxed);
+  return answer;
 }
 
 void Engine::send(Transfer& transfer, SendMode mode) {
@@ -58,17 +62,13 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     transfer.end();
     return;
   }
-  if (sequenced_) {
-    transfer.sequence =
-        order(*transfer.channel, to).next_sent.fetch_add(1, std::memory_order_relaxed);
-  }
   const bool eager = mode != SendMode::synchronous && bytes <= eager_bytes_ &&
                      !peer.stopped.load(std::memory_order_relaxed);
   std::span<const std::byte> data{transfer.buffer, bytes};
   std::array<std::byte, kSmallPack> small;
   if (!transfer.type->contiguous()) {
     std::byte* into = small.data();
-    if (!eager || bytes > small.size()) {
+    if (!eager || sequenced_ || bytes > small.size()) {
       into = transfer.packed = static_cast<std::byte*>(std::malloc(bytes == 0 ? 1 : bytes));
       if (into == nullptr) {
         transfer.outcome.error = MPI_ERR_NO_MEM;
@@ -79,8 +79,15 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     data = {into, bytes};
     transfer.type->pack(transfer.buffer, transfer.count, 0, {into, bytes});
   }
-  // relaxed: as in send_at_once.
-  if (peer.waiting.load(std::memory_order_relaxed) == 0) [[likely]] {
+  // The number last: what fails has none.
+  if (sequenced_ && transfer.channel->may_overtake) {
+    transfer.kind |= kUnordered;
+  } else if (sequenced_) {
+    transfer.sequence =
+        order(*transfer.channel, to).next_sent.fetch_add(1, std::memory_order_relaxed);
+  }
+  // acquire: as in send_at_once.
+  if (peer.waiting.load(std::memory_order_acquire) == 0) [[likely]] {
     const Post answer = post(transfer, data, eager);
     if (answer == Post::posted) {
       count(announced_out);
@@ -109,6 +116,11 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
     // It was packed on the stack.
     transfer.packed =
         static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(transfer.capacity)));
+    if (transfer.packed == nullptr) {
+      transfer.outcome.error = MPI_ERR_NO_MEM;
+      transfer.end();
+      return;
+    }
     transfer.type->pack(transfer.buffer, transfer.count, 0,
                         {transfer.packed, static_cast<std::size_t>(transfer.capacity)});
   }
@@ -130,7 +142,8 @@ bool Engine::drain(Peer& peer, std::vector<Transfer*>& over) {
     auto& first = static_cast<Transfer&>(*peer.backlog);
     Entry* const next = first.next;
     const std::byte* const from = first.packed != nullptr ? first.packed : first.buffer;
-    const bool eager = (first.kind & kAnnounce) == 0;
+    const bool eager =
+        (first.kind & kAnnounce) == 0 && !peer.stopped.load(std::memory_order_relaxed);
     first.kind &= static_cast<uint8_t>(~kAnnounce);
     // Once it is posted its end may be told at any time: nothing of it is read after that.
     const Post answer = post(first, {from, static_cast<std::size_t>(first.capacity)}, eager);
@@ -139,13 +152,14 @@ bool Engine::drain(Peer& peer, std::vector<Transfer*>& over) {
       return false;
     }
     peer.backlog = next;
-    peer.waiting.fetch_sub(1, std::memory_order_relaxed);
+    peer.waiting.fetch_sub(1, std::memory_order_release);
     if (answer == Post::done) over.push_back(&first);
   }
   return true;
 }
 
 bool Engine::try_again() noexcept {
+  if (closing_.load(std::memory_order_acquire)) return true;
   std::vector<Transfer*> over;
   std::vector<std::pair<Transfer*, Announcement>> fetches;
   bool all = true;
@@ -176,11 +190,13 @@ bool Engine::try_again() noexcept {
   return all;
 }
 
-void Engine::end_send(void* /*argument*/, const Event& event) {
+void Engine::end_send(void* argument, const Event& event) {
   auto& transfer = *static_cast<Transfer*>(event.context);
   std::free(std::exchange(transfer.packed, nullptr));
   transfer.outcome.error = error_class_of(event.error);
   transfer.end();
+  // release: pairs with shut.
+  static_cast<Engine*>(argument)->under_way_.fetch_sub(1, std::memory_order_release);
 }
 
 // --- The room's interface ------------------------------------------------------------------------

@@ -70,6 +70,7 @@ void end_freed_sends() {
   request_pool().for_each([](Request& freed) {
     if (!freed.transfer.withdraw_waiter(the_retirer)) return;
     if (freed.work == nullptr && freed.receives) (void)cancel_recv(freed.transfer);
+    if (freed.work != nullptr && freed.persistent) freed.work->cancel(freed);
     if (!freed.transfer.ended()) wait(freed.transfer);
     retire(freed);
   });
@@ -204,7 +205,6 @@ void close_requests() {
     report_leaked_requests();
     report_leaked_messages();
   }
-  sweep_freed_comms(true);
   bool under_way = false;
   request_pool().for_each([&](Request& leaked) {
     if (leaked.work == nullptr && leaked.receives && !leaked.transfer.ended()) {
@@ -216,6 +216,7 @@ void close_requests() {
       under_way = true;
     }
   });
+  sweep_freed_comms(true);  // after their receives are gone
   // Those that are still under way are written to when they end: the records stay where they are.
   RequestPool* pool = std::exchange(detail::the_request_pool, nullptr);
   if (!under_way) delete pool;
