@@ -12,3 +12,23 @@ foreach(moment 0 1 2 3 4 5 6)
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
     PASS_REGULAR_EXPRESSION "the living went on")
 endforeach()
+
+# The same messages over several devices, chosen in each way, and matched by each engine.
+if(NOT WEFT_SANITIZE)
+  foreach(devices dedicated round-robin communicator hash)
+    foreach(program p2p_order p2p_probe collectives_many)
+      set(test mpi.${program}_over_${devices}.2)
+      add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+        $<TARGET_FILE:mpi_program_${program}>)
+      set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+        ENVIRONMENT "WEFT_COMM_DEVICES=4;WEFT_MPI_DEVICES=${devices}")
+    endforeach()
+  endforeach()
+  foreach(engine list per-source bins tail tail-per-source tail-bins)
+    set(test mpi.p2p_order_by_${engine}.2)
+    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+      $<TARGET_FILE:mpi_program_p2p_order>)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+      ENVIRONMENT WEFT_MPI_MATCHING=${engine})
+  endforeach()
+endif()
