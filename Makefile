@@ -29,7 +29,11 @@ TIMEOUT := 300
 # In CI a warning is an error.
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=$(if $(CI),ON,OFF)
 
-configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) >/dev/null
+# There, too, what is built once and thrown away is built in large pieces; what `make test` builds is not:
+# each source must compile by itself.
+LARGE_PIECES := -DWEFT_LARGE_PIECES=$(if $(CI),ON,OFF)
+
+configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) $(2) >/dev/null
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
@@ -63,7 +67,7 @@ test: build
 	@$(call run_tests,release)
 
 asan tsan: bootstrap
-	@$(call configure,$@)
+	@$(call configure,$@,$(LARGE_PIECES))
 	@$(call build,$@)
 	@scripts/sanitized $(call run_tests,$@)
 
@@ -77,10 +81,11 @@ stress: bootstrap
 	  scripts/sanitized $(call run_tests,$$preset) || exit 1; \
 	done
 
-lint: configure
+lint: bootstrap
 	@scripts/bootstrap lint
-	@$(call build,release) --target weft_commit weft_mpi_generated
-	@scripts/lint --build build --jobs $(JOBS)
+	@$(call configure,lint)
+	@cmake --build build-lint --target weft_commit weft_mpi_generated
+	@scripts/lint --build build-lint --jobs $(JOBS)
 
 format:
 	@scripts/bootstrap lint

@@ -6,9 +6,20 @@ find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
 
+if(WEFT_LARGE_PIECES)
+  file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cpp "int main() {}\n")
+  add_executable(weft_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/test_headers.cpp)
+  target_link_libraries(weft_test_headers PRIVATE weft_flags GTest::gtest fmt::fmt)
+  target_precompile_headers(weft_test_headers PRIVATE <algorithm> <atomic> <chrono> <functional>
+    <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>)
+endif()
+
 function(weft_test name)
   cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  if(WEFT_LARGE_PIECES)
+    target_precompile_headers(${name} REUSE_FROM weft_test_headers)
+  endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE weft_flags weft::${ARG_ROOM} ${ARG_LIBRARIES}
     GTest::gtest GTest::gtest_main fmt::fmt Threads::Threads)

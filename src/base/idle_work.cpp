@@ -1,4 +1,4 @@
-// The few places for idle work, and who is in each.
+// The few spots for idle work, and who is in each.
 #include "weft/base/idle_work.hpp"
 
 #include <sched.h>
@@ -13,15 +13,15 @@ namespace {
 
 /// Invariant: who uses a place counts himself in before he looks at it, and out when he is done;
 /// who empties it waits for that count to fall. All seq_cst: one of the two sees the other.
-struct Place {
+struct Spot {
   std::atomic<IdleWork*> work{nullptr};
   std::atomic<uint32_t> users{0};
 };
-constinit Place places[kMostIdleWork];
+constinit Spot spots[kMostIdleWork];
 constinit std::atomic<uint32_t> offered{0};
 
 template <class Use>
-void use(Place& place, Use&& how) noexcept {
+void use(Spot& place, Use&& how) noexcept {
   if (place.work.load(std::memory_order_relaxed) == nullptr) return;  // mostly
   place.users.fetch_add(1, std::memory_order_seq_cst);
   if (IdleWork* work = place.work.load(std::memory_order_seq_cst); work != nullptr) how(*work);
@@ -31,7 +31,7 @@ void use(Place& place, Use&& how) noexcept {
 }  // namespace
 
 bool add_idle_work(IdleWork& work) noexcept {
-  for (Place& place : places) {
+  for (Spot& place : spots) {
     IdleWork* nobody = nullptr;
     if (place.work.compare_exchange_strong(nobody, &work, std::memory_order_seq_cst)) {
       offered.fetch_add(1, std::memory_order_relaxed);  // a hint
@@ -42,7 +42,7 @@ bool add_idle_work(IdleWork& work) noexcept {
 }
 
 void remove_idle_work(IdleWork& work) noexcept {
-  for (Place& place : places) {
+  for (Spot& place : spots) {
     if (place.work.load(std::memory_order_relaxed) != &work) continue;  // ours stays until here
     offered.fetch_sub(1, std::memory_order_relaxed);
     place.work.store(nullptr, std::memory_order_seq_cst);
@@ -57,7 +57,7 @@ bool has_idle_work() noexcept { return offered.load(std::memory_order_relaxed) !
 
 uint32_t poll_idle_work() noexcept {
   uint32_t found = 0;
-  for (Place& place : places) use(place, [&](IdleWork& work) { found += work.poll(); });
+  for (Spot& place : spots) use(place, [&](IdleWork& work) { found += work.poll(); });
   return found;
 }
 
@@ -67,7 +67,7 @@ bool sleep_on_idle_work(Awaited& awaited, uint64_t deadline_ns) noexcept {
   if (offered.load(std::memory_order_relaxed) > 1) {
     deadline_ns = std::min(deadline_ns, now_ns() + 1'000'000);
   }
-  for (Place& place : places) {
+  for (Spot& place : spots) {
     use(place, [&](IdleWork& work) { slept = work.try_sleep(awaited, deadline_ns); });
     if (slept) return true;
   }

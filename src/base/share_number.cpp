@@ -5,12 +5,12 @@
 namespace weft::base {
 namespace {
 
-constexpr unsigned kNone = ~0U;
-constinit thread_local unsigned share = kNone;
+constexpr unsigned kNoShare = ~0U;
+constinit thread_local unsigned share = kNoShare;
 
 }  // namespace
 
-unsigned this_share_number() noexcept { return share != kNone ? share : this_thread_slot(); }
+unsigned this_share_number() noexcept { return share != kNoShare ? share : this_thread_slot(); }
 
 void set_share_number(unsigned number) noexcept { share = number; }
 

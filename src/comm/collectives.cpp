@@ -15,10 +15,8 @@ namespace weft {
 
 namespace {
 
-using Bytes = std::span<std::byte>;
-using ConstBytes = std::span<const std::byte>;
-
-[[noreturn]] void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
+using Room = std::span<std::byte>;
+using Data = std::span<const std::byte>;
 
 }  // namespace
 
@@ -48,10 +46,10 @@ struct Team::Impl {
                 fmt::format("a collective failed with rank {}: {}{}{}", event.peer.value,
                             to_string(event.error), cause.empty() ? "" : ": ", cause));
   }
-  void send(int to, uint32_t phase, ConstBytes data) {
+  void send(int to, uint32_t phase, Data data) {
     check(endpoint.send_wait(Rank{to}, tag(phase), data));
   }
-  void recv(int from, uint32_t phase, Bytes data) {
+  void recv(int from, uint32_t phase, Room data) {
     const Event event = endpoint.recv_wait(Rank{from}, tag(phase), data);
     check(event);
     if (event.bytes != data.size()) {
@@ -69,8 +67,7 @@ struct Team::Impl {
   }
 
   /// Combines everyone's `data` at list[0], in list order: member i takes i + 1, i + 2, i + 4 …
-  void reduce_up(const std::vector<int>& list, uint32_t phase, Bytes data,
-                 ReduceFunction function) {
+  void reduce_up(const std::vector<int>& list, uint32_t phase, Room data, ReduceFunction function) {
     const std::size_t mine = place_in(list, me);
     std::vector<std::byte> other(data.size());
     for (std::size_t step = 1; step < list.size(); step *= 2) {
@@ -85,7 +82,7 @@ struct Team::Impl {
   }
 
   /// Brings list[0]'s `data` to everyone of the list.
-  void broadcast_down(const std::vector<int>& list, uint32_t phase, Bytes data) {
+  void broadcast_down(const std::vector<int>& list, uint32_t phase, Room data) {
     const std::size_t mine = place_in(list, me);
     std::size_t step = 1;
     while (step < list.size() && (mine & step) == 0) step *= 2;
@@ -98,7 +95,7 @@ struct Team::Impl {
   [[nodiscard]] bool leads() const { return map.my_node().front() == me; }
 
   /// Everyone's contribution at the job's first leader.
-  void reduce_to_first(Bytes data, ReduceFunction function) {
+  void reduce_to_first(Room data, ReduceFunction function) {
     if (!map.in_blocks && function != nullptr) {
       // Rank order matters and nodes are interleaved: one tree over all ranks.
       std::vector<int> all(static_cast<std::size_t>(size));
@@ -111,7 +108,7 @@ struct Team::Impl {
   }
 
   /// `data` of the leader `first` to everyone.
-  void broadcast_from_leader(int first, Bytes data) {
+  void broadcast_from_leader(int first, Room data) {
     if (leads()) {
       std::vector<int> order = map.leaders;
       std::rotate(order.begin(), std::find(order.begin(), order.end(), first), order.end());
@@ -150,7 +147,7 @@ struct Team::Impl {
 
   /// Inside the node directly; to other nodes through the leaders, one message for each pair of
   /// nodes: a rank's bytes for other nodes go to its leader behind a table of their sizes.
-  void alltoall_blocks(ConstBytes out, std::span<const std::size_t> out_bytes, Bytes in,
+  void alltoall_blocks(Data out, std::span<const std::size_t> out_bytes, Room in,
                        std::span<const std::size_t> in_bytes) {
     const auto offsets = [](std::span<const std::size_t> sizes) {
       std::vector<std::size_t> at(sizes.size());
@@ -167,7 +164,7 @@ struct Team::Impl {
       return in.subspan(in_at[index(from)], in_bytes[index(from)]);
     };
     if (out_block(me).size() != in_block(me).size()) {
-      refuse("alltoallv: what a rank sends to itself is what it receives");
+      comm::refuse("alltoallv: what a rank sends to itself is what it receives");
     }
     Exchange near(*this);
     for (const int rank : map.my_node()) {
@@ -195,12 +192,12 @@ struct Team::Impl {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     to.insert(to.end(), bytes.begin(), bytes.end());
   }
-  [[nodiscard]] static uint64_t number_at(ConstBytes from, std::size_t index) {
+  [[nodiscard]] static uint64_t number_at(Data from, std::size_t index) {
     uint64_t value = 0;
     std::memcpy(&value, from.data() + index * sizeof value, sizeof value);
     return value;
   }
-  void send_sized(int to, uint32_t phase, ConstBytes data) {
+  void send_sized(int to, uint32_t phase, Data data) {
     const uint64_t bytes = data.size();
     send(to, phase, std::as_bytes(std::span(&bytes, 1)));
     send(to, phase, data);
@@ -239,7 +236,7 @@ struct Team::Impl {
   }
 
   /// Sends to one leader while receiving from another.
-  [[nodiscard]] std::vector<std::byte> exchange_sized(int to, ConstBytes data, int from) {
+  [[nodiscard]] std::vector<std::byte> exchange_sized(int to, Data data, int from) {
     uint64_t out_bytes = data.size();
     uint64_t in_bytes = 0;
     Exchange sizes(*this);
@@ -256,7 +253,7 @@ struct Team::Impl {
 
   /// The leader deals what came from node `from` (one packed part per rank of it) to its node.
   template <class InBlock>
-  void deal(const std::vector<int>& from, ConstBytes arrived, InBlock in_block) {
+  void deal(const std::vector<int>& from, Data arrived, InBlock in_block) {
     const auto& node = map.my_node();
     if (!leads()) {
       for (const int source : from) recv(node.front(), 8, in_block(source));
@@ -265,14 +262,14 @@ struct Team::Impl {
     for (const int source : from) {
       std::size_t at = node.size() * sizeof(uint64_t);
       for (std::size_t i = 0; i < node.size(); ++i) {
-        const ConstBytes block = arrived.subspan(at, number_at(arrived, i));
+        const Data block = arrived.subspan(at, number_at(arrived, i));
         at += block.size();
         if (node[i] != me) {
           send(node[i], 8, block);
         } else if (block.size() == in_block(source).size()) {
           std::copy(block.begin(), block.end(), in_block(source).begin());
         } else {
-          refuse("alltoallv: the ranks called it with different sizes");
+          comm::refuse("alltoallv: the ranks called it with different sizes");
         }
       }
       arrived = arrived.subspan(at);
@@ -283,7 +280,7 @@ struct Team::Impl {
   class Exchange {
    public:
     explicit Exchange(Impl& team) : team_(team) {}
-    void recv(int from, uint32_t phase, Bytes data) {
+    void recv(int from, uint32_t phase, Room data) {
       Event now;
       const Post answer = until_posted(team_.runtime, [&] {
         return team_.endpoint.recv(Rank{from}, team_.tag(phase), data, &done_, data.data(), &now);
@@ -294,7 +291,7 @@ struct Team::Impl {
         ++posted_;
       }
     }
-    void send(int to, uint32_t phase, ConstBytes data) {
+    void send(int to, uint32_t phase, Data data) {
       const Post answer = until_posted(team_.runtime, [&] {
         return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &done_);
       });
@@ -343,7 +340,7 @@ void Team::broadcast(Rank root, std::span<std::byte> data) {
 void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function) {
   Impl& my = *impl_;
   my.runtime.impl().check_rank(root);
-  if (function == nullptr) refuse("reduce needs a function");
+  if (function == nullptr) comm::refuse("reduce needs a function");
   ++my.sequence;
   std::vector<std::byte> partial(data.begin(), data.end());
   my.reduce_to_first(partial, function);
@@ -357,7 +354,7 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
 
 void Team::allreduce(std::span<std::byte> data, ReduceFunction function) {
   Impl& my = *impl_;
-  if (function == nullptr) refuse("allreduce needs a function");
+  if (function == nullptr) comm::refuse("allreduce needs a function");
   ++my.sequence;
   my.reduce_to_first(data, function);
   my.broadcast_from_leader(my.map.leaders[0], data);
@@ -367,7 +364,7 @@ void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
   Impl& my = *impl_;
   const std::size_t block = mine.size();
   if (all.size() != block * static_cast<std::size_t>(my.size)) {
-    refuse("allgather: the result is size() blocks long");
+    comm::refuse("allgather: the result is size() blocks long");
   }
   ++my.sequence;
   const auto block_of = [&](int rank) {
@@ -387,7 +384,7 @@ void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
 void Team::alltoall(std::span<const std::byte> out, std::span<std::byte> in) {
   const auto ranks = static_cast<std::size_t>(impl_->size);
   if (out.size() != in.size() || out.size() % ranks != 0) {
-    refuse("alltoall: both buffers are size() equal blocks long");
+    comm::refuse("alltoall: both buffers are size() equal blocks long");
   }
   const std::vector<std::size_t> sizes(ranks, out.size() / ranks);
   alltoallv(out, sizes, in, sizes);
@@ -402,7 +399,7 @@ void Team::alltoallv(std::span<const std::byte> out, std::span<const std::size_t
   };
   if (out_bytes.size() != ranks || in_bytes.size() != ranks || total(out_bytes) != out.size() ||
       total(in_bytes) != in.size()) {
-    refuse("alltoallv: one size for each rank, adding up to the buffers");
+    comm::refuse("alltoallv: one size for each rank, adding up to the buffers");
   }
   ++my.sequence;
   my.alltoall_blocks(out, out_bytes, in, in_bytes);

@@ -350,43 +350,42 @@ void Endpoint::wait_for_message(Impl& my, Message& message) {
 
 namespace {
 
-[[noreturn]] void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
-
 void check_spec(const EndpointSpec& spec) {
   const bool matched = spec.arrival == Arrival::matched;
   if (spec.arrival == Arrival::handler && spec.handler == nullptr) {
-    refuse("Arrival::handler needs a handler");
+    comm::refuse("Arrival::handler needs a handler");
   }
   if (spec.arrival != Arrival::handler && spec.handler != nullptr) {
-    refuse("a handler is called by Arrival::handler only; for completions use HandlerCompletion");
+    comm::refuse(
+        "a handler is called by Arrival::handler only; for completions use HandlerCompletion");
   }
   if ((spec.arrival == Arrival::matcher) != (spec.matcher != nullptr)) {
-    refuse("Arrival::matcher and a matcher belong together");
+    comm::refuse("Arrival::matcher and a matcher belong together");
   }
   if (!matched && spec.match_on != MatchOn::rank_and_tag) {
-    refuse("match_on belongs to Arrival::matched");
+    comm::refuse("match_on belongs to Arrival::matched");
   }
   if (spec.buffer == Buffer::explicit_ && !matched && spec.arrival != Arrival::memory) {
-    refuse(
+    comm::refuse(
         "Buffer::explicit_ needs receives or regions that name the buffer: Arrival::matched or "
         "Arrival::memory");
   }
   if (spec.buffer == Buffer::allocated && !matched) {
-    refuse(
+    comm::refuse(
         "Buffer::allocated belongs to Arrival::matched: queues and handlers bring their messages "
         "along (large ones in memory from the endpoint's allocator), and a put names its place");
   }
   if (spec.buffer == Buffer::inlined && spec.arrival == Arrival::memory) {
-    refuse("Buffer::inlined is for messages: puts and gets have no ring cell to fit");
+    comm::refuse("Buffer::inlined is for messages: puts and gets have no ring cell to fit");
   }
   if (spec.arrival == Arrival::queue && spec.at_target != nullptr) {
-    refuse("a queue is its own completion: take messages with dequeue");
+    comm::refuse("a queue is its own completion: take messages with dequeue");
   }
   if (spec.arrival == Arrival::handler && spec.at_target != nullptr) {
-    refuse("the handler is the completion at the target of Arrival::handler");
+    comm::refuse("the handler is the completion at the target of Arrival::handler");
   }
   if (spec.arrival == Arrival::queue && spec.queue_capacity == 0) {
-    refuse("a queue needs room for at least one message");
+    comm::refuse("a queue needs room for at least one message");
   }
 }
 

@@ -72,9 +72,9 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   operations = std::make_unique<comm::OperationTable>(settings.operations);
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
-  yield_ticks = static_cast<uint64_t>(kYieldNs * base::ticks_per_ns());
-  spin_ticks = static_cast<uint64_t>(static_cast<double>(settings.spin_ns) * base::ticks_per_ns());
-  turn_ticks = static_cast<uint64_t>(kTurnNs * base::ticks_per_ns());
+  yield_ticks = base::to_ticks(kYieldNs);
+  spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
+  turn_ticks = base::to_ticks(kTurnNs);
   sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");
   for (uint32_t i = 0; i < settings.devices; ++i) {

@@ -26,6 +26,10 @@
 
 namespace weft {
 
+namespace comm {
+[[noreturn]] inline void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
+}  // namespace comm
+
 /// The room's configuration, read once per runtime.
 struct RuntimeSettings {
   uint32_t devices;

@@ -45,4 +45,11 @@ inline void require(bool holds, int code, const char* text) {
     fail(code, text);
 }
 
+/// Fails without a place for the answer; always checked: calls that need it may come before
+/// anything was configured.
+inline void need(const void* answer) {
+  if (answer == nullptr) [[unlikely]]
+    fail(MPI_ERR_ARG, "no place for the answer");
+}
+
 }  // namespace weft::mpi

@@ -16,8 +16,6 @@ using detail::Waiter;
 
 namespace {
 
-uint64_t to_ticks(double ns) noexcept { return static_cast<uint64_t>(ns * base::ticks_per_ns()); }
-
 /// How a successor passes the time between two looks at a mutex that others take before it. Each
 /// look takes the line from the holder, so they grow rare; never does it look later than after
 /// twice the time that was needed. It lets the other tasks of its worker run, one of which may be
@@ -45,10 +43,10 @@ class Patience {
 
  private:
   struct Limits {
-    uint64_t first = to_ticks(250);
-    uint64_t alone = to_ticks(1500);
-    uint64_t longest = to_ticks(2000);
-    uint64_t all = to_ticks(50'000);
+    uint64_t first = base::to_ticks(250);
+    uint64_t alone = base::to_ticks(1500);
+    uint64_t longest = base::to_ticks(2000);
+    uint64_t all = base::to_ticks(50'000);
   };
   static const Limits& limits() noexcept {
     static const Limits the_limits;

@@ -25,8 +25,6 @@ namespace {
 
 constexpr int kMostWorkers = 1024;
 
-uint64_t to_ticks(double ns) { return static_cast<uint64_t>(ns * base::ticks_per_ns()); }
-
 Options complete(Options options) {
   register_task_config();
   if (options.workers == 0) options.workers = static_cast<int>(base::config_int("task.workers"));
@@ -64,10 +62,10 @@ Scheduler::Impl::Impl(const Options& given)
     cores = base::CoreClaim(crew.workers.size());
   }
   room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
-  look_ticks = to_ticks(2000);
-  answer_ticks = to_ticks(10'000);
-  pause_ticks = to_ticks(250'000);
-  spin_ticks = to_ticks(static_cast<double>(base::config_int("task.spin")));
+  look_ticks = base::to_ticks(2000);
+  answer_ticks = base::to_ticks(10'000);
+  pause_ticks = base::to_ticks(250'000);
+  spin_ticks = base::to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
   for (auto& worker : workers) worker->enter(*this);
   const char* missing = nullptr;

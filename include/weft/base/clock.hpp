@@ -23,5 +23,6 @@ inline uint64_t ticks() noexcept {
 
 /// Ticks in a nanosecond, measured once at first use (about 2 ms).
 double ticks_per_ns() noexcept;
+inline uint64_t to_ticks(double ns) noexcept { return static_cast<uint64_t>(ns * ticks_per_ns()); }
 
 }  // namespace weft::base

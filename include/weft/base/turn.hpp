@@ -33,7 +33,7 @@ class BriefSpin {
   static constexpr double kSpinNs = 2000;
   static constexpr uint64_t kYieldsFor = 25;
   static uint64_t limit() noexcept {
-    static const auto the_limit = static_cast<uint64_t>(kSpinNs * ticks_per_ns());
+    static const auto the_limit = to_ticks(kSpinNs);
     return the_limit;
   }
   uint64_t start_ = ticks();

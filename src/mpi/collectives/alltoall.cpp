@@ -8,7 +8,7 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kBruckBytes = 256;        // of a block: up to this, where there are
+constexpr int64_t kBruckBlock = 256;        // of a block: up to this, where there are
 constexpr int kBruckRanks = 8;              // so many ranks
 constexpr int64_t kLinearBytes = 32 << 10;  // of a block: up to this many at once
 
@@ -69,7 +69,7 @@ Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t
   if (team.comm->inter) by = AlltoallBy::linear;
   if (by == AlltoallBy::automatic) {
     by = bytes <= kLinearBytes ? AlltoallBy::linear : AlltoallBy::pairwise;
-    if (team.size >= kBruckRanks && bytes <= kBruckBytes) by = AlltoallBy::bruck;
+    if (team.size >= kBruckRanks && bytes <= kBruckBlock) by = AlltoallBy::bruck;
   }
   switch (by) {
     case AlltoallBy::bruck:

@@ -7,13 +7,13 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kTreeBytes = 2 << 10;  // of one block: up to this a tree
+constexpr int64_t kTreeBlock = 2 << 10;  // of one block: up to this a tree
 constexpr int kTreeRanks = 4;
 
 bool by_tree(const Team& team, int64_t bytes) {
   const GatherBy by = choices().gather;
   if (by != GatherBy::automatic) return by == GatherBy::binomial && team.size > 1;
-  return team.size >= kTreeRanks && bytes <= kTreeBytes;
+  return team.size >= kTreeRanks && bytes <= kTreeBlock;
 }
 
 /// This rank's place in the tree, and the places from there that are its subtree.

@@ -9,7 +9,7 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kTreeBytes = 64 << 10;  // up to this a tree
+constexpr int64_t kReduceTreeBytes = 64 << 10;  // up to this a tree
 
 /// Up a tree whose places are ranks seen from `top`. Each takes higher places' vectors to its own,
 /// in order. The result is at the top's `to`.
@@ -125,7 +125,8 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
     const int64_t bytes = reduction.bytes();
     const auto eager = static_cast<int64_t>(runtime().eager_bytes());
     // Of two ranks halves are worth while if they go eagerly and the whole does not.
-    const bool whole = team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kTreeBytes;
+    const bool whole =
+        team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kReduceTreeBytes;
     by = whole || reduction.count < team.size ? ReduceBy::binomial : ReduceBy::rabenseifner;
   }
   if (by == ReduceBy::rabenseifner) return reduce_halving(team, reduction, from, to, root);

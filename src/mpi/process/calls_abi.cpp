@@ -47,10 +47,6 @@ MPI_Info new_info(const std::vector<std::pair<std::string, std::string>>& entrie
   return handle;
 }
 
-void need(const void* answer) {
-  if (answer == nullptr) fail(MPI_ERR_ARG, "no place for the answer");
-}
-
 }  // namespace
 
 namespace calls {

@@ -5,12 +5,13 @@
 #include "mpi/comm.hpp"
 #include "mpi/comms/session.hpp"
 #include "mpi/errhandler.hpp"
+#include "mpi/failure.hpp"
 #include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
 
-using Kind = Errhandler::Kind;
+using HandlerKind = Errhandler::Kind;
 
 /// Of `handle` and `given` of all error handlers, and of making them visible.
 std::mutex& naming() {
@@ -20,7 +21,7 @@ std::mutex& naming() {
 
 /// The handle of an object, which the program will free once more.
 MPI_Errhandler give(Errhandler& handler) {
-  if (handler.kind < Kind::comm_function) return handler.handle;
+  if (handler.kind < HandlerKind::comm_function) return handler.handle;
   const std::scoped_lock guard(naming());
   if (handler.given == 0) {
     handler.handle = errhandlers().add(&handler);
@@ -31,7 +32,7 @@ MPI_Errhandler give(Errhandler& handler) {
 }
 
 template <class Function>
-MPI_Errhandler make(Kind kind, Function function) {
+MPI_Errhandler make(HandlerKind kind, Function function) {
   auto handler = Held<Errhandler>::adopt(new Errhandler);
   handler->kind = kind;
   function(*handler);
@@ -39,15 +40,11 @@ MPI_Errhandler make(Kind kind, Function function) {
 }
 
 /// One that may be set on an object whose own functions are of `kind`.
-Held<Errhandler> usable(MPI_Errhandler handle, Kind kind) {
+Held<Errhandler> usable(MPI_Errhandler handle, HandlerKind kind) {
   Errhandler& found = errhandler(handle);
-  if (found.kind >= Kind::comm_function && found.kind != kind)
+  if (found.kind >= HandlerKind::comm_function && found.kind != kind)
     fail(MPI_ERR_ERRHANDLER, "an error handler of another kind of object");
   return Held<Errhandler>(&found);
-}
-
-void need(const void* answer) {
-  if (answer == nullptr) fail(MPI_ERR_ARG, "no place for the answer");
 }
 
 }  // namespace
@@ -55,15 +52,15 @@ void need(const void* answer) {
 HandleTable<Errhandler, MPI_Errhandler>& errhandlers() {
   static HandleTable<Errhandler, MPI_Errhandler>& table = [&]() -> auto& {
     auto& made = *new HandleTable<Errhandler, MPI_Errhandler>;
-    const auto define = [&](MPI_Errhandler handle, Kind kind) {
+    const auto define = [&](MPI_Errhandler handle, HandlerKind kind) {
       auto* handler = new Errhandler;
       handler->kind = kind;
       handler->handle = handle;
       made.define(handle, handler);
     };
-    define(MPI_ERRORS_ARE_FATAL, Kind::fatal);
-    define(MPI_ERRORS_ABORT, Kind::abort);
-    define(MPI_ERRORS_RETURN, Kind::returns);
+    define(MPI_ERRORS_ARE_FATAL, HandlerKind::fatal);
+    define(MPI_ERRORS_ABORT, HandlerKind::abort);
+    define(MPI_ERRORS_RETURN, HandlerKind::returns);
     return made;
   }
   ();
@@ -83,22 +80,22 @@ void Comm_create_errhandler(MPI_Comm_errhandler_function* comm_errhandler_fn,
                             MPI_Errhandler* errhandler) {
   need(errhandler);
   if (comm_errhandler_fn == nullptr) fail(MPI_ERR_ARG, "no function");
-  *errhandler =
-      make(Kind::comm_function, [&](Errhandler& made) { made.function.comm = comm_errhandler_fn; });
+  *errhandler = make(HandlerKind::comm_function,
+                     [&](Errhandler& made) { made.function.comm = comm_errhandler_fn; });
 }
 
 void Session_create_errhandler(MPI_Session_errhandler_function* session_errhandler_fn,
                                MPI_Errhandler* errhandler) {
   need(errhandler);
   if (session_errhandler_fn == nullptr) fail(MPI_ERR_ARG, "no function");
-  *errhandler = make(Kind::session_function,
+  *errhandler = make(HandlerKind::session_function,
                      [&](Errhandler& made) { made.function.session = session_errhandler_fn; });
 }
 
 void Errhandler_free(MPI_Errhandler* handle) {
   need(handle);
   Errhandler& freed = errhandler(*handle);
-  if (freed.kind >= Kind::comm_function) {
+  if (freed.kind >= HandlerKind::comm_function) {
     const std::scoped_lock guard(naming());
     if (freed.given > 0 && --freed.given == 0) {
       if (Errhandler* held = errhandlers().remove(*handle)) held->drop();
@@ -109,7 +106,7 @@ void Errhandler_free(MPI_Errhandler* handle) {
 
 void Comm_set_errhandler(MPI_Comm handle, MPI_Errhandler errhandler) {
   Comm& object = comm(handle);
-  Held<Errhandler> handler = usable(errhandler, Kind::comm_function);
+  Held<Errhandler> handler = usable(errhandler, HandlerKind::comm_function);
   const std::scoped_lock guard(object.lock);
   std::swap(object.errhandler, handler);
 }
@@ -128,7 +125,7 @@ void Comm_call_errhandler(MPI_Comm handle, int errorcode) {
 
 void Session_set_errhandler(MPI_Session handle, MPI_Errhandler errhandler) {
   Session& object = session(handle);
-  Held<Errhandler> handler = usable(errhandler, Kind::session_function);
+  Held<Errhandler> handler = usable(errhandler, HandlerKind::session_function);
   const std::scoped_lock guard(object.lock);
   std::swap(object.errhandler, handler);
 }

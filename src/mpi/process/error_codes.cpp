@@ -10,6 +10,7 @@
 #include "mpi/abi/calls.hpp"
 #include "mpi/abi/error_texts.hpp"
 #include "mpi/errhandler.hpp"
+#include "mpi/failure.hpp"
 #include "mpi/process/error_table.hpp"
 
 namespace weft::mpi {
@@ -66,10 +67,6 @@ void remove(int code, bool is_class) {
   if (!added(code).text.empty())
     fail(MPI_ERR_ARG, fmt::format("the string of {} was not removed before it", code));
   codes().added.erase(code);
-}
-
-void need(const void* answer) {
-  if (answer == nullptr) fail(MPI_ERR_ARG, "no place for the answer");
 }
 
 }  // namespace

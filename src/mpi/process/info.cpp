@@ -13,12 +13,6 @@
 namespace weft::mpi {
 namespace {
 
-/// Info objects may be used before initialization, where nothing was configured yet: arguments are
-/// checked in any case.
-void need(const void* answer) {
-  if (answer == nullptr) fail(MPI_ERR_ARG, "no place for the answer");
-}
-
 Info& info(MPI_Info handle) {
   Info* found = handle == MPI_INFO_NULL ? nullptr : infos().find(handle);
   if (found == nullptr) fail(MPI_ERR_INFO, "not an info object: null, freed, or never made");
