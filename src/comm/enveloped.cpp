@@ -2,7 +2,6 @@
 // (weft/comm/matcher.hpp).
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
-#include "fabric/small_copy.hpp"
 
 namespace weft {
 
@@ -77,35 +76,6 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
   return Post::posted;
 }
 
-bool Endpoint::keep(Delivery& arriving, Message& message) {
-  Impl& my = *impl_;
-  Runtime::Impl& runtime = my.runtime;
-  const auto payload = arriving.payload;
-  if (arriving.loan) {
-    message.holds_ = Message::Holds::packet;
-    message.place_ = payload.data();
-    message.loan_owner_ = arriving.loan.owner;
-    message.loan_port_ = arriving.loan.port;
-    message.packet_index_ = arriving.loan.index;
-    arriving.loan = {};
-  } else if (payload.size() <= Message::kInlineBytes) {
-    message.holds_ = Message::Holds::inlined;
-    fabric::small_copy(message.inlined_, payload.data(), payload.size());
-  } else {
-    const uint32_t packet = runtime.packets->alloc();
-    if (packet == base::SlotPool::kNone) return false;
-    message.holds_ = Message::Holds::own_packet;
-    message.packet_index_ = packet;
-    message.place_ = runtime.packet(packet);
-    std::memcpy(runtime.packet(packet), payload.data(), payload.size());
-  }
-  message.source_ = arriving.source;
-  message.tag_ = Tag{arriving.envelope.tag};
-  message.bytes_ = payload.size();
-  message.runtime_ = &runtime.self;
-  return true;
-}
-
 /// Counts who asked since the last look, so that a request during a look is followed by another.
 void Endpoint::try_again_later(Device* via) noexcept {
   Impl& my = *impl_;
@@ -130,9 +100,10 @@ bool try_again(Endpoint::Impl& endpoint) {
 fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device, Rank source,
                                const fabric::ShortHeader& header,
                                std::span<const std::byte> payload, const fabric::Loan& loan) {
-  Delivery delivery{source, unpack_envelope(header), payload, loan};
-  if (!endpoint.spec.matcher->arrive(delivery)) return fabric::Taken::hold;
-  if (delivery.loan) device.port().give_back(delivery.loan);
+  if (!endpoint.spec.matcher->arrive({source, unpack_envelope(header), payload})) {
+    return fabric::Taken::hold;
+  }
+  if (loan) device.port().give_back(loan);
   return fabric::Taken::yes;
 }
 

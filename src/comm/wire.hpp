@@ -25,7 +25,7 @@ enum class PacketType : uint8_t {
   put_large,      ///< as ready_to_send, into a region; body RendezvousBody + PutBody
   get,            ///< remote read; body RendezvousBody (where to write) + PutBody (from where)
   signal,         ///< a put's bytes are in place already: only tell
-  enveloped,      ///< eager, for a Matcher; the header is an EnvelopeHeader's
+  enveloped,      ///< eager, for a Matcher; its header holds an Envelope
   announced,      ///< the same, a large message that waits; body RendezvousBody
   // In the control ring:
   ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver

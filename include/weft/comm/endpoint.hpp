@@ -139,9 +139,6 @@ class Endpoint {
   /// with `truncated` and is dropped whole; the sender's announcement ends well.
   Post fetch(const Announcement& message, std::span<std::byte> buffer, Completion* completion,
              void* context);
-  /// (from Matcher::arrive) Keeps an arriving message's bytes beyond the call; its tag is the
-  /// envelope's. False: no room now.
-  bool keep(Delivery& arriving, Message& message);
   /// Something was answered retry: Matcher::try_again is called at each progress of `via` (or the
   /// policy's device) until it answers true. Nobody sleeps meanwhile. Any thread, never fails.
   void try_again_later(Device* via = nullptr) noexcept;

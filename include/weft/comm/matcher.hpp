@@ -7,7 +7,6 @@
 #include <span>
 
 #include "weft/base/types.hpp"
-#include "weft/fabric/transport.hpp"
 
 namespace weft {
 
@@ -30,13 +29,11 @@ struct Announcement {
   uint64_t bytes = 0;
 };
 
-/// An eager message, as it arrives: the payload is valid during the call only, unless it is kept
-/// (Endpoint::keep).
+/// An eager message, as it arrives: the payload is valid during the call only.
 struct Delivery {
   Rank source;
   Envelope envelope;
   std::span<const std::byte> payload;
-  fabric::Loan loan{};  ///< the endpoint's; set: the payload lies in the sender's packet
 };
 
 /// Meets arriving messages with whatever waits for them.
@@ -44,11 +41,11 @@ struct Delivery {
 /// Who calls: whoever progresses, under the lock of the device that the message came by: one at a
 /// time for each device, in the order in which they were sent there; at the same time for several
 /// devices. It must not block, wait or throw. It may post; a retry there is for later
-/// (Runtime::keep_trying).
+/// (Endpoint::try_again_later).
 class Matcher {
  public:
   /// False: no room now; the message, and all behind it in its lane, is offered again later.
-  virtual bool arrive(Delivery& message) noexcept = 0;
+  virtual bool arrive(const Delivery& message) noexcept = 0;
   virtual bool announced(const Envelope& envelope, const Announcement& message) noexcept = 0;
   /// After Endpoint::try_again_later: tries what was answered retry; true: nothing of it is left.
   virtual bool try_again() noexcept = 0;
