@@ -14,7 +14,7 @@ struct Entry {
   Entry* previous = nullptr;  ///< the other way
   Entry* last = nullptr;      ///< the first of a key only: the last of it
   Entry* next_key = nullptr;  ///< the first of a key only: of the next key in this bucket
-  uint64_t stamp = 0;         ///< arrivals: in order; receives: 0, or in order (channel.hpp)
+  uint64_t stamp = 0;         ///< arrivals: in order; receives: 0, or in order (keyed_channel.hpp)
   Rank process{};             ///< the sender; kAnySource
   int tag = 0;                ///< may be MPI_ANY_TAG for receives
   bool is_receive = false;
@@ -22,5 +22,13 @@ struct Entry {
 };
 
 inline constexpr Rank kAnySource{-1};
+
+/// An entry to search by.
+[[nodiscard]] inline Entry key_of(Rank source, int tag) noexcept {
+  Entry key;
+  key.process = source;
+  key.tag = tag;
+  return key;
+}
 
 }  // namespace weft::mpi

@@ -15,8 +15,8 @@ namespace weft::base {
 /// N counters with a cell per thread slot. For what has no single owner; where one thread or lock
 /// holder writes, CounterCells is smaller and a nanosecond cheaper.
 ///
-/// Who may call: everyone, at any time. An addition is one fetch-add on a line that, up to
-/// kThreadSlots live threads, no other thread writes; beyond, cells are shared and stay correct.
+/// Who may call: everyone, at any time. An addition is a load and a store on a line that no other
+/// thread writes; with more live threads than slots the last cell is shared, and takes a fetch-add.
 /// Relaxed throughout: counters order nothing. A sum read while threads add lies between the sums
 /// at the start and at the end of the read.
 /// Memory: kThreadSlots cells of whole cache lines, zeroed; give it static or mapped storage, of
@@ -25,7 +25,13 @@ template <std::size_t N>
 class ThreadCounters {
  public:
   void add(std::size_t index, uint64_t n = 1) noexcept {
-    cells_[this_thread_slot()].values[index].fetch_add(n, std::memory_order_relaxed);
+    const unsigned slot = this_thread_slot();
+    std::atomic<uint64_t>& value = cells_[slot].values[index];
+    if (slot == kSharedThreadSlot) [[unlikely]] {
+      value.fetch_add(n, std::memory_order_relaxed);
+    } else {
+      value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    }
   }
   [[nodiscard]] uint64_t read(std::size_t index) const noexcept {
     uint64_t sum = 0;

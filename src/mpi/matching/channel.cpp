@@ -11,9 +11,10 @@ std::unique_ptr<Channel> make_channel(std::string_view engine) {
   if (engine == "list") return std::make_unique<OneLockChannel<ListStore>>();
   if (engine == "per-source") return std::make_unique<OneLockChannel<SourceStore>>();
   if (engine == "bins") return std::make_unique<OneLockChannel<BinStore>>();
-  if (engine == "tail") return std::make_unique<TailChannel<ListStore>>();
-  if (engine == "tail-per-source") return std::make_unique<TailChannel<SourceStore>>();
-  if (engine == "tail-bins") return std::make_unique<TailChannel<BinStore>>();
+  if (engine == "tail") return std::make_unique<TailChannel<WholeQueue<ListStore>>>();
+  if (engine == "tail-per-source") return std::make_unique<TailChannel<WholeQueue<SourceStore>>>();
+  if (engine == "tail-bins") return std::make_unique<TailChannel<WholeQueue<BinStore>>>();
+  if (engine == "tail-50") return std::make_unique<TailChannel<BinnedQueue>>();
   return std::make_unique<KeyedChannel>();
 }
 

@@ -2,7 +2,8 @@
 //
 // The engines behind this interface are interchangeable (configuration `mpi.matching`) and differ
 // in their locks and in what a search costs: keyed (the default), list, per-source, bins, and the
-// tail queues over each of the last three. docs/design/mpi-matching.md.
+// tail queues over each of the last three and over lists with a bin of the first 50.
+// docs/design/mpi-matching.md.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 
 #include "mpi/comm.hpp"
 #include "mpi/entry.hpp"
+#include "weft/base/cache_line.hpp"
 
 namespace weft::mpi {
 
@@ -65,9 +67,12 @@ class Channel {
   std::atomic<SourceOrder*> orders{nullptr};  ///< by process, where devices race
 
  protected:
-  std::atomic<uint64_t> unexpected_{0};
+  alignas(base::kCacheLine) std::atomic<uint64_t> unexpected_{0};  ///< others only read the above
 };
 
+/// The engines' names; the first is the default.
+inline constexpr std::string_view kEngines[] = {"keyed", "list",    "per-source",      "bins",
+                                                "tail",  "tail-50", "tail-per-source", "tail-bins"};
 /// A channel of the engine of that name (`mpi.matching`); "keyed" for one that is not known.
 std::unique_ptr<Channel> make_channel(std::string_view engine);
 

@@ -167,9 +167,7 @@ bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
 }
 
 Transfer* KeyedChannel::take_receive(Rank source, int tag) {
-  Entry message;
-  message.process = source;
-  message.tag = tag;
+  Entry message = key_of(source, tag);
   return static_cast<Transfer*>(access(message, false));
 }
 

@@ -1,24 +1,20 @@
-// The default matching engine: one plane of one communicator, where receives and messages meet.
+// The default matching engine: MPI's matching order at O(1) and without a lock that unlike keys
+// share, for as long as no wildcard is posted (docs/design/mpi-matching.md).
 //
-// Purpose: MPI's matching order at O(1) and without a lock that unlike keys share, for as long as
-// no wildcard is posted (docs/design/mpi-matching.md). Owner and lifetime: the engine's table of
-// channels (channels.hpp), by context and plane; made by whoever opens the communicator or gets its
-// first message. Who may call: any thread. Arrivals of one source are offered in their order
-// (sequencer.hpp), at the same time from several sources. Progress guarantee: locks of a few dozen
-// instructions; switching modes and growing take all of them. Invariants
-//  1. An entry is in at most one place: behind its key, or in `wildcards_`.
-//  2. Behind a key lie receives or messages, never both, oldest first.
-//  3. `ordered_` and `table_` change only under `order_` and the locks of all buckets of the table.
-//     Who holds one bucket's lock and sees `ordered_` false owns all entries of that bucket's keys;
-//     who holds `order_` and sees it true owns all entries.
-//  4. A wildcard is posted (in `wildcards_`) only while `ordered_`; it becomes false only when
-//  there
-//     is none.
-//  5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives that
-//  were
-//     posted while `ordered_` grow in the order of posting; of others they are 0, older than any
-//     wildcard: those compete with wildcards only, and were there before the first of them.
-// Source: 003 (matching as two queues); the keys' queues and the switch are ours.
+// Source: 003 (matching as two queues); the keys' queues and the switch are ours. Progress
+// guarantee: locks of a few dozen instructions; switching modes and growing take all of them.
+// Invariants
+//
+// 1. An entry is in at most one place: behind its key, or in `wildcards_`.
+// 2. Behind a key lie receives or messages, never both, oldest first.
+// 3. `ordered_` and `table_` change only under `order_` and the locks of all buckets of the table.
+//    Who holds one bucket's lock and sees `ordered_` false owns all entries of that bucket's keys;
+//    who holds `order_` and sees it true owns all entries.
+// 4. A wildcard waits (in `wildcards_`) only while `ordered_`, which becomes false only when there
+//    is none.
+// 5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives posted
+//    while `ordered_` grow in the order of posting; those of others are 0, older than any wildcard:
+//    they compete with wildcards only, and were there before the first of them.
 #pragma once
 
 #include <array>
@@ -101,7 +97,7 @@ class KeyedChannel final : public Channel {
   void grow(const Table& old);
 
   // Read by everybody, written seldom.
-  const uint32_t quiet_before_back_;
+  alignas(base::kCacheLine) const uint32_t quiet_before_back_;
   std::atomic<Table*> table_;
   std::atomic<bool> ordered_{false};
   std::vector<std::unique_ptr<Table>> tables_;  ///< all there were; under `order_`

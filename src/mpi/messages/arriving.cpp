@@ -88,8 +88,9 @@ void Engine::end_fetch(void* argument, const Event& event) {
   }
   my.count(received);
   my.count(received_bytes, event.bytes);
+  // release: pairs with shut. The last access: its end may let the program finalize.
+  my.under_way_.fetch_sub(1, std::memory_order_release);
   transfer.end();
-  my.under_way_.fetch_sub(1, std::memory_order_release);  // pairs with shut
 }
 
 void Engine::receive(Transfer& transfer, Arrived& message) {
@@ -118,7 +119,7 @@ Arrived* Engine::record_of(Channel& channel, Rank source, const Envelope& envelo
   return record;
 }
 
-Arrived* Engine::record_of(Channel& channel, Delivery& message) {
+Arrived* Engine::record_of(Channel& channel, const Delivery& message) {
   Arrived* const record = record_of(channel, message.source, message.envelope);
   if (record == nullptr) return nullptr;
   record->bytes = message.payload.size();
@@ -157,7 +158,7 @@ void Engine::wait_in(Channel& channel, Arrived& message) {
 
 // --- Arrivals ------------------------------------------------------------------------------------
 
-inline bool Engine::accept(Channel& channel, Delivery& message) {
+inline bool Engine::accept(Channel& channel, const Delivery& message) {
   const int tag = static_cast<int>(message.envelope.tag);
   if (Transfer* const met = channel.take_receive(message.source, tag); met != nullptr) [[likely]] {
     deliver(*met, message.source, tag, message.payload);
@@ -179,7 +180,7 @@ bool Engine::accept(Channel& channel, const Envelope& envelope, const Announceme
   return true;
 }
 
-bool Engine::arrive(Delivery& message) noexcept {
+bool Engine::arrive(const Delivery& message) noexcept {
   if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
     return false;
   const Envelope& envelope = message.envelope;

@@ -5,7 +5,6 @@
 
 #include "mpi/counters.hpp"
 #include "mpi/process.hpp"
-#include "weft/base/config.hpp"
 
 namespace weft::mpi {
 
@@ -135,7 +134,7 @@ int error_class_of(Errc error) noexcept {
 // --- The room's interface ------------------------------------------------------------------------
 
 void open_messages() {
-  const std::string devices = base::config_text("mpi.devices");
+  const std::string& devices = settings().devices;
   const DeviceOf device_of = devices == "communicator" ? DeviceOf::communicator
                              : devices == "hash"       ? DeviceOf::key
                                                        : DeviceOf::thread;

@@ -31,7 +31,13 @@ enum class DeviceOf : uint8_t { thread, communicator, key };
 
 /// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog;
 /// kUnordered: it has no sequence number (mpi_assert_allow_overtaking).
-enum Kind : uint8_t { kCollective = 1, kAnnounce = 2, kUnordered = 4, kStop = 0x80, kGo = 0x81 };
+enum MessageKind : uint8_t {
+  kCollective = 1,
+  kAnnounce = 2,
+  kUnordered = 4,
+  kStop = 0x80,
+  kGo = 0x81
+};
 
 /// What this rank keeps of another; zero bytes are a peer that nothing was said to.
 struct alignas(base::kCacheLine) Peer {
@@ -75,7 +81,7 @@ class Engine final : public Matcher {
   ~Engine();
 
   // Matcher (a device's lock)
-  bool arrive(Delivery& message) noexcept override;
+  bool arrive(const Delivery& message) noexcept override;
   bool announced(const Envelope& envelope, const Announcement& message) noexcept override;
   bool try_again() noexcept override;
   void peer_down(Rank peer) noexcept override;
@@ -118,14 +124,14 @@ class Engine final : public Matcher {
   Post post(Transfer& transfer, std::span<const std::byte> data, bool eager);
   void stall(Transfer& transfer, Peer& peer);
   void link_stalled(Peer& peer) noexcept;
-  bool drain(Peer& peer, std::vector<Transfer*>& over);
+  bool drain(Peer& peer, int& most, std::vector<Transfer*>& over);
 
-  bool accept(Channel& channel, Delivery& message);
+  bool accept(Channel& channel, const Delivery& message);
   bool accept(Channel& channel, const Envelope& envelope, const Announcement& message);
   bool keep_early(SourceOrder& order, Channel& channel, const Envelope& envelope, Arrived* record);
   void offer_early(SourceOrder& order, Channel& channel);
   Arrived* record_of(Channel& channel, Rank source, const Envelope& envelope);
-  Arrived* record_of(Channel& channel, Delivery& message);
+  Arrived* record_of(Channel& channel, const Delivery& message);
   void wait_in(Channel& channel, Arrived& message);
   void deliver(Transfer& transfer, Rank source, int tag, std::span<const std::byte> payload);
   void control(Rank source, uint8_t kind) noexcept;

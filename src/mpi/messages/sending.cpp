@@ -12,6 +12,8 @@ namespace {
 
 /// Bytes of a layout with holes that are packed on the stack.
 constexpr std::size_t kSmallPack = 512;
+/// Sends out of the backlog at a look: `stalled_lock_` is held, and each may ring a doorbell.
+constexpr int kSendsAtALook = 64;
 
 }  // namespace
 
@@ -135,10 +137,12 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
   endpoint_->try_again_later();
 }
 
-/// (stalled_lock_) Sends what waits for this peer, as far as there is room. True: nothing is left.
-bool Engine::drain(Peer& peer, std::vector<Transfer*>& over) {
+/// (stalled_lock_) Sends what waits for this peer, as far as there is room and `most` allows. True:
+/// nothing is left.
+bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
   if (peer.owes_notice && !send_notice(peer)) return false;
-  while (peer.backlog != nullptr) {
+  for (; peer.backlog != nullptr; --most) {
+    if (most == 0) return false;
     auto& first = static_cast<Transfer&>(*peer.backlog);
     Entry* const next = first.next;
     const std::byte* const from = first.packed != nullptr ? first.packed : first.buffer;
@@ -153,7 +157,11 @@ bool Engine::drain(Peer& peer, std::vector<Transfer*>& over) {
     }
     peer.backlog = next;
     peer.waiting.fetch_sub(1, std::memory_order_release);
-    if (answer == Post::done) over.push_back(&first);
+    if (answer == Post::done) {
+      over.push_back(&first);
+    } else {
+      count(announced_out);
+    }
   }
   return true;
 }
@@ -166,8 +174,9 @@ bool Engine::try_again() noexcept {
   {
     const std::scoped_lock guard(stalled_lock_);
     std::size_t kept = 0;
+    int most = kSendsAtALook;
     for (Peer* peer : stalled_) {
-      if (drain(*peer, over)) {
+      if (drain(*peer, most, over)) {
         peer->stalled = false;
       } else {
         stalled_[kept++] = peer;
@@ -194,9 +203,9 @@ void Engine::end_send(void* argument, const Event& event) {
   auto& transfer = *static_cast<Transfer*>(event.context);
   std::free(std::exchange(transfer.packed, nullptr));
   transfer.outcome.error = error_class_of(event.error);
-  transfer.end();
-  // release: pairs with shut.
+  // release: pairs with shut. The last access: its end may let the program finalize.
   static_cast<Engine*>(argument)->under_way_.fetch_sub(1, std::memory_order_release);
+  transfer.end();
 }
 
 // --- The room's interface ------------------------------------------------------------------------

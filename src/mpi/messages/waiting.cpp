@@ -2,16 +2,42 @@
 #include "mpi/messages/engine.hpp"
 #include "mpi/process.hpp"
 #include "weft/base/backoff.hpp"
+#include "weft/base/idle_work.hpp"
 
 namespace weft::mpi {
 
 namespace {
 
-/// Counts ends down: one counter preset to their number (000 §2.2).
-class CountDown final : public Waiter {
+/// Waits for the ends of all transfers of an array. Who polls looks at them one after the other;
+/// only who is about to sleep names a waiter: one counter preset to their number (000 §2.2), for
+/// the rest of the wait. May go once it is ready.
+class AllEnded final : public base::Awaited, public Waiter {
  public:
-  void on_end(Transfer& /*transfer*/) noexcept override { done.arrive(); }
-  Synchronizer done;
+  explicit AllEnded(std::span<Transfer* const> transfers) noexcept : left_(transfers) {}
+
+  bool ready() noexcept override {
+    if (named_) return done_.ready();
+    while (!left_.empty() && left_.front()->ended()) left_ = left_.subspan(1);
+    return left_.empty();
+  }
+  bool enroll(base::Parker& parker) noexcept override {
+    if (!std::exchange(named_, true)) {
+      done_.reset(static_cast<uint32_t>(left_.size()));
+      uint32_t ended = 0;
+      for (Transfer* each : left_) ended += each->set_waiter(*this) ? 0 : 1;
+      if (ended != 0) done_.arrive(ended);
+    }
+    return done_.set_waiter(parker);
+  }
+  void withdraw() noexcept override {
+    if (named_) done_.withdraw_waiter();
+  }
+  void on_end(Transfer& /*transfer*/) noexcept override { done_.arrive(); }
+
+ private:
+  std::span<Transfer* const> left_;  ///< the first of them has not ended when it was looked at last
+  bool named_ = false;
+  Synchronizer done_{0};
 };
 
 /// Is ready with the first of several ends; the later ones must be through before it may go.
@@ -53,24 +79,15 @@ Outcome outcome_of(const Channel& channel, const Arrived& message) noexcept {
 uint32_t progress() { return runtime().progress(); }
 
 void wait(Transfer& transfer) {
-  if (transfer.ended()) return;
-  CountDown last;
-  if (!transfer.set_waiter(last)) return;
-  engine().count(Engine::waits);
-  runtime().wait(last.done);
+  Transfer* const one = &transfer;
+  wait_all({&one, 1});
 }
 
 void wait_all(std::span<Transfer* const> transfers) {
-  CountDown last;
-  last.done.reset(static_cast<uint32_t>(transfers.size()));
-  uint32_t ended = 0;
-  for (Transfer* each : transfers) {
-    if (each->ended() || !each->set_waiter(last)) ++ended;
-  }
-  if (ended != 0) last.done.arrive(ended);
-  if (last.done.ready()) return;
+  AllEnded all(transfers);
+  if (all.ready()) return;
   engine().count(Engine::waits);
-  runtime().wait(last.done);
+  runtime().wait(all);
 }
 
 void wait_any(std::span<Transfer* const> transfers) {

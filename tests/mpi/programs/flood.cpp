@@ -55,7 +55,6 @@ void blocking(int rank, long messages) {
     }
   } else if (rank == 1) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    // First what was sent last of all, by nobody yet: an arrival that lets the others pile up.
     for (long i = 0; i < messages; ++i) {
       MPI_Recv(message.data(), kBytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       if (!holds(message, i)) expect(false, "message " + std::to_string(i) + " is another one");
