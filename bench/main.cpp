@@ -41,6 +41,8 @@ constexpr Entry kEntries[] = {
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
     {"structures", Needs::nothing, run_structures, "pool, matching, rings, queues against rivals"},
     {"locks", Needs::nothing, run_locks, "threads through one critical section, lock by lock"},
+    {"matching", Needs::nothing, run_matching,
+     "MPI's matching engines by queue length and threads"},
     {"task", Needs::nothing, run_task_as_wanted, "tasks: spawn, switch, signal, steal, wait"},
     {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
     {"all", Needs::nothing, run_all, "everything, into a file"},
@@ -117,6 +119,12 @@ void add_talk_flags(CLI::App& command, Options& options) {
       ->check(CLI::Range(uint64_t{0}, uint64_t{1'000'000}));
 }
 
+void add_matching_flags(CLI::App& command, Options& options) {
+  command.add_option("--length", options.length, "entries that nothing fits, in each queue")
+      ->check(CLI::Range(0U, 100'000U));
+  command.add_flag("--posted-only", options.posted_only, "no messages wait, only receives");
+}
+
 void add_task_flags(CLI::App& command, TaskOptions& task) {
   command.add_option("name", task.name, "one of them; default: all")
       ->check(CLI::IsMember(task_benchmarks()));
@@ -169,6 +177,7 @@ int parse_and_run(int count, char** arguments) {
       command->add_option("file,--file", options.file, "where the results go")->required();
     }
     if (name == "talk") add_talk_flags(*command, options);
+    if (name == "matching") add_matching_flags(*command, options);
     if (name == "task") add_task_flags(*command, task_options);
     if (name == "report") command->add_option("file", options.file, "results")->required();
     if (name == "compare") {

@@ -44,7 +44,7 @@ struct alignas(base::kCacheLine) Done {
 class Context {
  public:
   explicit Context(unsigned threads)
-      : wire_ticks_(static_cast<uint64_t>(kWireNs * base::ticks_per_ns())),
+      : wire_ticks_(base::to_ticks(kWireNs)),
         queue_(std::size_t{threads} * kWindow),
         done_(threads) {}
 

@@ -21,6 +21,7 @@ int run_counters(const Options& options);
 int run_start(const Options& options);
 int run_structures(const Options& options);
 int run_locks(const Options& options);
+int run_matching(const Options& options);
 int run_memory(const Options& options);
 int run_quick(const Options& options);
 int run_all(const Options& options);

@@ -32,6 +32,8 @@ struct Options {
   bool one = false;                      ///< talk: one pair at a time
   uint64_t compute_ns = 0;               ///< talk: between messages
   bool explain = false;                  ///< latency: the parts alone
+  unsigned length = 1024;                ///< matching: entries of each queue
+  bool posted_only = false;              ///< matching: no messages wait
   unsigned ranks = 0;                    ///< start, memory: only this many; 0: 2 and 64
   std::string mpich;                     ///< start: folder of a rival's mpiexec and mpicc
   std::string file;                      ///< all, report: where results go or come from

@@ -84,6 +84,7 @@ std::vector<Target> make_targets() {
   at_most("its growth with ranks", "memory", "growth_per_rank", 0, 1);
   at_most("64 ranks, start to end, beside MPICH", "start", "whole_64", 0, 1);
   add_structure_targets(targets);
+  add_matching_targets(targets);
   add_task_targets(targets);
   return targets;
 }

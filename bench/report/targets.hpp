@@ -38,6 +38,9 @@ const std::vector<Target>& all_targets();
 /// Those of the structures alone, (report/structure_targets.cpp).
 void add_structure_targets(std::vector<Target>& targets);
 
+/// Those of MPI's matching engines (report/matching_targets.cpp).
+void add_matching_targets(std::vector<Target>& targets);
+
 /// Those of tasks (report/task_targets.cpp).
 void add_task_targets(std::vector<Target>& targets);
 
