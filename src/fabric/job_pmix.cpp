@@ -24,8 +24,6 @@
 namespace weft::fabric {
 namespace {
 
-std::string pmix_text(pmix_status_t status) { return PMIx_Error_string(status); }
-
 /// While it lives, threads that this one starts have all signals blocked: a program's signals are
 /// for its own threads.
 class SignalsBlocked {

@@ -15,8 +15,6 @@ namespace {
 /// How long a failed fence waits to be told who died.
 constexpr std::chrono::seconds kCauseWait{2};
 
-std::string pmix_text(pmix_status_t status) { return PMIx_Error_string(status); }
-
 }  // namespace
 
 /// One PMIx_Fence_nb: owned by the waiting caller and by PMIx's callback, because a caller that

@@ -15,6 +15,8 @@
 
 namespace weft::fabric {
 
+inline std::string pmix_text(pmix_status_t status) { return PMIx_Error_string(status); }
+
 /// Deaths, departures, and the launcher's end.
 ///
 /// Owner and lifetime: shared by the session, which never ends, and by the callbacks of fences.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fabric/job_pmix_news.hpp"
+
 namespace weft::fabric {
 namespace {
 
@@ -13,8 +15,6 @@ namespace {
 constexpr std::string_view kKeyPrefix = "weft:";
 /// How long `get` waits for a launcher of several hosts to fetch what a far rank published.
 constexpr int kFarGetSeconds = 30;
-
-std::string pmix_text(pmix_status_t status) { return PMIx_Error_string(status); }
 
 }  // namespace
 
