@@ -64,6 +64,7 @@ inline constexpr std::size_t kElements = static_cast<std::size_t>(Element::packe
 enum class Family : uint8_t {
   none,
   c_integer,
+  character,
   fortran_integer,
   multi_language,
   floating,

@@ -184,6 +184,7 @@ TEST_F(TypesOps, Integers) {
   expect_integer<unsigned long long>(MPI_UNSIGNED_LONG_LONG, true, "UNSIGNED_LONG_LONG");
   expect_integer<signed char>(MPI_SIGNED_CHAR, true, "SIGNED_CHAR");
   expect_integer<unsigned char>(MPI_UNSIGNED_CHAR, true, "UNSIGNED_CHAR");
+  expect_integer<char>(MPI_CHAR, true, "CHAR");
   expect_integer<int8_t>(MPI_INT8_T, true, "INT8_T");
   expect_integer<uint8_t>(MPI_UINT8_T, true, "UINT8_T");
   expect_integer<int16_t>(MPI_INT16_T, true, "INT16_T");
@@ -277,7 +278,7 @@ bool goes(MPI_Op op, MPI_Datatype type) {
 }
 
 TEST_F(TypesOps, OnlyWhatTheStandardAllows) {
-  EXPECT_FALSE(goes(MPI_SUM, MPI_CHAR));
+  EXPECT_FALSE(goes(MPI_SUM, MPI_CHARACTER));
   EXPECT_FALSE(goes(MPI_SUM, MPI_WCHAR));
   EXPECT_FALSE(goes(MPI_SUM, MPI_BYTE));
   EXPECT_FALSE(goes(MPI_SUM, MPI_PACKED));

@@ -53,10 +53,11 @@ const NamedOp* named(const Op& operation) noexcept {
   return nullptr;
 }
 
-/// Whether MPI lets a predefined operation have operands of a family (MPI 6.9.2).
+/// Whether MPI lets a predefined operation have operands of a family (MPI 6.9.2). Beyond what it
+/// lets, MPI_CHAR is a C integer: programs reduce it, as other libraries let them.
 bool allowed(Operation operation, Family family) noexcept {
   const bool integer = family == Family::c_integer || family == Family::fortran_integer ||
-                       family == Family::multi_language;
+                       family == Family::multi_language || family == Family::character;
   switch (operation) {
     case Operation::min:
     case Operation::max:
@@ -68,7 +69,7 @@ bool allowed(Operation operation, Family family) noexcept {
     case Operation::lor:
     case Operation::lxor:
       return family == Family::c_integer || family == Family::multi_language ||
-             family == Family::logical;
+             family == Family::character || family == Family::logical;
     case Operation::band:
     case Operation::bor:
     case Operation::bxor:

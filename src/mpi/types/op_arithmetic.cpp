@@ -67,6 +67,7 @@ ReduceLoop arithmetic_loop(Operation operation, Element element) noexcept {
   switch (element) {
     case Element::i8:
     case Element::u8:
+    case Element::character:
       return integer<uint8_t>(operation);
     case Element::i16:
     case Element::u16:

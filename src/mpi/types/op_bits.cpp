@@ -63,6 +63,7 @@ ReduceLoop integer_bits(Operation operation, Element element) noexcept {
   switch (element) {
     case Element::i8:
     case Element::u8:
+    case Element::character:
       return bits<uint8_t>(operation);
     case Element::i16:
     case Element::u16:

@@ -37,6 +37,8 @@ ReduceLoop order_loop(Operation operation, Element element) noexcept {
       return ordered<Int128>(operation);
     case Element::u8:
       return ordered<uint8_t>(operation);
+    case Element::character:
+      return ordered<char>(operation);
     case Element::u16:
       return ordered<uint16_t>(operation);
     case Element::u32:

@@ -73,7 +73,7 @@ const std::vector<Named>& named_types() {
       WEFT_NAMED(MPI_CXX_LONG_DOUBLE_COMPLEX, c80, complex),
       WEFT_NAMED(MPI_C_BOOL, boolean, logical),
       WEFT_NAMED(MPI_CXX_BOOL, boolean, logical),
-      WEFT_NAMED(MPI_CHAR, character, none),
+      WEFT_NAMED(MPI_CHAR, character, character),
       WEFT_NAMED(MPI_WCHAR, wide_character, none),
       // Fortran
       WEFT_NAMED(MPI_LOGICAL, l32, logical),
