@@ -180,6 +180,9 @@ void Device::on_control(const fabric::Frame& frame) {
     op->remote = theirs;
     op->reply_port = header.reply_port;
     op->work = comm::Work::stream;
+  } else if (comm::ShareBody offer; header.type == PacketType::share && comm::take(rest, offer)) {
+    take_share(*op, offer);
+    return;
   } else {
     malformed_frame(frame, "an unknown control frame");
     return;
@@ -289,7 +292,8 @@ uint32_t Device::work() {
     turn = turn->next;
     const uint64_t before = op->moved;
     const comm::Work work = op->work;
-    const bool copies = work == comm::Work::read || work == comm::Work::write;
+    const bool copies = work == comm::Work::read || work == comm::Work::write ||
+                        work == comm::Work::share || work == comm::Work::help;
     if (copies && copied >= runtime_.settings.copy_chunk_bytes) {
       op->next = nullptr;
       *waiting_end = op;

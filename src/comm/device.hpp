@@ -18,6 +18,7 @@
 #include "weft/base/biased_lock.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/counters.hpp"
+#include "weft/base/thread_counters.hpp"
 #include "weft/comm/runtime.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -49,6 +50,13 @@ class Device final : public fabric::Sink {
     late,       ///< frames for an endpoint or an operation that is gone
     malformed,  ///< frames that made no sense
     kCounts
+  };
+
+  /// What threads count that do not hold its lock.
+  enum ThreadCount : uint8_t {
+    refusals,  ///< tries of the lock that found it taken
+    parks,     ///< times that a thread parked, waiting for what it brings
+    kThreadCounts
   };
 
   Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port);
@@ -184,6 +192,10 @@ class Device final : public fabric::Sink {
   /// The sleeper, of which there is one: its own counter cell has one writer at a time.
   void note_sleep() noexcept { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
+  void note(ThreadCount what) noexcept { thread_counters_.add(what); }
+  [[nodiscard]] uint64_t counted(ThreadCount what) const noexcept {
+    return thread_counters_.read(what);
+  }
   /// (lock) Messages were put into an endpoint's queue: afterwards wake one of its waiters, which
   /// wakes the next if it leaves any (Endpoint::dequeue_wait).
   void note_queued(comm::WaitSet& waiters) noexcept {
@@ -200,7 +212,10 @@ class Device final : public fabric::Sink {
   class Turn {
    public:
     explicit Turn(Device& device) noexcept
-        : device_(device), mine_(device.lock_.try_enter(mark_)) {}
+        : device_(device), mine_(device.lock_.try_enter(mark_)) {
+      if (!mine_) [[unlikely]]
+        device_.note(refusals);
+    }
     ~Turn() {
       if (mine_) device_.lock_.leave(mark_);
     }
@@ -250,6 +265,11 @@ class Device final : public fabric::Sink {
   bool step(comm::Operation& op);
   bool read_chunk(comm::Operation& op);
   bool write_chunk(comm::Operation& op);
+  // shared_copy.cpp
+  bool offer_share(comm::Operation& op);
+  bool share_chunk(comm::Operation& op);
+  void take_share(const comm::Operation& op, const comm::ShareBody& offer);
+  bool help_copy(comm::Operation& op);
   bool stream_fragments(comm::Operation& op);
   bool send_request(comm::Operation& op);
   bool send_answer(comm::Operation& op);
@@ -290,6 +310,7 @@ class Device final : public fabric::Sink {
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;
   std::atomic<uint64_t> sleeps_{0};
+  base::MappedThreadCounters<kThreadCounts> thread_counters_;
   comm::WaitList waiters_;
 };
 

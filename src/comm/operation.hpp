@@ -23,11 +23,14 @@
 namespace weft::comm {
 
 struct Operation;
+struct CopyClaims;
 
 /// What a device has to do next for an operation in its pending list.
 enum class Work : uint8_t {
   none,     ///< not in a pending list
   read,     ///< copy from the peer's memory, a chunk a turn, then answer
+  share,    ///< the same, with the peer's help (shared_copy.hpp)
+  help,     ///< the peer's part of that
   write,    ///< copy to the peer's memory, a chunk a turn, then answer
   stream,   ///< send fragments in packets, a few a turn
   ask,      ///< send ready_to_receive
@@ -68,6 +71,7 @@ struct alignas(base::kCacheLine) Operation {
   OperationEnd end;  ///< instead of `completion`; null again once it has run
   /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
   std::atomic<uint64_t> awaiting;
+  CopyClaims* claims;  ///< of a copy that both ends do; nullptr: not offered yet
 
   [[nodiscard]] Event event() const noexcept {
     return {peer,   tag, error, owns_buffer ? nullptr : buffer, static_cast<std::size_t>(bytes),

@@ -325,6 +325,16 @@ uint32_t Runtime::device_count() const noexcept {
   return static_cast<uint32_t>(impl_->devices.size());
 }
 Device& Runtime::device(uint32_t number) const noexcept { return *impl_->devices[number]; }
+DeviceCounts Runtime::device_counts(uint32_t number) const noexcept {
+  const Device& device = *impl_->devices[number];
+  return {.frames = device.counters().read(Device::frames_in),
+          .polls = device.counters().read(Device::polls),
+          .empty_polls = device.counters().read(Device::empty_polls),
+          .held = device.counters().read(Device::held),
+          .refusals = device.counted(Device::refusals),
+          .parks = device.counted(Device::parks),
+          .sleeps = device.sleeps()};
+}
 std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
 std::size_t Runtime::inline_bytes() const noexcept {
   return std::min<std::size_t>(impl_->devices[0]->port().max_inline() - sizeof(comm::Header),

@@ -13,6 +13,7 @@
 
 #include "comm/device.hpp"
 #include "comm/operation.hpp"
+#include "comm/shared_copy.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
 #include "weft/base/idle_work.hpp"
@@ -39,6 +40,7 @@ struct RuntimeSettings {
   uint32_t operations;
   uint32_t unexpected;
   std::size_t copy_chunk_bytes;
+  std::size_t share_bytes;
   uint64_t spin_ns;
 };
 RuntimeSettings read_settings(const RuntimeOptions& options);
@@ -63,6 +65,7 @@ struct Runtime::Impl final : base::IdleWork {
   std::unique_ptr<std::atomic<uint8_t>[]> streaming;  ///< per packet: lent for a large transfer
   std::atomic<uint32_t> streaming_packets{0};
   std::unique_ptr<comm::OperationTable> operations;
+  comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
 
   std::vector<std::unique_ptr<Device>> devices;
@@ -166,7 +169,7 @@ struct Runtime::Impl final : base::IdleWork {
   }
   void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
-  void wait_parked(comm::Awaited& awaited);
+  void wait_parked(Device& device, comm::Awaited& awaited);
   void wait_elected(Device& device, comm::Awaited& awaited);
   bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node);

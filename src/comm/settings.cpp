@@ -53,6 +53,12 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 4096,
      .high = int64_t{1} << 30,
      .help = "Most bytes of large transfers that are copied before small messages get their turn."},
+    {.key = "comm.share_bytes",
+     .type = ConfigType::bytes,
+     .fallback = "32K",
+     .low = 4096,
+     .high = int64_t{1} << 62,
+     .help = "From this size on the sender of a large message copies its part, if it is waiting."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",
@@ -103,6 +109,7 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
       options.operations.value_or(static_cast<uint32_t>(base::config_int("comm.operations")));
   s.unexpected = static_cast<uint32_t>(base::config_int("comm.unexpected"));
   s.copy_chunk_bytes = static_cast<std::size_t>(base::config_int("comm.copy_chunk_bytes"));
+  s.share_bytes = static_cast<std::size_t>(base::config_int("comm.share_bytes"));
   s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));
   return s;
 }

@@ -38,7 +38,11 @@ void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Ran
   } else if (body.bytes == 0) {
     op.work = Work::answer;  // an announced message may be empty
   } else {
-    op.work = runtime.transport->can_read(source) ? Work::read : Work::ask;
+    op.claims = nullptr;
+    op.work = !runtime.transport->can_read(source) ? Work::ask
+              : body.bytes >= runtime.settings.share_bytes && source != runtime.self.rank()
+                  ? Work::share
+                  : Work::read;
   }
   device.enqueue(op);
 }
@@ -53,6 +57,10 @@ bool Device::step(Operation& op) {
       [[fallthrough]];
     case Work::answer:
       return send_answer(op) && finish(op);
+    case Work::share:
+      return share_chunk(op) && send_answer(op) && finish(op);
+    case Work::help:
+      return help_copy(op) && finish(op);
     case Work::write:
       return write_chunk(op) && send_answer(op) && finish(op);
     case Work::stream:

@@ -189,7 +189,7 @@ void Runtime::Impl::wait(Awaited& awaited) {
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
   if (others == 0 || !wait_yielding(device, awaited, others)) {
     if (settings.progress == Progress::server) {
-      wait_parked(awaited);
+      wait_parked(device, awaited);
     } else {
       wait_elected(device, awaited);
     }
@@ -227,10 +227,13 @@ bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t oth
 }
 
 /// Mode server: other threads progress; this one only sleeps.
-void Runtime::Impl::wait_parked(Awaited& awaited) {
+void Runtime::Impl::wait_parked(Device& device, Awaited& awaited) {
   base::Parker& parker = base::this_parker();
   waiting.fetch_sub(1, std::memory_order_relaxed);  // asleep, as far as others are concerned
-  while (!awaited.ready() && awaited.enroll(parker) && !awaited.ready()) parker.park();
+  while (!awaited.ready() && awaited.enroll(parker) && !awaited.ready()) {
+    device.note(Device::parks);
+    parker.park();
+  }
   waiting.fetch_add(1, std::memory_order_relaxed);
   awaited.withdraw();
 }
@@ -252,6 +255,7 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
     const bool enrolled = awaited.enroll(*node.parker);
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
       waiting.fetch_sub(1, std::memory_order_relaxed);
+      device.note(Device::parks);
       node.parker->park();
       waiting.fetch_add(1, std::memory_order_relaxed);
       if (!awaited.ready() && !awaited.enroll(*node.parker)) break;

@@ -29,6 +29,7 @@ enum class PacketType : uint8_t {
   announced,      ///< the same, a large message that waits; body RendezvousBody
   // In the control ring:
   ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver
+  share,             ///< copy, too, from the end of what was announced; body ShareBody
   finished,          ///< the operation named by `token` ended, with `flags` as its Errc
 };
 
@@ -135,6 +136,17 @@ struct DataBody {
   uint64_t offset;
 };
 static_assert(sizeof(DataBody) == 16);
+
+/// Where the sender of a large message may write its share of it (shared_copy.hpp).
+struct ShareBody {
+  fabric::MemoryKey claims;  ///< the receiver's table, and
+  uint32_t number;           ///< the place in it, and
+  uint32_t generation;       ///< its use
+  uint64_t address;          ///< of the buffer in the receiver's process
+  uint64_t bytes;
+  uint64_t chunk;
+};
+static_assert(sizeof(ShareBody) == 64);
 
 /// Header and bodies back to back, as they go into a frame.
 template <class... Body>

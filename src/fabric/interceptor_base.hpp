@@ -45,7 +45,7 @@ class PassingPort : public Port {
 
 /// Passes everything on, and wraps ports with `wrap(std::unique_ptr<Port>, number)`.
 template <class Wrap>
-class WrappedTransport final : public Transport {
+class WrappedTransport : public Transport {
  public:
   WrappedTransport(std::unique_ptr<Transport> inner, Wrap wrap)
       : inner_(std::move(inner)), wrap_(std::move(wrap)) {}

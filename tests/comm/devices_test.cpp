@@ -1,6 +1,7 @@
 // Devices: which are polled, and in which order; endpoints that name theirs.
 #include <array>
 #include <atomic>
+#include <span>
 #include <thread>
 
 #include "comm/device.hpp"
@@ -130,6 +131,51 @@ TEST(Devices, ProgressServesTheOwnFirstAndStopsAtTheFirstThatYields) {
              steps.reach(3);
            },
            {.devices = kDevices, .progress = Progress::explicit_});
+}
+
+TEST(Devices, CountWhatTheyServeAndWhoFindsThemServed) {
+  on_ranks(
+      1,
+      [](Runtime& rt) {
+        Device& device = rt.device(0);
+        const DeviceCounts before = rt.device_counts(0);
+        EXPECT_EQ(rt.progress(), 0U);
+        DeviceCounts now = rt.device_counts(0);
+        EXPECT_EQ(now.polls, before.polls + 1);
+        EXPECT_EQ(now.empty_polls, before.empty_polls + 1);
+        EXPECT_EQ(now.refusals, before.refusals);
+        device.with_lock([&rt] { std::jthread([&rt] { EXPECT_EQ(rt.progress(), 0U); }).join(); });
+        now = rt.device_counts(0);
+        EXPECT_EQ(now.refusals, before.refusals + 1);
+        EXPECT_EQ(now.polls, before.polls + 1);
+        EXPECT_EQ(now.frames, before.frames);
+      },
+      {.devices = 1, .progress = Progress::explicit_});
+}
+
+// Whoever waits parks, since others serve; the message comes when that was seen.
+TEST(Devices, CountParks) {
+  std::atomic<Runtime*> waiter{nullptr};
+  on_ranks(2,
+           [&waiter](Runtime& rt) {
+             Endpoint ep(rt, {});
+             uint64_t word = 0;
+             const auto into = std::as_writable_bytes(std::span(&word, 1));
+             rt.barrier();
+             if (rt.rank() == Rank{0}) {
+               waiter.store(&rt, std::memory_order_release);
+               EXPECT_EQ(ep.recv_wait(Rank{1}, Tag{7}, into).error, Errc::ok);
+             } else {
+               Runtime* other = nullptr;
+               while ((other = waiter.load(std::memory_order_acquire)) == nullptr) {
+                 std::this_thread::yield();
+               }
+               while (other->device_counts(0).parks == 0) std::this_thread::yield();
+               EXPECT_EQ(ep.send_wait(Rank{0}, Tag{7}, into).error, Errc::ok);
+             }
+             rt.barrier();
+           },
+           {.devices = 1, .progress = Progress::server});
 }
 
 class NamedDevices : public testing::TestWithParam<Progress> {};

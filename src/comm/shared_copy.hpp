@@ -1,0 +1,121 @@
+// Large copies that both ends do: the receiver reads from the front, the sender writes from the
+// back, a chunk at a time, until they meet. Who is not there does nothing, and the other does all.
+//
+// Where the two stand is one word in memory that both map, the receiver's *claims*. Invariants
+//
+// 1. A chunk is copied by who claimed it, and claimed once in each use of the word (its
+//    generation).
+// 2. The receiver ends a use only when all chunks are claimed and those of the sender are done: a
+//    late sender finds nothing to claim, or another generation, and touches nothing.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+
+#include "weft/base/cache_line.hpp"
+#include "weft/base/error.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::comm {
+
+/// One transfer's claims; zeroed memory is a word that was never used.
+struct alignas(base::kCacheLine) CopyClaims {
+  static constexpr unsigned kBits = 16;  // of a count
+  static constexpr uint64_t kMostChunks = (1U << kBits) - 1;
+
+  std::atomic<uint64_t> claimed;  ///< generation, chunks from the back, chunks from the front
+  std::atomic<uint32_t> done;     ///< of those from the back
+  std::atomic<uint8_t> failed;    ///< one of them is not
+
+  struct Counts {
+    uint32_t generation;
+    uint32_t back;
+    uint32_t front;
+  };
+  [[nodiscard]] static Counts counts(uint64_t word) noexcept {
+    return {static_cast<uint32_t>(word >> 2 * kBits),
+            static_cast<uint32_t>(word >> kBits & kMostChunks),
+            static_cast<uint32_t>(word & kMostChunks)};
+  }
+  /// The receiver begins a use; its generation.
+  uint32_t begin() noexcept {
+    const uint32_t generation = counts(claimed.load(std::memory_order_relaxed)).generation + 1;
+    done.store(0, std::memory_order_relaxed);
+    failed.store(0, std::memory_order_relaxed);
+    // release: pairs with claim's acquire.
+    claimed.store(uint64_t{generation} << 2 * kBits, std::memory_order_release);
+    return generation;
+  }
+  /// The next chunk of `chunks` from the front (the receiver), or from the back.
+  [[nodiscard]] std::optional<uint32_t> claim(uint32_t generation, uint32_t chunks,
+                                              bool from_back) noexcept {
+    uint64_t word = claimed.load(std::memory_order_relaxed);
+    for (;;) {
+      const Counts now = counts(word);
+      if (now.generation != generation || now.front + now.back >= chunks) return std::nullopt;
+      const uint64_t next = word + (from_back ? uint64_t{1} << kBits : 1);
+      // acquire: pairs with begin's release.
+      if (claimed.compare_exchange_weak(word, next, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+        return from_back ? chunks - 1 - now.back : now.front;
+      }
+    }
+  }
+  /// Whether all of `chunks` are claimed; by the receiver.
+  [[nodiscard]] bool all_claimed(uint32_t chunks) const noexcept {
+    const Counts now = counts(claimed.load(std::memory_order_relaxed));
+    return now.front + now.back >= chunks;
+  }
+  /// The receiver claims all that is left.
+  void close(uint32_t generation, uint32_t chunks) noexcept {
+    while (claim(generation, chunks, false)) {
+    }
+  }
+  /// What the sender claimed is done.
+  [[nodiscard]] bool is_done() const noexcept {
+    // acquire: pairs with the release in tell_done.
+    return done.load(std::memory_order_acquire) ==
+           counts(claimed.load(std::memory_order_relaxed)).back;
+  }
+  /// The sender's chunk is done, or could not be.
+  void tell_done(bool ok) noexcept {
+    if (!ok) failed.store(1, std::memory_order_relaxed);  // ordered by `done`
+    done.fetch_add(1, std::memory_order_release);
+  }
+};
+
+/// The claims of a rank, in shared memory that is made when the first are wanted.
+///
+/// Who may call: any thread. Memory: one page.
+class ClaimsTable {
+ public:
+  static constexpr uint32_t kClaims = 64;
+
+  /// Claims that nobody uses, or nullptr: none now, or no shared memory.
+  CopyClaims* take(fabric::Transport& transport) noexcept;
+  void give_back(const CopyClaims& claims) noexcept {
+    // release: pairs with take's acquire.
+    free_.fetch_or(uint64_t{1} << number_of(claims), std::memory_order_release);
+  }
+  [[nodiscard]] uint32_t number_of(const CopyClaims& claims) const noexcept {
+    return static_cast<uint32_t>(&claims - claims_);
+  }
+  /// How peers find the table; once something was taken.
+  [[nodiscard]] const fabric::MemoryKey& key() const noexcept { return key_; }
+  /// Claims of a peer, by what it said; nullptr: there are none such.
+  [[nodiscard]] static CopyClaims* of_peer(fabric::Transport& transport,
+                                           const fabric::MemoryKey& key, uint32_t number) noexcept;
+
+ private:
+  std::once_flag made_;
+  CopyClaims* claims_ = nullptr;
+  fabric::MemoryKey key_{};
+  std::atomic<uint64_t> free_{0};
+};
+
+}  // namespace weft::comm

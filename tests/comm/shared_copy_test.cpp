@@ -1,0 +1,191 @@
+// Large copies that both ends do: chunks are claimed once, late claims meet nothing, messages of
+// all sizes arrive whole whoever copies how much, and a sender that may not write is done without.
+#include "comm/shared_copy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "comm/ranks.hpp"
+#include "fabric/interceptor_base.hpp"
+#include "weft/comm/runtime.hpp"
+
+namespace weft {
+namespace {
+
+using comm::CopyClaims;
+using test::on_ranks;
+using test::on_threads;
+using test::pattern;
+
+// --- Claims --------------------------------------------------------------------------------------
+
+TEST(CopyClaims, EachChunkIsClaimedOnceByOneOfThem) {
+  CopyClaims claims{};
+  for (int use = 0; use < 200; ++use) {
+    constexpr uint32_t kChunks = 300;
+    const uint32_t generation = claims.begin();
+    std::vector<std::atomic<int>> taken(kChunks);
+    on_threads(2, [&](int who) {
+      while (const auto number = claims.claim(generation, kChunks, who == 1)) {
+        taken[*number].fetch_add(1);
+        if (who == 1) claims.tell_done(true);
+      }
+    });
+    for (const auto& each : taken) ASSERT_EQ(each.load(), 1);
+    EXPECT_TRUE(claims.all_claimed(kChunks));
+    EXPECT_TRUE(claims.is_done());
+  }
+}
+
+TEST(CopyClaims, OneEndGoesUpTheOtherDown) {
+  CopyClaims claims{};
+  const uint32_t generation = claims.begin();
+  EXPECT_EQ(claims.claim(generation, 3, false), 0U);
+  EXPECT_EQ(claims.claim(generation, 3, true), 2U);
+  EXPECT_FALSE(claims.is_done());
+  EXPECT_EQ(claims.claim(generation, 3, true), 1U);
+  EXPECT_EQ(claims.claim(generation, 3, false), std::nullopt);
+  claims.tell_done(true);
+  EXPECT_FALSE(claims.is_done());
+  claims.tell_done(true);
+  EXPECT_TRUE(claims.is_done());
+}
+
+TEST(CopyClaims, LateClaimsMeetNothing) {
+  CopyClaims claims{};
+  const uint32_t first = claims.begin();
+  claims.close(first, 2);
+  EXPECT_EQ(claims.claim(first, 2, true), std::nullopt);
+  const uint32_t second = claims.begin();
+  EXPECT_EQ(claims.claim(first, 2, true), std::nullopt);
+  EXPECT_EQ(claims.claim(second, 2, true), 1U);
+}
+
+// --- Messages ------------------------------------------------------------------------------------
+
+/// Counts who copies, lets reads take their time, and may forbid writes.
+struct Meddling {
+  std::atomic<uint64_t> read{0};
+  std::atomic<uint64_t> written{0};
+  std::chrono::microseconds read_takes{0};
+  bool writes_fail = false;
+};
+
+using PlainPorts = decltype([](std::unique_ptr<fabric::Port> port, uint32_t /*number*/) {
+  return port;
+});
+
+class Meddled final : public fabric::WrappedTransport<PlainPorts> {
+ public:
+  Meddled(std::unique_ptr<fabric::Transport> inner, Meddling& how)
+      : WrappedTransport(std::move(inner), PlainPorts{}), how_(how) {}
+  Errc read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept override {
+    how_.read += local.size();
+    std::this_thread::sleep_for(how_.read_takes);
+    return WrappedTransport::read_memory(peer, address, local);
+  }
+  Errc write_memory(Rank peer, uint64_t address,
+                    std::span<const std::byte> local) noexcept override {
+    if (how_.writes_fail) return Errc::no_permission;
+    how_.written += local.size();
+    return WrappedTransport::write_memory(peer, address, local);
+  }
+
+ private:
+  Meddling& how_;
+};
+
+RuntimeOptions options_of(Meddling& how) {
+  RuntimeOptions options{.devices = 1};
+  options.wrap = [&how](std::unique_ptr<fabric::Transport> inner) {
+    return std::make_unique<Meddled>(std::move(inner), how);
+  };
+  return options;
+}
+
+/// Rank 0 sends to rank 1, which looks at every byte.
+void send_all(const std::vector<std::size_t>& sizes, const RuntimeOptions& options) {
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+        runtime.barrier();
+        std::vector<std::vector<std::byte>> data;
+        Synchronizer done(static_cast<uint32_t>(sizes.size()));
+        for (uint32_t i = 0; i < sizes.size(); ++i) {
+          Post answer;
+          if (runtime.rank().value == 0) {
+            data.push_back(pattern(sizes[i], i));
+            answer = until_posted(runtime,
+                                  [&] { return endpoint.send(Rank{1}, Tag{i}, data[i], &done); });
+          } else {
+            data.emplace_back(sizes[i]);
+            answer = until_posted(runtime,
+                                  [&] { return endpoint.recv(Rank{0}, Tag{i}, data[i], &done); });
+          }
+          if (answer == Post::done) done.arrive();
+        }
+        runtime.wait(done);
+        EXPECT_EQ(done.event().error, Errc::ok);
+        for (uint32_t i = 0; i < sizes.size() && runtime.rank().value == 1; ++i) {
+          EXPECT_EQ(data[i], pattern(sizes[i], i)) << sizes[i] << " bytes";
+        }
+        runtime.barrier();
+      },
+      options);
+}
+
+const std::vector<std::size_t> kSizes{32767,  32768,  32769,   65535,   65536,     65537,
+                                      100000, 262144, 1000000, 1048577, 3 * 524288};
+
+TEST(SharedCopy, MessagesOfAllSizesArriveWhole) {
+  send_all(kSizes, {});
+  send_all(std::vector<std::size_t>(150, 70000), {});  // more than there are claims
+}
+
+TEST(SharedCopy, ASenderThatWaitsCopiesItsPart) {
+  Meddling how{.read_takes = std::chrono::microseconds(500)};
+  send_all(std::vector<std::size_t>(20, 400000), options_of(how));
+  EXPECT_GT(how.written, 0U);
+  EXPECT_EQ(how.read + how.written, 20U * 400000U);
+}
+
+TEST(SharedCopy, ASenderThatMayNotWriteIsDoneWithout) {
+  Meddling how{.read_takes = std::chrono::microseconds(100), .writes_fail = true};
+  send_all(kSizes, options_of(how));
+}
+
+/// Its answer waits until it progresses; the receive does not.
+TEST(SharedCopy, ASenderThatDoesSomethingElseIsNotWaitedFor) {
+  std::atomic<bool> received{false};
+  on_ranks(2,
+           [&](Runtime& runtime) {
+             Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+             runtime.barrier();
+             Synchronizer done;
+             const auto sent = pattern(500000, 1);
+             if (runtime.rank().value == 0) {
+               ASSERT_EQ(endpoint.send(Rank{1}, Tag{1}, sent, &done), Post::posted);
+               while (!received) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+               runtime.wait(done);
+             } else {
+               std::vector<std::byte> into(sent.size());
+               (void)until_posted(runtime,
+                                  [&] { return endpoint.recv(Rank{0}, Tag{1}, into, &done); });
+               runtime.wait(done);
+               EXPECT_EQ(into, sent);
+               received = true;
+             }
+             runtime.barrier();
+           },
+           {.devices = 1, .progress = Progress::waiters});
+}
+
+}  // namespace
+}  // namespace weft
