@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "weft/base/cache_line.hpp"
+#include "weft/base/records.hpp"
 #include "weft/base/thread_slot.hpp"
 
 namespace weft::base {
@@ -48,6 +49,25 @@ class ThreadCounters {
   };
   static_assert(sizeof(Cell) % kCacheLine == 0);
   std::array<Cell, kThreadSlots> cells_{};
+};
+
+/// The same with its own mapping, for what there are several of. Throws Error(no_memory).
+template <std::size_t N>
+class MappedThreadCounters {
+ public:
+  MappedThreadCounters()
+      : cells_(reinterpret_cast<ThreadCounters<N>*>(map_records(sizeof(ThreadCounters<N>)))) {}
+  ~MappedThreadCounters() {
+    unmap_records(reinterpret_cast<std::byte*>(cells_), sizeof(ThreadCounters<N>));
+  }
+  MappedThreadCounters(const MappedThreadCounters&) = delete;
+  MappedThreadCounters& operator=(const MappedThreadCounters&) = delete;
+
+  void add(std::size_t index, uint64_t n = 1) noexcept { cells_->add(index, n); }
+  [[nodiscard]] uint64_t read(std::size_t index) const noexcept { return cells_->read(index); }
+
+ private:
+  ThreadCounters<N>* const cells_;
 };
 
 }  // namespace weft::base

@@ -57,6 +57,17 @@ struct RuntimeOptions {
 /// A communication resource instance: own rings, own progress lock (try-lock only), own doorbell.
 class Device;
 
+/// What a device has counted so far.
+struct DeviceCounts {
+  uint64_t frames = 0;       ///< that arrived
+  uint64_t polls = 0;        ///< looks at what arrived
+  uint64_t empty_polls = 0;  ///< of them, those that found nothing
+  uint64_t held = 0;         ///< frames left where they were until there was room for them
+  uint64_t refusals = 0;     ///< tries to serve it that found another thread serving
+  uint64_t parks = 0;        ///< times that a thread parked while another served
+  uint64_t sleeps = 0;       ///< of whoever served it, until a doorbell rang
+};
+
 /// This process in its job. One per process (tests: one per rank of a local job). Made and ended
 /// collectively. Thread-safe. Ended with work pending: the work is dropped, its completions are not
 /// told, and a warning names how much there was.
@@ -75,6 +86,9 @@ class Runtime {
   [[nodiscard]] Device& device(uint32_t number) const noexcept;
   /// The device that this thread's next call uses, by the policy.
   [[nodiscard]] Device& this_device() const noexcept;
+
+  /// Any time, any thread; each number is one that was current during the call.
+  [[nodiscard]] DeviceCounts device_counts(uint32_t number) const noexcept;
 
   /// Serves this thread's device; only if that yielded nothing, the others in turn by try-lock
   /// until one yields (002 Alg. 2). Returns what was served; 0: nothing was waiting. Never blocks.
