@@ -245,8 +245,11 @@ class Comms {
 };
 
 int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  static const int rank = [] {
+    int asked = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &asked);
+    return asked;
+  }();
   return rank;
 }
 

@@ -35,6 +35,10 @@ void futex_wake_one(std::atomic<uint32_t>& word) noexcept {
 
 }  // namespace
 
+constinit thread_local uint32_t woken_by_me = 0;
+
+uint32_t threads_woken() noexcept { return woken_by_me; }
+
 void Parker::yield() noexcept { sched_yield(); }
 
 bool ThreadParker::try_take_permit() noexcept {
@@ -77,7 +81,9 @@ void ThreadParker::unpark() noexcept {
   // release: pairs with try_take_permit's acquire. An exchange even where a permit is there
   // already: it continues the earlier unpark's release sequence and starts its own, so that the
   // park which takes the one permit sees what was written before either.
-  if (state_.exchange(kPermit, std::memory_order_release) == kAsleep) futex_wake_one(state_);
+  if (state_.exchange(kPermit, std::memory_order_release) != kAsleep) return;
+  ++woken_by_me;
+  futex_wake_one(state_);
 }
 
 namespace {

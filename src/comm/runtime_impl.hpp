@@ -91,6 +91,11 @@ struct Runtime::Impl final : base::IdleWork {
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
   std::atomic<uint32_t> waiting{0};  ///< threads in `wait` that do not sleep
+  /// How much yielding pays (wait_yielding); negative: so many waits park at once.
+  std::atomic<int32_t> yield_credit{kMostYieldCredit};
+  static constexpr int32_t kMostYieldCredit = 64;
+  static constexpr int32_t kVainYield = 16;
+  static constexpr int32_t kNoYields = -128;
   comm::WaitSet watchers;            ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};   ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                 ///< epoll set of all devices' doorbells

@@ -5,7 +5,9 @@
 #include <sched.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "comm/runtime_impl.hpp"
 #include "weft/base/asymmetric_fence.hpp"
@@ -211,18 +213,31 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
 }
 
 /// Before parking: lets others run and looks again, while somebody serves. Where threads outnumber
-/// cores, what this thread waits for has come by its next turn, and a switch by yielding costs half
-/// of one by parking and waking.
+/// cores, what this thread waits for has often come by its next turn, and a switch by yielding
+/// costs half of one by parking and waking. Where it mostly has not (many wait for what few get),
+/// those that yield would only take turns from the one who serves: so waits that yielded in vain
+/// have the next ones park at once, and now and then one tries again.
 bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others) {
   if (spin_ticks == 0) return false;
+  // relaxed, and lost updates: a guess.
+  const int32_t credit = yield_credit.load(std::memory_order_relaxed);
+  if (credit < 0) {
+    yield_credit.store(credit + 1, std::memory_order_relaxed);
+    return false;
+  }
   const bool elected = settings.progress != Progress::server;
   const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
   do {
     sched_yield();
-    if (awaited.ready()) return true;
+    if (awaited.ready()) {
+      yield_credit.store(std::min(credit + 1, kMostYieldCredit), std::memory_order_relaxed);
+      return true;
+    }
     // relaxed: a hint; wait_elected looks under the lock.
     if (elected && !device.waiters().served.load(std::memory_order_relaxed)) return false;
   } while (base::ticks() < until);
+  yield_credit.store(credit >= kVainYield ? credit - kVainYield : kNoYields,
+                     std::memory_order_relaxed);
   return false;
 }
 
@@ -281,6 +296,7 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
 /// sleeper (false; then `node` is linked and the role is given up).
 bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node) {
   uint64_t idle_since = 0;
+  uint32_t woken = base::threads_woken();
   for (uint32_t turn = 1;; ++turn) {
     uint32_t served = device.try_progress_often(kPollsPerTurn);
     if (awaited.ready()) return true;
@@ -296,6 +312,8 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
     const uint64_t now = base::ticks();
     if (idle_since == 0) {
       idle_since = now;
+      // Whoever was woken may be waiting for this core, and what comes next for its answer.
+      if (std::exchange(woken, base::threads_woken()) != base::threads_woken()) sched_yield();
     } else if (now - idle_since > yield_ticks) {
       sched_yield();
       if (now - idle_since > spin_ticks && !any_busy()) {

@@ -41,6 +41,9 @@ class Parker {
 /// The calling context's own parker: the thread's, unless a provider gives another.
 Parker& this_parker() noexcept;
 
+/// How many sleeping threads the calling one has woken: they may want its core.
+uint32_t threads_woken() noexcept;
+
 /// A floor above (tasks) installs how the calling context finds its parker; it answers nullptr
 /// for "a plain thread". nullptr uninstalls. Not to be changed while anyone waits.
 using ParkerProvider = Parker* (*)() noexcept;
