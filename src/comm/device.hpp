@@ -211,8 +211,7 @@ class Device final : public fabric::Sink {
   /// The progress lock, if nobody has it, while this exists.
   class Turn {
    public:
-    explicit Turn(Device& device) noexcept
-        : device_(device), mine_(device.lock_.try_enter(mark_)) {
+    explicit Turn(Device& device) noexcept : device_(device), mine_(device.lock_.try_enter(mark_)) {
       if (!mine_) [[unlikely]]
         device_.note(refusals);
     }

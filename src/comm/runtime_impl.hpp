@@ -96,9 +96,9 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr int32_t kMostYieldCredit = 64;
   static constexpr int32_t kVainYield = 16;
   static constexpr int32_t kNoYields = -128;
-  comm::WaitSet watchers;            ///< of conditions that any progress may bring about
-  std::atomic<uint32_t> asleep{0};   ///< threads on a doorbell, or about to be
-  int sleep_fd = -1;                 ///< epoll set of all devices' doorbells
+  comm::WaitSet watchers;           ///< of conditions that any progress may bring about
+  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
+  int sleep_fd = -1;                ///< epoll set of all devices' doorbells
 
   std::vector<std::jthread> servers;  ///< Progress::server
   bool offered = false;               ///< to idle workers (Progress::workers)
