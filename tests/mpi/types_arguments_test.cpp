@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mpi/failure.hpp"
@@ -174,8 +175,43 @@ TEST_F(TypesArguments, PairsByValueAndIndex) {
   EXPECT_EQ(any_datatype(pair).extent(), 16);
   EXPECT_EQ(contents_of(pair),
             (Contents{MPI_COMBINER_VALUE_INDEX, {}, {}, {}, {MPI_DOUBLE, MPI_INT64_T}}));
-  calls::Type_get_value_index(MPI_C_BOOL, MPI_INT, &pair);
-  EXPECT_EQ(pair, MPI_DATATYPE_NULL);
+  // No pair, and no error either.
+  for (const auto& [value, index] :
+       {std::pair{MPI_C_BOOL, MPI_INT}, std::pair{MPI_FLOAT, MPI_FLOAT},
+        std::pair{MPI_CHAR, MPI_INT}, std::pair{MPI_INT, MPI_CHAR}, std::pair{MPI_BYTE, MPI_INT},
+        std::pair{MPI_C_DOUBLE_COMPLEX, MPI_INT}, std::pair{MPI_DOUBLE_INT, MPI_INT}}) {
+    calls::Type_get_value_index(value, index, &pair);
+    EXPECT_EQ(pair, MPI_DATATYPE_NULL);
+  }
+  EXPECT_THROW(calls::Type_get_value_index(MPI_DATATYPE_NULL, MPI_INT, &pair), Failure);
+}
+
+TEST_F(TypesArguments, PairsWithoutANameArePredefined) {
+  MPI_Datatype pair;
+  calls::Type_get_value_index(MPI_DOUBLE, MPI_UINT64_T, &pair);
+  ASSERT_NE(pair, MPI_DATATYPE_NULL);
+  MPI_Datatype again;
+  calls::Type_get_value_index(MPI_DOUBLE, MPI_UINT64_T, &again);
+  EXPECT_EQ(pair, again);
+  // Ready for use, and a commit changes nothing.
+  EXPECT_TRUE(any_datatype(pair).committed());
+  calls::Type_commit(&again);
+  EXPECT_EQ(pair, again);
+  char name[MPI_MAX_OBJECT_NAME];
+  int length = -1;
+  calls::Type_get_name(pair, name, &length);
+  EXPECT_EQ(length, 0);
+  try {
+    calls::Type_free(&again);
+    ADD_FAILURE() << "a predefined datatype was freed";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), MPI_ERR_TYPE);
+  }
+  EXPECT_EQ(pair, again);
+  // As a part of others it keeps its handle; a duplicate is the program's, and is freed.
+  MPI_Datatype twin;
+  calls::Type_dup(pair, &twin);
+  expect_contents(twin, {MPI_COMBINER_DUP, {}, {}, {}, {pair}});
 }
 
 TEST_F(TypesArguments, SizesOfNamedTypes) {

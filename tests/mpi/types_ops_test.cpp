@@ -263,6 +263,12 @@ TEST_F(TypesOps, Pairs) {
   expect_pair<uint8_t, int64_t>(pair, "uint8_t, int64_t");
   calls::Type_get_value_index(MPI_DOUBLE, MPI_COUNT, &pair);
   expect_pair<double, MPI_Count>(pair, "double, MPI_Count");
+  calls::Type_get_value_index(MPI_DOUBLE, MPI_UINT64_T, &pair);
+  expect_pair<double, uint64_t>(pair, "double, uint64_t");
+  calls::Type_get_value_index(MPI_UNSIGNED_LONG, MPI_SHORT, &pair);
+  expect_pair<unsigned long, short>(pair, "unsigned long, short");
+  calls::Type_get_value_index(MPI_LONG_DOUBLE, MPI_UINT8_T, &pair);
+  expect_pair<long double, uint8_t>(pair, "long double, uint8_t");
 }
 
 bool goes(MPI_Op op, MPI_Datatype type) {
@@ -275,6 +281,43 @@ bool goes(MPI_Op op, MPI_Datatype type) {
     return false;
   }
   return true;
+}
+
+TEST_F(TypesOps, EveryPairOfValueAndIndexGoes) {
+  const std::vector<MPI_Datatype> integers = {MPI_SIGNED_CHAR,
+                                              MPI_SHORT,
+                                              MPI_INT,
+                                              MPI_LONG,
+                                              MPI_LONG_LONG,
+                                              MPI_UNSIGNED_CHAR,
+                                              MPI_UNSIGNED_SHORT,
+                                              MPI_UNSIGNED,
+                                              MPI_UNSIGNED_LONG,
+                                              MPI_UNSIGNED_LONG_LONG,
+                                              MPI_INT8_T,
+                                              MPI_INT16_T,
+                                              MPI_INT32_T,
+                                              MPI_INT64_T,
+                                              MPI_UINT8_T,
+                                              MPI_UINT16_T,
+                                              MPI_UINT32_T,
+                                              MPI_UINT64_T,
+                                              MPI_AINT,
+                                              MPI_OFFSET,
+                                              MPI_COUNT,
+                                              MPI_INTEGER};
+  std::vector<MPI_Datatype> values = integers;
+  values.insert(values.end(), {MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE});
+  for (const MPI_Datatype value : values) {
+    for (const MPI_Datatype index : integers) {
+      MPI_Datatype pair;
+      calls::Type_get_value_index(value, index, &pair);
+      ASSERT_NE(pair, MPI_DATATYPE_NULL);
+      EXPECT_TRUE(goes(MPI_MINLOC, pair));
+      EXPECT_TRUE(goes(MPI_MAXLOC, pair));
+      EXPECT_FALSE(goes(MPI_SUM, pair));
+    }
+  }
 }
 
 TEST_F(TypesOps, OnlyWhatTheStandardAllows) {

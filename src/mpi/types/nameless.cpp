@@ -37,24 +37,23 @@ MPI_Datatype look_up(const Key& key, Make make) {
   return handle;
 }
 
-/// Elements that MINLOC and MAXLOC compare.
-bool is_value(const Datatype& type) noexcept {
+/// Integers that MINLOC and MAXLOC have loops for: as indices, any that the compiler has (MPI
+/// 6.9.4).
+bool is_index(const Datatype& type) noexcept {
   switch (type.family()) {
     case Family::c_integer:
     case Family::fortran_integer:
     case Family::multi_language:
       return type.element() != Element::i128;
-    case Family::floating:
-      return type.element() != Element::f16 && type.element() != Element::f128;
     default:
       return false;
   }
 }
 
-/// Elements that unnamed pairs have as indices.
-bool is_index(const Datatype& type) noexcept {
-  return is_value(type) && (type.element() == Element::i32 || type.element() == Element::i64 ||
-                            type.element() == Element::c_long);
+/// What they compare: floating-point numbers, too.
+bool is_value(const Datatype& type) noexcept {
+  return is_index(type) || (type.family() == Family::floating && type.element() != Element::f16 &&
+                            type.element() != Element::f128);
 }
 
 MPI_Datatype named_pair(MPI_Datatype value, MPI_Datatype index) noexcept {

@@ -34,12 +34,26 @@ ReduceLoop of(Operation operation) noexcept {
 template <class Value>
 ReduceLoop by_index(Operation operation, Element index) noexcept {
   switch (index) {
+    case Element::i8:
+      return of<Value, int8_t>(operation);
+    case Element::i16:
+      return of<Value, int16_t>(operation);
     case Element::i32:
       return of<Value, int32_t>(operation);
     case Element::i64:
       return of<Value, int64_t>(operation);
     case Element::c_long:
       return of<Value, long>(operation);
+    case Element::u8:
+      return of<Value, uint8_t>(operation);
+    case Element::u16:
+      return of<Value, uint16_t>(operation);
+    case Element::u32:
+      return of<Value, uint32_t>(operation);
+    case Element::u64:
+      return of<Value, uint64_t>(operation);
+    case Element::c_unsigned_long:
+      return of<Value, unsigned long>(operation);
     // Fortran's pairs have the index as a number of the value's type.
     case Element::f32:
       if constexpr (std::is_same_v<Value, float>) return of<Value, float>(operation);
