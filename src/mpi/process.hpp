@@ -16,6 +16,7 @@ struct Settings {
   bool check_collectives = false;  ///< mismatched collectives are told by rank
   bool report_leaks = false;
   bool stats = false;                     ///< counters at exit; also WEFT_MPI_STATS=1
+  bool match_times = false;               ///< matching is timed, queues of receives measured
   std::string matching;                   ///< engine: "keyed" …
   std::size_t unexpected_bytes_per_peer;  ///< past it, that sender announces instead of sending
   std::size_t unexpected_bytes;           ///< the same, of all senders

@@ -3,6 +3,7 @@
 process_test.py WEFTRUN MISUSE [unittest arguments]
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,27 @@ class Ends(JobTest):
         job = self.run_job("-n", 2, MISUSE, "nothing", env={"WEFT_MPI_STATS": "1"})
         self.assertEqual(job.code, 0, job.err)
         self.assertRegex(job.err, r"weft: rank 1: \w+.* = \d")
+
+    def test_counters_at_the_end(self):
+        job = self.run_job("-n", 2, MISUSE, "talk", env={"WEFT_MPI_STATS": "1"})
+        self.assertEqual(job.code, 0, job.err)
+        for rank in 0, 1:
+            told = dict(re.findall(rf"^.*weft: rank {rank}: (.*) = (.*)$", job.err, re.MULTILINE))
+            world = "comm_{} (MPI_COMM_WORLD)".format
+            self.assertEqual(told[world("messages_sent")], "3")
+            self.assertEqual(told[world("bytes_received")], "12")
+            self.assertEqual(told[world("unexpected")], "0")
+            self.assertEqual(told[world("match_attempts")], "6")
+            self.assertEqual(told[world("match_time")], "0.000 ms")
+            self.assertGreaterEqual(int(told["messages_sent"]), 3)
+            self.assertGreater(int(told["device_polls"]), 0)
+            for name in "device_refusals", "device_parks", "waits", "posted_length":
+                self.assertIn(name, told)
+            # Of a communicator that nobody used there is nothing to tell.
+            self.assertNotIn("comm_messages_sent (MPI_COMM_SELF)", told)
+        job = self.run_job("-n", 1, MISUSE, "talk",
+                           env={"WEFT_MPI_STATS": "1", "WEFT_MPI_MATCH_TIMES": "1"})
+        self.assertIn("comm_posted_most (MPI_COMM_WORLD) = 1", job.err)
 
     def test_leaks(self):
         job = self.run_job("-n", 1, MISUSE, "leak", env={"WEFT_MPI_REPORT_LEAKS": "1"})

@@ -14,6 +14,7 @@
 
 #include "mpi/comm.hpp"
 #include "mpi/entry.hpp"
+#include "mpi/matching/channel_counts.hpp"
 #include "weft/base/cache_line.hpp"
 
 namespace weft::mpi {
@@ -65,8 +66,14 @@ class Channel {
   uint16_t context = 0;
   Plane plane = Plane::program;
   std::atomic<SourceOrder*> orders{nullptr};  ///< by process, where devices race
+  ChannelCounts counts;  ///< its user's; engines only count what their searches passed
 
  protected:
+  /// Looked at `entries` that did not fit.
+  void note_passed(uint64_t entries) noexcept {
+    if (entries != 0) counts.add(ChannelCount::passed, entries);
+  }
+
   alignas(base::kCacheLine) std::atomic<uint64_t> unexpected_{0};  ///< others only read the above
 };
 

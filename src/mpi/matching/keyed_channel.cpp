@@ -132,6 +132,7 @@ Entry* KeyedChannel::access(Entry& entry, bool add) {
       }
     }
     bucket.lock.unlock();
+    note_passed(keys);
     if (keys > kLongChain) [[unlikely]]
       grow(*table);
     return met;
@@ -162,6 +163,7 @@ bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
   } else if (add) {
     add_message(place, entry);
   }
+  note_passed(keys);
   note_quiet();
   return true;
 }
@@ -203,9 +205,11 @@ Entry** KeyedChannel::oldest(Rank source, int tag) noexcept {
   Entry** best = nullptr;
   if (unexpected_.load(std::memory_order_relaxed) == 0) return best;  // exact: `order_` is held
   const Table& table = *table_.load(std::memory_order_relaxed);
+  uint64_t keys = 0;
   for (uint32_t i = 0; i <= table.mask; ++i) {
     for (Entry** place = &table.buckets[i].keys; *place != nullptr; place = &(*place)->next_key) {
       const Entry& first = **place;
+      ++keys;
       if (!first.is_receive && (source == kAnySource || first.process == source) &&
           (tag == MPI_ANY_TAG || first.tag == tag) &&
           (best == nullptr || first.stamp < (*best)->stamp)) {
@@ -213,6 +217,7 @@ Entry** KeyedChannel::oldest(Rank source, int tag) noexcept {
       }
     }
   }
+  note_passed(best != nullptr ? keys - 1 : keys);
   return best;
 }
 
@@ -234,14 +239,17 @@ Arrived* KeyedChannel::post_wildcard(Transfer& receive) {
   return nullptr;
 }
 
-Entry* KeyedChannel::first_wildcard(Rank source, int tag) const noexcept {
-  for (Entry* each = wildcards_; each != nullptr; each = each->next) {
+Entry* KeyedChannel::first_wildcard(Rank source, int tag) noexcept {
+  uint64_t passed = 0;
+  Entry* each = wildcards_;
+  for (; each != nullptr; each = each->next, ++passed) {
     if ((each->process == kAnySource || each->process == source) &&
         (each->tag == MPI_ANY_TAG || each->tag == tag)) {
-      return each;
+      break;
     }
   }
-  return nullptr;
+  note_passed(passed);
+  return each;
 }
 
 void KeyedChannel::unlink_wildcard(Entry& entry) noexcept {
@@ -279,6 +287,7 @@ KeyedChannel::Found KeyedChannel::seek(Rank source, int tag, bool take) {
         uint32_t keys = 0;
         place = place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag,
                          keys);
+        note_passed(keys);
         break;
       }
       found.lock->unlock();

@@ -90,7 +90,7 @@ class KeyedChannel final : public Channel {
   Found seek(Rank source, int tag, bool take);
   Entry** oldest(Rank source, int tag) noexcept;
   Arrived* post_wildcard(Transfer& receive);
-  Entry* first_wildcard(Rank source, int tag) const noexcept;
+  Entry* first_wildcard(Rank source, int tag) noexcept;
   void unlink_wildcard(Entry& entry) noexcept;
   void enter_order();  ///< `order_` held on return, `ordered_` true
   void note_quiet();   ///< `order_` held: perhaps switches back

@@ -35,13 +35,13 @@ class OneLockChannel final : public StoreChannel<Store> {
   }
   bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) override {
     const base::McsLock::Guard hold(lock_);
-    Entry* const found = arrived_.first(key_of(source, tag));
+    Entry* const found = first(key_of(source, tag), arrived_);
     if (found != nullptr) look(argument, static_cast<const Arrived&>(*found));
     return found != nullptr;
   }
   Arrived* extract(Rank source, int tag) override {
     const base::McsLock::Guard hold(lock_);
-    Entry* const found = arrived_.first(key_of(source, tag));
+    Entry* const found = first(key_of(source, tag), arrived_);
     if (found != nullptr) this->take(*found, arrived_);
     return static_cast<Arrived*>(found);
   }
@@ -59,13 +59,19 @@ class OneLockChannel final : public StoreChannel<Store> {
   /// The oldest of `among` that fits, taken out; else `entry` joins `otherwise`, if there is one.
   Entry* meet(Entry& entry, Store& among, Store* otherwise) {
     const base::McsLock::Guard hold(lock_);
-    Entry* const met = among.first(entry);
+    Entry* const met = first(entry, among);
     if (met != nullptr) {
       this->take(*met, among);
     } else if (otherwise != nullptr) {
       this->add(entry, *otherwise);
     }
     return met;
+  }
+  Entry* first(const Entry& wanted, Store& among) {
+    uint64_t passed = 0;
+    Entry* const found = among.first(wanted, passed);
+    this->note_passed(passed);
+    return found;
   }
 
   using StoreChannel<Store>::posted_;

@@ -20,9 +20,9 @@ class WholeQueue {
   /// The oldest that fits, of which `met` is told; else what `at_end` answers. Both under a lock.
   /// `met` answers whether it is taken out.
   template <class Met, class AtEnd>
-  Entry* search(const Entry& wanted, Met met, AtEnd at_end) {
+  Entry* search(const Entry& wanted, uint64_t& passed, Met met, AtEnd at_end) {
     const base::McsLock::Guard hold(lock_);
-    Entry* const found = store_.first(wanted);
+    Entry* const found = store_.first(wanted, passed);
     if (found == nullptr) return at_end();
     if (met(*found)) store_.remove(*found);
     return found;
@@ -55,21 +55,21 @@ class WholeQueue {
 class BinnedQueue {
  public:
   template <class Met, class AtEnd>
-  Entry* search(const Entry& wanted, Met met, AtEnd at_end) {
+  Entry* search(const Entry& wanted, uint64_t& passed, Met met, AtEnd at_end) {
     base::McsLock::Node node;
     bin_lock_.lock(node);
-    Entry* found = bin_.first(wanted);
+    Entry* found = bin_.first(wanted, passed);
     if (found != nullptr) {
       if (met(*found)) remove(*found);
       bin_lock_.unlock(node);
       return found;
     }
     const base::McsLock::Guard hold(rest_lock_);
-    found = fill_bin(wanted);
+    found = fill_bin(wanted, passed);
     if (found != nullptr && met(*found)) remove(*found);
     bin_lock_.unlock(node);
     if (found != nullptr) return found;
-    found = rest_.first(wanted);
+    found = rest_.first(wanted, passed);
     if (found == nullptr) return at_end();
     if (met(*found)) remove(*found);
     return found;
@@ -106,7 +106,7 @@ class BinnedQueue {
   static constexpr uint64_t kRest = 1;  // an entry's stamp says where it is
 
   /// (both locks) Up to the first that fits, which is in the bin then.
-  Entry* fill_bin(const Entry& wanted) {
+  Entry* fill_bin(const Entry& wanted, uint64_t& passed) {
     while (in_bin_ < kBin) {
       Entry* const next = rest_.pop();
       if (next == nullptr) return nullptr;
@@ -114,6 +114,7 @@ class BinnedQueue {
       bin_.append(*next);
       ++in_bin_;
       if (fit(*next, wanted)) return next;
+      ++passed;
     }
     return nullptr;
   }

@@ -2,7 +2,8 @@
 //
 // Not thread-safe: each lies under a lock of its engine. An entry fits another if their keys are
 // equal where neither is a wildcard. `first` is the oldest that fits: receives with wildcards among
-// messages, or messages among receives with wildcards; never wildcards among wildcards.
+// messages, or messages among receives with wildcards; never wildcards among wildcards. It adds to
+// `passed` what it looked at that does not fit.
 #pragma once
 
 #include <array>
@@ -32,9 +33,10 @@ class ListStore {
     (entry.previous != nullptr ? entry.previous->next : first_) = entry.next;
     (entry.next != nullptr ? entry.next->previous : last_) = entry.previous;
   }
-  [[nodiscard]] Entry* first(const Entry& wanted) const noexcept {
+  [[nodiscard]] Entry* first(const Entry& wanted, uint64_t& passed) const noexcept {
     for (Entry* each = first_; each != nullptr; each = each->next) {
       if (fit(*each, wanted)) return each;
+      ++passed;
     }
     return nullptr;
   }
@@ -74,14 +76,14 @@ class SplitStore {
     list(entry).append(entry);
   }
   void remove(Entry& entry) { list(entry).remove(entry); }
-  [[nodiscard]] Entry* first(const Entry& wanted) const {
+  [[nodiscard]] Entry* first(const Entry& wanted, uint64_t& passed) const {
     const int64_t number = Pick::of(wanted);
-    Entry* found = odd_.first(wanted);
+    Entry* found = odd_.first(wanted, passed);
     if (number >= 0) {
       const auto at = lists_.find(number);
-      return at == lists_.end() ? found : older(found, at->second.first(wanted));
+      return at == lists_.end() ? found : older(found, at->second.first(wanted, passed));
     }
-    for (const auto& [key, each] : lists_) found = older(found, each.first(wanted));
+    for (const auto& [key, each] : lists_) found = older(found, each.first(wanted, passed));
     return found;
   }
   template <class Visit>

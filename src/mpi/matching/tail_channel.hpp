@@ -80,13 +80,14 @@ class TailChannel final : public StoreChannel<Queue> {
   }
   /// (the same) Up to the first that fits, which is taken out instead. The rest waits in the tail,
   /// whose order it keeps.
-  Entry* search_tail(const Entry& wanted, Queue& queue, ListStore& tail) {
+  Entry* search_tail(const Entry& wanted, uint64_t& passed, Queue& queue, ListStore& tail) {
     while (Entry* const each = tail.pop()) {
       if (fit(*each, wanted)) {
         this->taken(*each);
         return each;
       }
       queue.append(*each);
+      ++passed;
     }
     return nullptr;
   }
@@ -97,22 +98,28 @@ class TailChannel final : public StoreChannel<Queue> {
       this->taken(met);
       return true;
     };
-    return queue.search(entry, take, [&]() -> Entry* {
+    uint64_t passed = 0;
+    Entry* const met = queue.search(entry, passed, take, [&]() -> Entry* {
       const base::McsLock::Guard tails(tail_lock_);
-      Entry* const met = search_tail(entry, queue, tail);
-      if (met == nullptr && otherwise != nullptr) this->add(entry, *otherwise);
-      return met;
+      Entry* const in_tail = search_tail(entry, passed, queue, tail);
+      if (in_tail == nullptr && otherwise != nullptr) this->add(entry, *otherwise);
+      return in_tail;
     });
+    this->note_passed(passed);
+    return met;
   }
   /// The message that a receive would meet, of which `met` is told.
   template <class Met>
   Entry* seek(const Entry& wanted, Met met) {
-    return arrived_.search(wanted, met, [&]() -> Entry* {
+    uint64_t passed = 0;
+    Entry* const found = arrived_.search(wanted, passed, met, [&]() -> Entry* {
       const base::McsLock::Guard tails(tail_lock_);
-      Entry* const found = arrived_tail_.first(wanted);
-      if (found != nullptr && met(*found)) arrived_tail_.remove(*found);
-      return found;
+      Entry* const in_tail = arrived_tail_.first(wanted, passed);
+      if (in_tail != nullptr && met(*in_tail)) arrived_tail_.remove(*in_tail);
+      return in_tail;
     });
+    this->note_passed(passed);
+    return found;
   }
 
   using StoreChannel<Queue>::posted_;

@@ -45,8 +45,8 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag,
   } else {
     transfer.type->unpack(transfer.buffer, transfer.count, 0, payload);
   }
-  count(received);
-  count(received_bytes, payload.size());
+  transfer.channel->counts.add(ChannelCount::received);
+  transfer.channel->counts.add(ChannelCount::received_bytes, payload.size());
   transfer.end();
 }
 
@@ -86,8 +86,8 @@ void Engine::end_fetch(void* argument, const Event& event) {
     }
     std::free(std::exchange(transfer.packed, nullptr));
   }
-  my.count(received);
-  my.count(received_bytes, event.bytes);
+  transfer.channel->counts.add(ChannelCount::received);
+  transfer.channel->counts.add(ChannelCount::received_bytes, event.bytes);
   // release: pairs with shut. The last access: its end may let the program finalize.
   my.under_way_.fetch_sub(1, std::memory_order_release);
   transfer.end();
@@ -149,18 +149,53 @@ void Engine::release(Arrived& message) noexcept {
 
 /// A receive may have been posted since the look without a record.
 void Engine::wait_in(Channel& channel, Arrived& message) {
-  if (Transfer* const met = channel.arrive(message); met != nullptr) {
+  if (Transfer* const met = timed(channel, [&] { return channel.arrive(message); });
+      met != nullptr) {
+    channel.counts.add(ChannelCount::met_posted);
     receive(*met, message);
   } else {
-    count(unexpected);
+    channel.counts.add(ChannelCount::unexpected);
+    channel.counts.note_unexpected(channel.unexpected());
   }
+}
+
+inline Transfer* Engine::met_by_key(Channel& channel, Rank source, int tag) {
+  Transfer* const met = timed(channel, [&] { return channel.take_receive(source, tag); });
+  if (met != nullptr) [[likely]]
+    channel.counts.add(ChannelCount::met_posted);
+  return met;
+}
+
+// --- Receives ------------------------------------------------------------------------------------
+
+Arrived* Engine::post_receive(Transfer& transfer) {
+  Channel& channel = *transfer.channel;
+  Arrived* const met = timed(channel, [&] { return channel.post(transfer); });
+  channel.counts.add(met != nullptr ? ChannelCount::met_unexpected : ChannelCount::posted);
+  // How many wait is a sum over threads.
+  if (match_times_ && met == nullptr) [[unlikely]]
+    channel.counts.note_posted(channel.counts.posted());
+  return met;
+}
+
+bool Engine::withdraw(Transfer& transfer) {
+  Channel& channel = *transfer.channel;
+  if (!channel.withdraw(transfer)) return false;
+  channel.counts.add(ChannelCount::withdrawn);
+  return true;
+}
+
+Arrived* Engine::extract(Channel& channel, Rank source, int tag) {
+  Arrived* const met = timed(channel, [&] { return channel.extract(source, tag); });
+  if (met != nullptr) channel.counts.add(ChannelCount::met_unexpected);
+  return met;
 }
 
 // --- Arrivals ------------------------------------------------------------------------------------
 
 inline bool Engine::accept(Channel& channel, const Delivery& message) {
   const int tag = static_cast<int>(message.envelope.tag);
-  if (Transfer* const met = channel.take_receive(message.source, tag); met != nullptr) [[likely]] {
+  if (Transfer* const met = met_by_key(channel, message.source, tag); met != nullptr) [[likely]] {
     deliver(*met, message.source, tag, message.payload);
     return true;
   }
@@ -228,10 +263,10 @@ bool Engine::announced(const Envelope& envelope, const Announcement& message) no
 // --- Order between devices -----------------------------------------------------------------------
 
 /// (order's lock) Puts a message that overtook others where it belongs among its like.
-bool Engine::keep_early(SourceOrder& order, Channel& /*channel*/, const Envelope& envelope,
+bool Engine::keep_early(SourceOrder& order, Channel& channel, const Envelope& envelope,
                         Arrived* record) {
   if (record == nullptr) return false;
-  count(out_of_sequence);
+  channel.counts.add(ChannelCount::out_of_sequence);
   Entry** place = &order.early;
   // Numbers wrap: what is ahead is told by its distance from what is expected.
   while (*place != nullptr && static_cast<Arrived*>(*place)->sequence - order.expected <
@@ -267,11 +302,13 @@ void Engine::peer_down(Rank peer) noexcept {
     if (channel->group == nullptr || channel->group->rank_of(peer) == MPI_UNDEFINED) {
       continue;
     }
+    const std::size_t before = over.size();
     channel->take_receives(
         [](const Transfer& each, Rank dead) {
           return each.process == dead || each.process == kAnySource;
         },
         peer, over);
+    channel->counts.add(ChannelCount::withdrawn, over.size() - before);
   }
   {
     const std::scoped_lock guard(stalled_lock_);

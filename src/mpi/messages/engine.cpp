@@ -3,7 +3,6 @@
 
 #include <mutex>
 
-#include "mpi/counters.hpp"
 #include "mpi/process.hpp"
 
 namespace weft::mpi {
@@ -31,6 +30,7 @@ Engine::Engine(Runtime& runtime, DeviceOf device_of, bool sequenced)
       device_of_(device_of),
       sequenced_(sequenced),
       eager_bytes_(runtime.eager_bytes()),
+      match_times_(settings().match_times),
       most_per_peer_(static_cast<int64_t>(settings().unexpected_bytes_per_peer)),
       most_(static_cast<int64_t>(settings().unexpected_bytes)),
       sent_done_(end_send, this),
@@ -38,7 +38,6 @@ Engine::Engine(Runtime& runtime, DeviceOf device_of, bool sequenced)
       records_(kRecords),
       channels_(map<std::atomic<Channel*>>(kContexts * 2)),
       peers_(map<Peer>(static_cast<std::size_t>(runtime.size()))),
-      counters_(map<base::ThreadCounters<kCounts>>(1)),
       endpoint_(std::make_unique<Endpoint>(
           runtime, EndpointSpec{.arrival = Arrival::matcher, .matcher = this})) {
   opened_.store(true, std::memory_order_release);  // pairs with the acquire in arrive, announced
@@ -46,10 +45,7 @@ Engine::Engine(Runtime& runtime, DeviceOf device_of, bool sequenced)
 
 Engine::~Engine() {
   endpoint_.reset();
-  for (std::size_t i = 0; i < kContexts * 2; ++i) {
-    // Pages that were never touched are not worth a look, but there is no telling them apart.
-    Channel* const channel = channels_[i].load(std::memory_order_acquire);
-    if (channel == nullptr) continue;
+  for (Channel* const channel : made_) {
     close(*channel);
     if (SourceOrder* orders = channel->orders.load(std::memory_order_relaxed); orders != nullptr) {
       unmap(orders, static_cast<std::size_t>(runtime_.size()));
@@ -58,7 +54,6 @@ Engine::~Engine() {
   }
   unmap(channels_, kContexts * 2);
   unmap(peers_, static_cast<std::size_t>(runtime_.size()));
-  unmap(counters_, 1);
 }
 
 /// A context's channel is made by whoever needs it first, and kept for the next communicator that
@@ -73,8 +68,14 @@ Channel& Engine::channel(uint16_t context, Plane plane) {
   fresh->plane = plane;
   const std::scoped_lock guard(channels_lock_);
   if (Channel* made = place.load(std::memory_order_relaxed); made != nullptr) return *made;
+  made_.push_back(fresh.get());
   place.store(fresh.get(), std::memory_order_release);
   return *fresh.release();
+}
+
+std::vector<Channel*> Engine::all_channels() {
+  const std::scoped_lock guard(channels_lock_);
+  return made_;
 }
 
 void Engine::open(Channel& channel, Group* group, bool may_overtake) {
@@ -88,6 +89,7 @@ void Engine::close(Channel& channel) {
   channel.take_messages(left);
   for (Arrived* message : left) release(*message);
   open(channel, nullptr, false);
+  channel.counts.restart();
 }
 
 bool Engine::shut() noexcept {
@@ -141,32 +143,7 @@ void open_messages() {
   // One device keeps order by itself, and so do messages of a communicator that all use the same.
   const bool sequenced = runtime().device_count() > 1 && device_of != DeviceOf::communicator;
   the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced);
-  struct Row {
-    const char* name;
-    const char* help;
-    Engine::Count count;
-  };
-  static constexpr Row kRows[] = {
-      {"messages_sent", "Messages sent, point-to-point and of collectives.", Engine::sent},
-      {"messages_received", "Messages that met a receive.", Engine::received},
-      {"bytes_sent", "Their bytes.", Engine::sent_bytes},
-      {"bytes_received", "Their bytes.", Engine::received_bytes},
-      {"unexpected", "Messages that came before their receive.", Engine::unexpected},
-      {"announced", "Messages sent by rendezvous.", Engine::announced_out},
-      {"out_of_sequence", "Messages that overtook an earlier one between devices.",
-       Engine::out_of_sequence},
-      {"stalls", "Sends that found no room and went later.", Engine::stalls},
-      {"waits", "Calls that had to wait.", Engine::waits},
-      {"stops", "Times a sender was told to announce its messages.", Engine::stops},
-  };
-  static bool added = false;
-  if (std::exchange(added, true)) return;
-  for (const Row& row : kRows) {
-    add_counter(
-        {.name = row.name, .help = row.help, .read = [count = row.count](const Comm*) -> uint64_t {
-           return the_engine == nullptr ? 0 : the_engine->counted(count);
-         }});
-  }
+  register_counters();
 }
 
 void close_messages() {

@@ -18,6 +18,7 @@
 #include "mpi/messages.hpp"
 #include "mpi/transfer.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/base/records.hpp"
 #include "weft/base/thread_counters.hpp"
@@ -63,19 +64,8 @@ struct alignas(base::kCacheLine) SourceOrder {
 /// Owner: open_messages. Thread-safe.
 class Engine final : public Matcher {
  public:
-  enum Count : uint8_t {
-    sent,
-    received,
-    sent_bytes,
-    received_bytes,
-    unexpected,
-    announced_out,
-    out_of_sequence,
-    stalls,
-    waits,
-    stops,
-    kCounts
-  };
+  /// What belongs to no channel; the rest is counted there (ChannelCount).
+  enum Count : uint8_t { waits, stops, kCounts };
 
   Engine(Runtime& runtime, DeviceOf device_of, bool sequenced);
   ~Engine();
@@ -102,14 +92,22 @@ class Engine final : public Matcher {
   /// An eager send without a Transfer: false: it did not go now.
   bool send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data);
   void send(Transfer& transfer, SendMode mode);
+  /// Posts a receive: the message that it meets; nullptr: it waits.
+  Arrived* post_receive(Transfer& transfer);
+  /// Takes a posted receive back; false: it was matched.
+  bool withdraw(Transfer& transfer);
+  /// The message that a receive would meet, taken out; nullptr: none.
+  Arrived* extract(Channel& channel, Rank source, int tag);
   // arriving.cpp
   /// A posted receive meets a waiting message: it ends, or its transfer begins.
   void receive(Transfer& transfer, Arrived& message);
   void begin_fetch(Transfer& transfer, const Announcement& message);
   void release(Arrived& message) noexcept;
 
-  void count(Count what, uint64_t n = 1) noexcept { counters_->add(what, n); }
-  [[nodiscard]] uint64_t counted(Count what) const noexcept { return counters_->read(what); }
+  void count(Count what, uint64_t n = 1) noexcept { counters_.add(what, n); }
+  [[nodiscard]] uint64_t counted(Count what) const noexcept { return counters_.read(what); }
+  /// All channels that there are, now.
+  [[nodiscard]] std::vector<Channel*> all_channels();
   [[nodiscard]] Device* via(const Channel& channel, int tag) const noexcept;
 
  private:
@@ -133,6 +131,17 @@ class Engine final : public Matcher {
   Arrived* record_of(Channel& channel, Rank source, const Envelope& envelope);
   Arrived* record_of(Channel& channel, const Delivery& message);
   void wait_in(Channel& channel, Arrived& message);
+  Transfer* met_by_key(Channel& channel, Rank source, int tag);
+  /// A search of the channel, and with mpi.match_times its time.
+  template <class Search>
+  auto timed(Channel& channel, Search search) {
+    if (!match_times_) [[likely]]
+      return search();
+    const uint64_t begun = base::now_ns();
+    const auto found = search();
+    channel.counts.add(ChannelCount::match_ns, base::now_ns() - begun);
+    return found;
+  }
   void deliver(Transfer& transfer, Rank source, int tag, std::span<const std::byte> payload);
   void control(Rank source, uint8_t kind) noexcept;
 
@@ -150,6 +159,7 @@ class Engine final : public Matcher {
   const DeviceOf device_of_;
   const bool sequenced_;  ///< devices race, and their order has to be made again
   const std::size_t eager_bytes_;
+  const bool match_times_;
   const int64_t most_per_peer_;
   const int64_t most_;
   HandlerCompletion sent_done_;
@@ -157,7 +167,8 @@ class Engine final : public Matcher {
   base::Records<Arrived> records_;
   std::atomic<Channel*>* channels_;
   Peer* peers_;
-  base::ThreadCounters<kCounts>* counters_;
+  std::vector<Channel*> made_;  ///< (channels_lock_) all of `channels_`
+  base::MappedThreadCounters<kCounts> counters_;
   std::atomic<bool> deaths_{false};
   std::atomic<bool> closing_{false};    ///< nothing is sent or tried any more
   std::atomic<uint32_t> under_way_{0};  ///< announcements and fetches whose end is to come
@@ -174,6 +185,9 @@ class Engine final : public Matcher {
 
 /// The engine, between open_messages and close_messages.
 [[nodiscard]] Engine& engine() noexcept;
+
+/// Registers what is counted (counters.hpp).
+void register_counters();
 
 /// The error class that a failed transfer tells.
 [[nodiscard]] int error_class_of(Errc error) noexcept;

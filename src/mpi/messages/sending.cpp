@@ -36,8 +36,8 @@ bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const st
                           .context = channel.context,
                           .kind = static_cast<uint8_t>(channel.plane)};
   if (endpoint_->send(to, envelope, data, via(channel, tag)) == Post::retry) return false;
-  count(sent);
-  count(sent_bytes, data.size());
+  channel.counts.add(ChannelCount::sent);
+  channel.counts.add(ChannelCount::sent_bytes, data.size());
   return true;
 }
 
@@ -57,8 +57,9 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   const Rank to = transfer.process;
   Peer& peer = this->peer(to);
   const auto bytes = static_cast<std::size_t>(transfer.capacity);
-  count(sent);
-  count(sent_bytes, bytes);
+  ChannelCounts& counts = transfer.channel->counts;
+  counts.add(ChannelCount::sent);
+  counts.add(ChannelCount::sent_bytes, bytes);
   if (deaths() && runtime_.is_dead(to)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_PROC_ABORTED;
     transfer.end();
@@ -92,7 +93,7 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   if (peer.waiting.load(std::memory_order_acquire) == 0) [[likely]] {
     const Post answer = post(transfer, data, eager);
     if (answer == Post::posted) {
-      count(announced_out);
+      counts.add(ChannelCount::announced);
       return;
     }
     if (answer == Post::done) [[likely]] {
@@ -113,7 +114,7 @@ void Engine::link_stalled(Peer& peer) noexcept {
 }
 
 void Engine::stall(Transfer& transfer, Peer& peer) {
-  count(stalls);
+  transfer.channel->counts.add(ChannelCount::stalls);
   if (!transfer.type->contiguous() && transfer.packed == nullptr) {
     // It was packed on the stack.
     transfer.packed =
@@ -149,6 +150,7 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
     const bool eager =
         (first.kind & kAnnounce) == 0 && !peer.stopped.load(std::memory_order_relaxed);
     first.kind &= static_cast<uint8_t>(~kAnnounce);
+    ChannelCounts& counts = first.channel->counts;
     // Once it is posted its end may be told at any time: nothing of it is read after that.
     const Post answer = post(first, {from, static_cast<std::size_t>(first.capacity)}, eager);
     if (answer == Post::retry) {
@@ -160,7 +162,7 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
     if (answer == Post::done) {
       over.push_back(&first);
     } else {
-      count(announced_out);
+      counts.add(ChannelCount::announced);
     }
   }
   return true;
@@ -246,10 +248,10 @@ void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, 
   prepare(transfer, channel, process, tag, buffer, count, type);
   transfer.outcome.source = from;
   Engine& my = engine();
-  if (Arrived* const met = channel.post(transfer); met != nullptr) {
+  if (Arrived* const met = my.post_receive(transfer); met != nullptr) {
     my.receive(transfer, *met);
   } else if (my.deaths() && process != kAnySource && my.runtime().is_dead(process) &&
-             channel.withdraw(transfer)) [[unlikely]] {
+             my.withdraw(transfer)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_PROC_ABORTED;
     transfer.end();
   }

@@ -143,7 +143,7 @@ struct Extracted : Arrived {};
 
 Extracted* extract(Comm& comm, int from, int tag, Outcome& found) {
   Channel& channel = program_channel(comm);
-  Arrived* const message = channel.extract(process_of(comm, from), tag);
+  Arrived* const message = engine().extract(channel, process_of(comm, from), tag);
   if (message != nullptr) found = outcome_of(channel, *message);
   return static_cast<Extracted*>(message);
 }
@@ -165,7 +165,7 @@ void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, 
 }
 
 bool cancel_recv(Transfer& transfer) {
-  if (transfer.ended() || !transfer.channel->withdraw(transfer)) return false;
+  if (transfer.ended() || !engine().withdraw(transfer)) return false;
   transfer.outcome.cancelled = true;
   transfer.end();
   return true;

@@ -80,6 +80,14 @@ int main(int argc, char** argv) {
     MPI_Comm comm;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   }
+  if (asked(what, "talk")) {  // three messages to oneself, each of four bytes, the receive first
+    for (int i = 0; i < 3; ++i) {
+      MPI_Request request;
+      MPI_Irecv(&word, 1, MPI_INT, rank, i, MPI_COMM_WORLD, &request);
+      MPI_Send(&rank, 1, MPI_INT, rank, i, MPI_COMM_WORLD);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+  }
   if (asked(what, "concurrent")) concurrent_calls();
   if (asked(what, "other-thread")) from_another_thread();
   MPI_Finalize();

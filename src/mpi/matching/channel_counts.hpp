@@ -1,0 +1,89 @@
+// What a channel counts of its messages and receives (002 §IV).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "weft/base/thread_counters.hpp"
+
+namespace weft::mpi {
+
+/// Sums, since the channel was made. `posted` and the three after it tell how many receives wait.
+enum class ChannelCount : uint8_t {
+  sent,
+  sent_bytes,
+  received,
+  received_bytes,
+  announced,        ///< sent by rendezvous
+  stalls,           ///< sends that found no room
+  out_of_sequence,  ///< messages that overtook an earlier one between devices
+  posted,           ///< receives that began to wait
+  met_posted,       ///< messages that met a receive that waited
+  withdrawn,        ///< receives that waited and were taken back, or whose sender died
+  unexpected,       ///< messages that began to wait
+  met_unexpected,   ///< receives, and probes that take, that met a message that waited
+  passed,           ///< entries that searches looked at and that did not fit
+  match_ns,         ///< time in searches (mpi.match_times)
+  kCount
+};
+
+/// Owner: a channel, whose communicators come one after the other: each counts from `restart` on.
+/// Who may call: `add`, `note_peak`, reads: any thread; `restart` whoever closes the channel.
+/// Cost: an addition is a load and a store in a line of the calling thread's own.
+class ChannelCounts {
+ public:
+  void add(ChannelCount what, uint64_t n = 1) noexcept { cells_.add(index(what), n); }
+  /// Since the channel was made.
+  [[nodiscard]] uint64_t total(ChannelCount what) const noexcept {
+    return cells_.read(index(what));
+  }
+  /// Since its communicator got it.
+  [[nodiscard]] uint64_t now(ChannelCount what) const noexcept {
+    // relaxed, here and below: counters order nothing.
+    return total(what) - before_[index(what)].load(std::memory_order_relaxed);
+  }
+  /// Receives that wait.
+  [[nodiscard]] uint64_t posted() const noexcept {
+    const auto length =
+        static_cast<int64_t>(total(ChannelCount::posted) - total(ChannelCount::met_posted) -
+                             total(ChannelCount::withdrawn));
+    return length > 0 ? static_cast<uint64_t>(length) : 0;  // sums of different moments
+  }
+  [[nodiscard]] uint64_t most_posted() const noexcept {
+    return most_posted_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] uint64_t most_unexpected() const noexcept {
+    return most_unexpected_.load(std::memory_order_relaxed);
+  }
+  void note_posted(uint64_t length) noexcept { raise(most_posted_, length); }
+  void note_unexpected(uint64_t length) noexcept { raise(most_unexpected_, length); }
+
+  /// The next communicator begins at 0.
+  void restart() noexcept {
+    for (std::size_t i = 0; i < kCounts; ++i) {
+      before_[i].store(cells_.read(i), std::memory_order_relaxed);
+    }
+    most_posted_.store(0, std::memory_order_relaxed);
+    most_unexpected_.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::size_t kCounts = static_cast<std::size_t>(ChannelCount::kCount);
+  static constexpr std::size_t index(ChannelCount what) noexcept {
+    return static_cast<std::size_t>(what);
+  }
+  static void raise(std::atomic<uint64_t>& most, uint64_t length) noexcept {
+    uint64_t seen = most.load(std::memory_order_relaxed);
+    while (seen < length && !most.compare_exchange_weak(seen, length, std::memory_order_relaxed)) {
+    }
+  }
+
+  base::MappedThreadCounters<kCounts> cells_;
+  std::array<std::atomic<uint64_t>, kCounts> before_{};
+  std::atomic<uint64_t> most_posted_{0};
+  std::atomic<uint64_t> most_unexpected_{0};
+};
+
+}  // namespace weft::mpi
