@@ -24,12 +24,17 @@ class NodeMap;   // collectives/: which members share a node; made on first use
 /// The two planes of a context: messages of the program, and those of collectives.
 enum class Plane : uint8_t { program, collective };
 
-/// What a program promised by info hints (MPI 7.4.4).
+/// What a program promised by info hints (MPI 7.4.4). Relaxed: to change a promise while others
+/// rely on it is the program's affair.
 struct Hints {
-  bool no_any_tag = false;
-  bool no_any_source = false;
-  bool exact_length = false;
-  bool allow_overtaking = false;
+  std::atomic<bool> no_any_tag{false};
+  std::atomic<bool> no_any_source{false};
+  std::atomic<bool> exact_length{false};
+  std::atomic<bool> allow_overtaking{false};
+  [[nodiscard]] bool no_wildcards() const noexcept {
+    return no_any_tag.load(std::memory_order_relaxed) &&
+           no_any_source.load(std::memory_order_relaxed);
+  }
 };
 
 /// A communicator. Intra-communicators: `remote` is `local`.

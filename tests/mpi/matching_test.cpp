@@ -3,16 +3,18 @@
 // rules say of each pair.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/stress.hpp"
 #include "mpi/matching/arrived.hpp"
 #include "mpi/matching/channel.hpp"
 #include "mpi/matching/keyed_channel.hpp"
@@ -25,25 +27,41 @@ namespace {
 
 using test::MatchingModel;
 
-/// "keyed-restless" switches to and fro all the time.
+/// "keyed-restless" switches to and fro all the time; "hash" is promised exact keys.
 std::unique_ptr<Channel> make(std::string_view engine) {
-  if (engine == "keyed-restless") return std::make_unique<KeyedChannel>(3);
-  return make_channel(engine);
+  if (engine == "keyed-restless") {
+    return std::make_unique<KeyedChannel>(KeyedChannel::Promises::ignored, 3);
+  }
+  auto channel = make_channel(engine);
+  channel->promise_exact_keys(engine == "hash");
+  return channel;
 }
+constexpr std::array kAll{"keyed",           "keyed-restless", "hash", "list",
+                          "per-source",      "bins",           "tail", "tail-50",
+                          "tail-per-source", "tail-bins"};
 
-class Engines : public testing::TestWithParam<const char*> {};
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr const char* kUsualSeconds = "10";
+#else
+constexpr const char* kUsualSeconds = "60";
+#endif
 
-/// Seconds that each stress test goes on for.
-double stress_seconds() {
-  const base::Environment given = base::environment("WEFT_STRESS_SECONDS");
-  return given.found ? std::stod(given.value) : 0.5;
-}
+/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or a minute: all engines and both
+/// kinds of schedules together.
+class Engines : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr double kShare = 1.0 / (2 * kAll.size());
 
-uint64_t fresh_seed() {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  return seed;
-}
+  void SetUp() override {
+    if (!base::environment("WEFT_STRESS_SECONDS").found) {
+      base::set_config("stress.seconds", kUsualSeconds);
+    }
+  }
+  /// "hash" has none.
+  static int allowed(int wildcards) {
+    return std::string_view(GetParam()) == "hash" ? 0 : wildcards;
+  }
+};
 
 // --- One thread, against the model ---------------------------------------------------------------
 
@@ -173,29 +191,25 @@ class Schedule {
 };
 
 TEST_P(Engines, AgreeWithTheModelOnRandomSchedules) {
-  std::mt19937_64 random(fresh_seed());
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(stress_seconds());
-  int schedules = 0;
-  do {
+  std::mt19937_64 random(weft::test::stress_seed());
+  const weft::test::StressClock clock(kShare, 1);
+  for (uint64_t schedules = 0; clock.running(schedules); ++schedules) {
     static constexpr std::array<int, 4> kWildcards{0, 2, 20, 60};
     const int sources = 1 + static_cast<int>(random() % 5);
     const int tags = random() % 4 == 0 ? 500 : 1 + static_cast<int>(random() % 6);
-    Schedule schedule(GetParam(), random(), sources, tags, kWildcards[random() % 4]);
+    const int wildcards = allowed(kWildcards[random() % 4]);
+    Schedule schedule(GetParam(), random(), sources, tags, wildcards);
     for (int i = 0; i < 2000; ++i) {
       schedule.step();
       if (HasFatalFailure()) return;
     }
     schedule.finish();
-    ++schedules;
-  } while (std::chrono::steady_clock::now() < until);
-  EXPECT_GT(schedules, 0);
+  }
 }
 
 TEST_P(Engines, GoBackAndForthBetweenWildcardsAndNone) {
   // Long quiet stretches between wildcards: engines with modes leave and enter them.
-  Schedule quiet(GetParam(), fresh_seed(), 3, 40, 0);
-  std::mt19937_64 random(1);
+  Schedule quiet(GetParam(), weft::test::stress_seed(), 3, 40, 0);
   for (int round = 0; round < 4; ++round) {
     for (int i = 0; i < 3000; ++i) {
       quiet.step();
@@ -203,7 +217,7 @@ TEST_P(Engines, GoBackAndForthBetweenWildcardsAndNone) {
     }
   }
   quiet.finish();
-  Schedule rare(GetParam(), fresh_seed(), 3, 40, 1);
+  Schedule rare(GetParam(), weft::test::stress_seed(), 3, 40, allowed(1));
   for (int i = 0; i < 20'000; ++i) {
     rare.step();
     if (HasFatalFailure()) return;
@@ -385,28 +399,68 @@ class Race {
 };
 
 TEST_P(Engines, KeepTheRulesUnderManyThreads) {
-  std::mt19937_64 random(fresh_seed());
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::duration<double>(stress_seconds());
-  do {
+  std::mt19937_64 random(weft::test::stress_seed());
+  const weft::test::StressClock clock(kShare, 1);
+  for (uint64_t races = 0; !HasFailure() && clock.running(races); ++races) {
     static constexpr std::array<int, 4> kWildcards{0, 1, 50, 400};
     const int tags = random() % 3 == 0 ? 300 : 1 + static_cast<int>(random() % 8);
-    Race race(GetParam(), random(), tags, kWildcards[random() % 4], 600);
+    const int wildcards = allowed(kWildcards[random() % 4]);
+    Race race(GetParam(), random(), tags, wildcards, 600);
     race.run();
     race.check();
-  } while (!HasFailure() && std::chrono::steady_clock::now() < until);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Engines,
-                         testing::Values("keyed", "keyed-restless", "list", "per-source", "bins",
-                                         "tail", "tail-50", "tail-per-source", "tail-bins"),
-                         [](const auto& made) {
-                           std::string name = made.param;
-                           for (char& c : name) {
-                             if (c == '-') c = '_';
-                           }
-                           return name;
-                         });
+/// Each engine's name makes a channel of its own kind, and the test above has them all.
+TEST(EngineNames, AreAllTested) {
+  for (const std::string_view name : kEngines) {
+    EXPECT_NE(std::find(kAll.begin(), kAll.end(), name), kAll.end()) << name;
+  }
+}
+
+TEST(Hash, ReliesOnAPromiseOnly) {
+  const auto hash = make_channel("hash");
+  EXPECT_FALSE(hash->relies_on_exact_keys());
+  hash->promise_exact_keys(true);
+  EXPECT_TRUE(hash->relies_on_exact_keys());
+  hash->promise_exact_keys(false);
+  EXPECT_FALSE(hash->relies_on_exact_keys());
+  const auto keyed = make_channel("keyed");
+  keyed->promise_exact_keys(true);
+  EXPECT_FALSE(keyed->relies_on_exact_keys());
+}
+
+/// Entries that searches passed: a list has all of them in one queue, keys have one each.
+TEST(Passed, IsWhatWasLookedAtInVain) {
+  for (const std::string_view engine : kEngines) {
+    const auto channel = make_channel(engine);
+    std::array<Transfer, 8> receives;
+    for (int i = 0; i < 8; ++i) {
+      receives[i].process = Rank{0};
+      receives[i].tag = i;
+      EXPECT_EQ(channel->post(receives[i]), nullptr);
+    }
+    // The first search empties a tail.
+    EXPECT_EQ(channel->take_receive(Rank{0}, 7), &receives[7]) << engine;
+    const uint64_t before = channel->counts.now(ChannelCount::passed);
+    EXPECT_EQ(channel->take_receive(Rank{0}, 6), &receives[6]) << engine;
+    const uint64_t passed = channel->counts.now(ChannelCount::passed) - before;
+    const bool one_queue = engine == "list" || engine == "per-source" || engine == "tail" ||
+                           engine == "tail-50" || engine == "tail-per-source";
+    EXPECT_EQ(passed == 6, one_queue) << engine;
+    std::vector<Transfer*> left;
+    channel->take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
+    EXPECT_EQ(left.size(), 6U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Engines, testing::ValuesIn(kAll), [](const auto& made) {
+  std::string name = made.param;
+  for (char& c : name) {
+    if (c == '-') c = '_';
+  }
+  return name;
+});
 
 }  // namespace
 }  // namespace weft::mpi

@@ -24,7 +24,7 @@ if(NOT WEFT_SANITIZE)
         ENVIRONMENT "WEFT_COMM_DEVICES=4;WEFT_MPI_DEVICES=${devices}")
     endforeach()
   endforeach()
-  foreach(engine list per-source bins tail tail-50 tail-per-source tail-bins)
+  foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
     set(test mpi.p2p_order_by_${engine}.2)
     add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
       $<TARGET_FILE:mpi_program_p2p_order>)

@@ -2,9 +2,11 @@
 #include "mpi/comms/hints.hpp"
 
 #include <array>
+#include <atomic>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/comms/new_comm.hpp"
+#include "mpi/matching/channel.hpp"
 #include "mpi/messages.hpp"
 
 namespace weft::mpi {
@@ -13,7 +15,7 @@ namespace {
 
 struct Assertion {
   const char* key;
-  bool Hints::*hint;
+  std::atomic<bool> Hints::*hint;
 };
 constexpr std::array<Assertion, 4> kAssertions{{
     {"mpi_assert_no_any_tag", &Hints::no_any_tag},
@@ -21,6 +23,14 @@ constexpr std::array<Assertion, 4> kAssertions{{
     {"mpi_assert_exact_length", &Hints::exact_length},
     {"mpi_assert_allow_overtaking", &Hints::allow_overtaking},
 }};
+
+/// What matching relies on cannot be taken back: messages that wait have lost their order among
+/// unlike keys. MPI lets such a change be ignored, and MPI_Comm_get_info shows it.
+bool is_relied_on(const Comm& comm, const Assertion& assertion) {
+  const Channel* const channel = comm.channels[0];
+  return channel != nullptr && channel->relies_on_exact_keys() &&
+         (assertion.hint == &Hints::no_any_tag || assertion.hint == &Hints::no_any_source);
+}
 
 }  // namespace
 
@@ -32,9 +42,9 @@ void take_hints(Comm& comm, const Info* info) {
     for (const Assertion& assertion : kAssertions) {
       const auto value = info->get(assertion.key);
       if (value != "true" && value != "false") continue;
-      bool& hint = comm.hints.*assertion.hint;
-      changed = changed || hint != (value == "true");
-      hint = value == "true";
+      const bool promised = value == "true";
+      if (!promised && is_relied_on(comm, assertion)) continue;
+      changed = (comm.hints.*assertion.hint).exchange(promised) != promised || changed;
     }
   }
   if (changed && comm.channels[0] != nullptr) hints_changed(comm);

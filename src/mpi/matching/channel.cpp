@@ -15,7 +15,8 @@ std::unique_ptr<Channel> make_channel(std::string_view engine) {
   if (engine == "tail-per-source") return std::make_unique<TailChannel<WholeQueue<SourceStore>>>();
   if (engine == "tail-bins") return std::make_unique<TailChannel<WholeQueue<BinStore>>>();
   if (engine == "tail-50") return std::make_unique<TailChannel<BinnedQueue>>();
-  return std::make_unique<KeyedChannel>();
+  return std::make_unique<KeyedChannel>(engine == "hash" ? KeyedChannel::Promises::heeded
+                                                         : KeyedChannel::Promises::ignored);
 }
 
 }  // namespace weft::mpi

@@ -1,8 +1,8 @@
 // A channel: one plane of one communicator, where receives and messages meet in MPI's order.
 //
 // The engines behind this interface are interchangeable (configuration `mpi.matching`) and differ
-// in their locks and in what a search costs: keyed (the default), list, per-source, bins, and the
-// tail queues over each of the last three and over lists with a bin of the first 50.
+// in their locks and in what a search costs: keyed (the default), hash, list, per-source, bins, and
+// the tail queues over each of the last three and over lists with a bin of the first 50.
 // docs/design/mpi-matching.md.
 #pragma once
 
@@ -53,6 +53,10 @@ class Channel {
   virtual void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                              std::vector<Transfer*>& into) = 0;
   virtual void take_messages(std::vector<Arrived*>& into) = 0;
+  /// From now on all receives and probes name sender and tag; false, while it is empty: no longer.
+  virtual void promise_exact_keys(bool /*promised*/) noexcept {}
+  /// That was promised, and is made use of.
+  [[nodiscard]] virtual bool relies_on_exact_keys() const noexcept { return false; }
 
   /// Messages that wait: a hint.
   [[nodiscard]] uint64_t unexpected() const noexcept {
@@ -78,8 +82,9 @@ class Channel {
 };
 
 /// The engines' names; the first is the default.
-inline constexpr std::string_view kEngines[] = {"keyed", "list",    "per-source",      "bins",
-                                                "tail",  "tail-50", "tail-per-source", "tail-bins"};
+inline constexpr std::string_view kEngines[] = {"keyed",    "hash", "list",    "per-source",
+                                                "bins",     "tail", "tail-50", "tail-per-source",
+                                                "tail-bins"};
 /// A channel of the engine of that name (`mpi.matching`); "keyed" for one that is not known.
 std::unique_ptr<Channel> make_channel(std::string_view engine);
 

@@ -23,7 +23,8 @@ class KeyedChannel::HoldAll {
   Table& table_;
 };
 
-KeyedChannel::KeyedChannel(uint32_t quiet) : quiet_before_back_(quiet) {
+KeyedChannel::KeyedChannel(Promises promises, uint32_t quiet)
+    : promises_(promises), quiet_before_back_(quiet) {
   tables_.push_back(std::make_unique<Table>(kFirstBuckets));
   table_.store(tables_.back().get(), std::memory_order_release);
 }
@@ -88,7 +89,9 @@ void KeyedChannel::remove(Entry** place, Entry& entry) noexcept {
 inline void KeyedChannel::add_message(Entry** place, Entry& message) noexcept {
   // relaxed: stamps order what one source's arrivals, which are one after the other, left behind;
   // the count is a hint.
-  message.stamp = arrival_stamp_.fetch_add(1, std::memory_order_relaxed);
+  if (!exact_keys_.load(std::memory_order_relaxed)) {
+    message.stamp = arrival_stamp_.fetch_add(1, std::memory_order_relaxed);
+  }
   unexpected_.fetch_add(1, std::memory_order_relaxed);
   append(place, message);
 }

@@ -15,6 +15,8 @@
 // 5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives posted
 //    while `ordered_` grow in the order of posting; those of others are 0, older than any wildcard:
 //    they compete with wildcards only, and were there before the first of them.
+// 6. While `exact_keys_`, messages get no stamps: no wildcard will ask which of two unlike keys is
+//    older. It becomes false only while nothing waits.
 #pragma once
 
 #include <array>
@@ -33,8 +35,10 @@ namespace weft::mpi {
 
 class KeyedChannel final : public Channel {
  public:
+  /// Whether a promise of exact keys is made use of: engine "hash".
+  enum class Promises : uint8_t { ignored, heeded };
   /// It stays ordered for `quiet` calls after the last wildcard is gone: a switch takes all locks.
-  explicit KeyedChannel(uint32_t quiet = 1024);
+  explicit KeyedChannel(Promises promises = Promises::ignored, uint32_t quiet = 1024);
   Arrived* post(Transfer& receive) override;
   Transfer* take_receive(Rank source, int tag) override;
   Transfer* arrive(Arrived& message) override;
@@ -44,6 +48,13 @@ class KeyedChannel final : public Channel {
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                      std::vector<Transfer*>& into) override;
   void take_messages(std::vector<Arrived*>& into) override;
+  void promise_exact_keys(bool promised) noexcept override {
+    // relaxed: messages that arrive now may have a stamp or not.
+    exact_keys_.store(promised && promises_ == Promises::heeded, std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool relies_on_exact_keys() const noexcept override {
+    return exact_keys_.load(std::memory_order_relaxed);
+  }
 
  private:
   struct alignas(base::kCacheLine) Bucket {
@@ -97,7 +108,9 @@ class KeyedChannel final : public Channel {
   void grow(const Table& old);
 
   // Read by everybody, written seldom.
-  alignas(base::kCacheLine) const uint32_t quiet_before_back_;
+  alignas(base::kCacheLine) const Promises promises_;
+  std::atomic<bool> exact_keys_{false};  ///< invariant 6
+  const uint32_t quiet_before_back_;
   std::atomic<Table*> table_;
   std::atomic<bool> ordered_{false};
   std::vector<std::unique_ptr<Table>> tables_;  ///< all there were; under `order_`

@@ -78,17 +78,18 @@ std::vector<Channel*> Engine::all_channels() {
   return made_;
 }
 
-void Engine::open(Channel& channel, Group* group, bool may_overtake) {
+void Engine::open(Channel& channel, Group* group, bool may_overtake, bool exact_keys) {
   const std::scoped_lock guard(channels_lock_);  // against peer_down
   channel.group = group;
   channel.may_overtake = may_overtake;
+  channel.promise_exact_keys(exact_keys);
 }
 
 void Engine::close(Channel& channel) {
   std::vector<Arrived*> left;
   channel.take_messages(left);
   for (Arrived* message : left) release(*message);
-  open(channel, nullptr, false);
+  open(channel, nullptr, false, false);
   channel.counts.restart();
 }
 
@@ -158,7 +159,11 @@ void close_messages() {
 void open_channels(Comm& comm) {
   for (const Plane plane : {Plane::program, Plane::collective}) {
     Channel& channel = engine().channel(comm.context, plane);
-    engine().open(channel, comm.remote, plane == Plane::program && comm.hints.allow_overtaking);
+    const bool program = plane == Plane::program;
+    // Collectives name whom they receive from.
+    engine().open(channel, comm.remote,
+                  program && comm.hints.allow_overtaking.load(std::memory_order_relaxed),
+                  !program || comm.hints.no_wildcards());
     comm.channels[static_cast<std::size_t>(plane)] = &channel;
   }
 }
@@ -170,8 +175,11 @@ void close_channels(Comm& comm) noexcept {
   }
 }
 
-/// Overtaking is taken up when the channels open; the other hints are promises that the default
-/// engine does not need.
-void hints_changed(Comm& /*comm*/) {}
+/// Overtaking is taken up when the channels open. Promises of exact keys may come later, and stay.
+void hints_changed(Comm& comm) {
+  if (comm.hints.no_wildcards()) {
+    comm.channels[static_cast<std::size_t>(Plane::program)]->promise_exact_keys(true);
+  }
+}
 
 }  // namespace weft::mpi

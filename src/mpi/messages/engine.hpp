@@ -77,7 +77,7 @@ class Engine final : public Matcher {
   void peer_down(Rank peer) noexcept override;
 
   [[nodiscard]] Channel& channel(uint16_t context, Plane plane);
-  void open(Channel& channel, Group* group, bool may_overtake);
+  void open(Channel& channel, Group* group, bool may_overtake, bool exact_keys);
   void close(Channel& channel);
   /// Nothing is sent or tried any more. False: the core still has operations that will be told
   /// here, so this must stay.

@@ -22,6 +22,11 @@ void judge_piece(const Piece& piece) {
                                  comm.inter ? "remote " : "", comm.remote_size - 1));
 }
 
+/// The program asserted by an info key that it would not.
+[[noreturn]] void refuse_wildcard(int code, const char* wildcard, const char* key) {
+  fail(code, fmt::format("{} on a communicator for which {} was asserted", wildcard, key));
+}
+
 }  // namespace
 
 bool judge_send(const Comm& comm, const Piece& piece, int to, int tag) {
@@ -44,6 +49,12 @@ bool judge_match(const Comm& comm, int from, int tag) {
       fail(MPI_ERR_TAG, fmt::format("tag {}: tags are 0 to MPI_TAG_UB, or MPI_ANY_TAG", tag));
     }
     if (!is_source(comm, from) && from != MPI_PROC_NULL) refuse_rank(comm, from, "source");
+    if (from == MPI_ANY_SOURCE && comm.hints.no_any_source.load(std::memory_order_relaxed)) {
+      refuse_wildcard(MPI_ERR_RANK, "MPI_ANY_SOURCE", "mpi_assert_no_any_source");
+    }
+    if (tag == MPI_ANY_TAG && comm.hints.no_any_tag.load(std::memory_order_relaxed)) {
+      refuse_wildcard(MPI_ERR_TAG, "MPI_ANY_TAG", "mpi_assert_no_any_tag");
+    }
   }
   return from != MPI_PROC_NULL;
 }

@@ -45,10 +45,14 @@ inline bool may_send(const Comm& comm, const Piece& piece, int to, int tag) {
 }
 [[nodiscard]] inline bool is_recv_tag(int tag) noexcept { return tag >= 0 || tag == MPI_ANY_TAG; }
 
+/// One rank, one tag; anything else has to be looked at.
+[[nodiscard]] inline bool is_exact(const Comm& comm, int from, int tag) noexcept {
+  return static_cast<unsigned>(from) < static_cast<unsigned>(comm.remote_size) && tag >= 0;
+}
+
 /// Checks the arguments of a receive. False: from MPI_PROC_NULL. Throws Failure.
 inline bool may_recv(const Comm& comm, const Piece& piece, int from, int tag) {
-  if (!is_source(comm, from) || !is_recv_tag(tag) || piece.count < 0 || lacks_buffer(piece))
-      [[unlikely]] {
+  if (!is_exact(comm, from, tag) || piece.count < 0 || lacks_buffer(piece)) [[unlikely]] {
     return judge_recv(comm, piece, from, tag);
   }
   return true;
@@ -56,7 +60,7 @@ inline bool may_recv(const Comm& comm, const Piece& piece, int from, int tag) {
 
 /// Checks the arguments of a probe. False: of MPI_PROC_NULL. Throws Failure.
 inline bool may_match(const Comm& comm, int from, int tag) {
-  if (!is_source(comm, from) || !is_recv_tag(tag)) [[unlikely]]
+  if (!is_exact(comm, from, tag)) [[unlikely]]
     return judge_match(comm, from, tag);
   return true;
 }
