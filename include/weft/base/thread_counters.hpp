@@ -25,15 +25,30 @@ namespace weft::base {
 template <std::size_t N>
 class ThreadCounters {
  public:
-  void add(std::size_t index, uint64_t n = 1) noexcept {
-    const unsigned slot = this_thread_slot();
-    std::atomic<uint64_t>& value = cells_[slot].values[index];
-    if (slot == kSharedThreadSlot) [[unlikely]] {
-      value.fetch_add(n, std::memory_order_relaxed);
-    } else {
-      value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  /// The calling thread's cell, for several additions in a row; not for another thread.
+  class Mine {
+   public:
+    void add(std::size_t index, uint64_t n = 1) noexcept {
+      std::atomic<uint64_t>& value = values_[index];
+      if (shared_) [[unlikely]] {
+        value.fetch_add(n, std::memory_order_relaxed);
+      } else {
+        value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+      }
     }
+
+   private:
+    friend ThreadCounters;
+    Mine(std::atomic<uint64_t>* values, bool shared) noexcept : values_(values), shared_(shared) {}
+    std::atomic<uint64_t>* values_;
+    bool shared_;
+  };
+
+  [[nodiscard]] Mine mine() noexcept {
+    const unsigned slot = this_thread_slot();
+    return {cells_[slot].values.data(), slot == kSharedThreadSlot};
   }
+  void add(std::size_t index, uint64_t n = 1) noexcept { mine().add(index, n); }
   [[nodiscard]] uint64_t read(std::size_t index) const noexcept {
     uint64_t sum = 0;
     const std::size_t used = std::min<std::size_t>(thread_slots_used(), cells_.size());
@@ -63,6 +78,7 @@ class MappedThreadCounters {
   MappedThreadCounters(const MappedThreadCounters&) = delete;
   MappedThreadCounters& operator=(const MappedThreadCounters&) = delete;
 
+  [[nodiscard]] typename ThreadCounters<N>::Mine mine() noexcept { return cells_->mine(); }
   void add(std::size_t index, uint64_t n = 1) noexcept { cells_->add(index, n); }
   [[nodiscard]] uint64_t read(std::size_t index) const noexcept { return cells_->read(index); }
 

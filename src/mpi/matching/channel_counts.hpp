@@ -35,6 +35,12 @@ enum class ChannelCount : uint8_t {
 class ChannelCounts {
  public:
   void add(ChannelCount what, uint64_t n = 1) noexcept { cells_.add(index(what), n); }
+  /// A message of so many bytes.
+  void add(ChannelCount messages, ChannelCount bytes, uint64_t n) noexcept {
+    auto mine = cells_.mine();
+    mine.add(index(messages));
+    mine.add(index(bytes), n);
+  }
   /// Since the channel was made.
   [[nodiscard]] uint64_t total(ChannelCount what) const noexcept {
     return cells_.read(index(what));

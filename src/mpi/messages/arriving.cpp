@@ -45,8 +45,8 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag,
   } else {
     transfer.type->unpack(transfer.buffer, transfer.count, 0, payload);
   }
-  transfer.channel->counts.add(ChannelCount::received);
-  transfer.channel->counts.add(ChannelCount::received_bytes, payload.size());
+  transfer.channel->counts.add(ChannelCount::received, ChannelCount::received_bytes,
+                               payload.size());
   transfer.end();
 }
 
@@ -86,8 +86,7 @@ void Engine::end_fetch(void* argument, const Event& event) {
     }
     std::free(std::exchange(transfer.packed, nullptr));
   }
-  transfer.channel->counts.add(ChannelCount::received);
-  transfer.channel->counts.add(ChannelCount::received_bytes, event.bytes);
+  transfer.channel->counts.add(ChannelCount::received, ChannelCount::received_bytes, event.bytes);
   // release: pairs with shut. The last access: its end may let the program finalize.
   my.under_way_.fetch_sub(1, std::memory_order_release);
   transfer.end();
@@ -167,16 +166,6 @@ inline Transfer* Engine::met_by_key(Channel& channel, Rank source, int tag) {
 }
 
 // --- Receives ------------------------------------------------------------------------------------
-
-Arrived* Engine::post_receive(Transfer& transfer) {
-  Channel& channel = *transfer.channel;
-  Arrived* const met = timed(channel, [&] { return channel.post(transfer); });
-  channel.counts.add(met != nullptr ? ChannelCount::met_unexpected : ChannelCount::posted);
-  // How many wait is a sum over threads.
-  if (match_times_ && met == nullptr) [[unlikely]]
-    channel.counts.note_posted(channel.counts.posted());
-  return met;
-}
 
 bool Engine::withdraw(Transfer& transfer) {
   Channel& channel = *transfer.channel;

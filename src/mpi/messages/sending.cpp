@@ -36,8 +36,7 @@ bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const st
                           .context = channel.context,
                           .kind = static_cast<uint8_t>(channel.plane)};
   if (endpoint_->send(to, envelope, data, via(channel, tag)) == Post::retry) return false;
-  channel.counts.add(ChannelCount::sent);
-  channel.counts.add(ChannelCount::sent_bytes, data.size());
+  channel.counts.add(ChannelCount::sent, ChannelCount::sent_bytes, data.size());
   return true;
 }
 
@@ -58,8 +57,7 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   Peer& peer = this->peer(to);
   const auto bytes = static_cast<std::size_t>(transfer.capacity);
   ChannelCounts& counts = transfer.channel->counts;
-  counts.add(ChannelCount::sent);
-  counts.add(ChannelCount::sent_bytes, bytes);
+  counts.add(ChannelCount::sent, ChannelCount::sent_bytes, bytes);
   if (deaths() && runtime_.is_dead(to)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_PROC_ABORTED;
     transfer.end();
@@ -239,6 +237,16 @@ void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, co
   Engine& my = engine();
   my.send(transfer, mode);
   my.runtime().run_deferred();
+}
+
+inline Arrived* Engine::post_receive(Transfer& transfer) {
+  Channel& channel = *transfer.channel;
+  Arrived* const met = timed(channel, [&] { return channel.post(transfer); });
+  channel.counts.add(met != nullptr ? ChannelCount::met_unexpected : ChannelCount::posted);
+  // How many wait is a sum over threads.
+  if (match_times_ && met == nullptr) [[unlikely]]
+    channel.counts.note_posted(channel.counts.posted());
+  return met;
 }
 
 void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
