@@ -29,13 +29,13 @@ bool futex_wait(std::atomic<uint32_t>& word, uint32_t value, const uint64_t* dea
   return answer == 0 || errno != ETIMEDOUT;
 }
 
+constinit thread_local uint32_t woken_by_me = 0;
+
 void futex_wake_one(std::atomic<uint32_t>& word) noexcept {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace
-
-constinit thread_local uint32_t woken_by_me = 0;
 
 uint32_t threads_woken() noexcept { return woken_by_me; }
 

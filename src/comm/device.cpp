@@ -301,7 +301,10 @@ uint32_t Device::work() {
       ++waiting_count;
       continue;
     }
-    if (copies) copied += std::min(op->bytes - before, runtime_.settings.copy_chunk_bytes);
+    const bool shared = work == comm::Work::share || work == comm::Work::help;
+    // What is shared may have to wait, and is charged by what it did.
+    if (copies && !shared)
+      copied += std::min(op->bytes - before, runtime_.settings.copy_chunk_bytes);
     if (op->work == comm::Work::attempt) {
       // What it waits for is room, which comes with time and is no progress of its own.
       if (step(*op))
@@ -314,6 +317,7 @@ uint32_t Device::work() {
     } else if (step(*op)) {
       ++moved;
     } else {
+      if (shared) copied += op->moved - std::min(before, op->moved);
       if (op->moved != before || op->work != work) ++moved;
       enqueue_locked(*op);
     }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "comm/operation.hpp"
 #include "comm/waiting.hpp"
@@ -265,9 +266,12 @@ class Device final : public fabric::Sink {
   bool read_chunk(comm::Operation& op);
   bool write_chunk(comm::Operation& op);
   // shared_copy.cpp
+  struct Offers;
+  Offers& offers_to(Rank peer);
   bool offer_share(comm::Operation& op);
   bool share_chunk(comm::Operation& op);
   void take_share(const comm::Operation& op, const comm::ShareBody& offer);
+  bool is_gone(const comm::Operation& op);
   bool help_copy(comm::Operation& op);
   bool stream_fragments(comm::Operation& op);
   bool send_request(comm::Operation& op);
@@ -304,7 +308,15 @@ class Device final : public fabric::Sink {
     Message* message = nullptr;
   } wish_;                           // (lock) see try_progress_for
   comm::WaitSet* queued_ = nullptr;  // (lock) see note_queued
-  uint32_t early_delivered_ = 0;     // (lock)
+  /// Shares of copies that were offered to a peer.
+  struct Offers {
+    uint8_t open = 0;      ///< of transfers under way
+    uint8_t unheard = 0;   ///< since it took one up
+    uint8_t left_out = 0;  ///< transfers without, since it was left alone
+  };
+  std::vector<Offers> offers_;    // (lock) by rank; made with the first large message
+  uint32_t share_waits_ = 0;      // (lock)
+  uint32_t early_delivered_ = 0;  // (lock)
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

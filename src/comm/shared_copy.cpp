@@ -1,5 +1,5 @@
-// Both sides of a shared copy (shared_copy.hpp, docs/design/protocols.md). All of it but the table
-// runs under the progress lock of the device that carries the operation.
+// Both sides of a shared copy (shared_copy.hpp, docs/design/protocols.md). What devices do here
+// they do under the progress lock of the one that carries the operation.
 #include "comm/shared_copy.hpp"
 
 #include "comm/device.hpp"
@@ -13,16 +13,8 @@ using comm::Operation;
 namespace comm {
 
 CopyClaims* ClaimsTable::take(fabric::Transport& transport) noexcept {
-  try {
-    std::call_once(made_, [&] {
-      const auto memory = transport.allocate_shared(kClaims * sizeof(CopyClaims));
-      claims_ = reinterpret_cast<CopyClaims*>(memory.data());
-      key_ = transport.expose(memory);
-      free_.store(~uint64_t{0}, std::memory_order_release);
-    });
-  } catch (const std::exception&) {
-    return nullptr;  // it is tried again, which is seldom: large transfers alone come here
-  }
+  // Once and for all: where there is no room for it now, all copies are the receiver's.
+  std::call_once(made_, [&]() noexcept { make(transport); });
   uint64_t free = free_.load(std::memory_order_relaxed);
   while (free != 0) {
     // acquire: pairs with give_back's release.
@@ -34,11 +26,26 @@ CopyClaims* ClaimsTable::take(fabric::Transport& transport) noexcept {
   return nullptr;
 }
 
+void ClaimsTable::make(fabric::Transport& transport) noexcept {
+  std::span<std::byte> memory;
+  try {
+    memory = transport.allocate_shared(kBytes);
+    key_ = transport.expose(memory);
+  } catch (const std::exception&) {
+    if (!memory.empty()) transport.release_shared(memory);
+    return;
+  }
+  claims_ = reinterpret_cast<CopyClaims*>(memory.data());
+  free_.store(~uint64_t{0}, std::memory_order_release);
+}
+
 CopyClaims* ClaimsTable::of_peer(fabric::Transport& transport, const fabric::MemoryKey& key,
                                  uint32_t number) noexcept {
+  if (key.bytes != kBytes || key.base % sizeof(CopyClaims) != 0 || number >= kClaims) {
+    return nullptr;
+  }
   const auto memory = transport.map_peer(key);
-  if (!memory || memory->size() < kClaims * sizeof(CopyClaims) || number >= kClaims) return nullptr;
-  return reinterpret_cast<CopyClaims*>(memory->data()) + number;
+  return memory ? reinterpret_cast<CopyClaims*>(memory->data()) + number : nullptr;
 }
 
 }  // namespace comm
@@ -50,6 +57,14 @@ constexpr uint64_t kSmallestChunk = 32 << 10;
 constexpr uint64_t kChunksWanted = 8;
 constexpr uint64_t kPage = 4096;
 
+/// Offers to one peer over one device of which nothing was heard yet. An offer has two cells of the
+/// control ring: a sender that computes shall find room left for its answers.
+constexpr uint8_t kMostOffers = 8;
+/// So many messages after a peer left that many offers alone, it is asked again.
+constexpr uint8_t kAskAgain = 64;
+/// Turns of waiting for the sender's chunks between two looks whether it is still there.
+constexpr uint32_t kWaitsBetweenLooks = 4096;
+
 /// How a transfer is cut; the receiver's way, of which the sender is told.
 struct Cut {
   uint64_t chunk;
@@ -59,9 +74,12 @@ struct Cut {
       : chunk(the_chunk), chunks(static_cast<uint32_t>((bytes + the_chunk - 1) / the_chunk)) {}
   static Cut of(uint64_t bytes, uint64_t most) noexcept {
     const uint64_t wanted =
-        std::clamp(bytes / kChunksWanted, kSmallestChunk, std::max(most, kSmallestChunk));
-    const uint64_t chunk = std::max(wanted, bytes / (CopyClaims::kMostChunks - 1) + 1);
-    return {bytes, (chunk + kPage - 1) / kPage * kPage};
+        std::clamp(bytes / kChunksWanted, std::min(kSmallestChunk, most), most) / kPage * kPage;
+    return {bytes, std::max(wanted, kPage)};
+  }
+  /// Both ends can do something, and their counts have room.
+  [[nodiscard]] bool can_be_shared() const noexcept {
+    return chunks > 1 && chunks <= CopyClaims::kMostChunks;
   }
 };
 
@@ -69,28 +87,50 @@ struct Cut {
 
 // --- The receiver --------------------------------------------------------------------------------
 
+Device::Offers& Device::offers_to(Rank peer) {
+  if (offers_.empty()) offers_.resize(static_cast<std::size_t>(runtime_.job.size()));
+  return offers_[static_cast<std::size_t>(peer.value)];
+}
+
 /// Tells the sender where to write. False: not now, and then not at all.
 bool Device::offer_share(Operation& op) {
+  const Cut cut = Cut::of(op.bytes, runtime_.settings.copy_chunk_bytes);
+  Offers& offers = offers_to(op.peer);
+  if (offers.unheard >= kMostOffers && ++offers.left_out == kAskAgain) {
+    offers.left_out = 0;
+    --offers.unheard;
+  }
+  using Offer = comm::Bytes<comm::Handle, comm::ShareBody>;
+  if (!cut.can_be_shared() || offers.unheard >= kMostOffers ||
+      port_->max_control() < sizeof(Offer::raw)) {
+    return false;
+  }
   op.claims = runtime_.claims.take(*runtime_.transport);
   if (op.claims == nullptr) return false;
-  const comm::Bytes offer(
-      comm::Header{.type = comm::PacketType::share, .reply_port = number_}, op.remote,
-      comm::ShareBody{.claims = runtime_.claims.key(),
-                      .number = runtime_.claims.number_of(*op.claims),
-                      .generation = op.claims->begin(),
-                      .address = reinterpret_cast<uintptr_t>(op.buffer),
-                      .bytes = op.bytes,
-                      .chunk = Cut::of(op.bytes, runtime_.settings.copy_chunk_bytes).chunk});
-  if (port_->try_control(op.peer, op.reply_port, offer.span()) != Post::retry) return true;
-  runtime_.claims.give_back(*op.claims);
-  return false;
+  const Offer offer(comm::Header{.type = comm::PacketType::share, .reply_port = number_}, op.remote,
+                    comm::ShareBody{.claims = runtime_.claims.key(),
+                                    .number = runtime_.claims.number_of(*op.claims),
+                                    .generation = op.claims->begin(),
+                                    .address = reinterpret_cast<uintptr_t>(op.buffer),
+                                    .bytes = op.bytes,
+                                    .chunk = cut.chunk});
+  if (port_->try_control(op.peer, op.reply_port, offer.span()) == Post::retry) {
+    runtime_.claims.give_back(*op.claims);
+    return false;
+  }
+  ++offers.open;
+  ++offers.unheard;
+  return true;
 }
 
 /// One turn of the receiver's; true: all is there, or it failed.
 bool Device::share_chunk(Operation& op) {
-  if (op.claims == nullptr && !offer_share(op)) {
-    op.work = comm::Work::read;
-    return read_chunk(op);
+  if (op.claims == nullptr) {
+    if (offers_to(op.peer).open == kMostOffers) return false;  // those before it are being copied
+    if (!offer_share(op)) {
+      op.work = comm::Work::read;
+      return read_chunk(op);
+    }
   }
   CopyClaims& claims = *op.claims;
   const Cut cut = Cut::of(op.bytes, runtime_.settings.copy_chunk_bytes);
@@ -109,13 +149,21 @@ bool Device::share_chunk(Operation& op) {
     }
     if (!claims.all_claimed(cut.chunks)) return false;
   }
-  if (!claims.is_done()) {
-    if (!runtime_.is_dead(op.peer)) return false;
+  const bool done = claims.is_done();
+  if (!done && !is_gone(op)) return false;
+  Offers& offers = offers_to(op.peer);
+  --offers.open;
+  if (CopyClaims::counts(claims.claimed.load(std::memory_order_relaxed)).back != 0) {
+    offers.unheard = 0;
+  }
+  op.work = comm::Work::answer;
+  if (!done) {
+    // What is called dead may still be in its chunk: these claims are not used again.
     op.error = Errc::peer_died;
+    return true;
   }
   const bool again = claims.failed.load(std::memory_order_relaxed) != 0 && op.error == Errc::ok;
   runtime_.claims.give_back(claims);
-  op.work = comm::Work::answer;
   if (!again) return true;
   // The sender may not write here: all of it once more, alone.
   op.moved = 0;
@@ -123,12 +171,26 @@ bool Device::share_chunk(Operation& op) {
   return false;
 }
 
+/// Whether nobody will finish the sender's chunks. Its death may be told late, behind messages that
+/// wait for room: so it is asked for itself, too, now and then.
+bool Device::is_gone(const Operation& op) {
+  if (runtime_.is_dead(op.peer)) return true;
+  if (++share_waits_ % kWaitsBetweenLooks != 0) return false;
+  std::byte any;
+  return runtime_.transport->read_memory(op.peer, op.remote_address, {&any, 1}) == Errc::peer_died;
+}
+
 // --- The sender ----------------------------------------------------------------------------------
 
 /// The receiver of `op` offers a share of the copy: taken up with a record of its own, if there is
 /// one; the offer may as well be ignored.
 void Device::take_share(const Operation& op, const comm::ShareBody& offer) {
-  if (offer.bytes != op.bytes || offer.chunk == 0 || !runtime_.transport->can_read(op.peer)) return;
+  const uint64_t most = std::max<uint64_t>(runtime_.settings.copy_chunk_bytes, kSmallestChunk);
+  if (offer.claims.owner != op.peer.value || offer.bytes != op.bytes || offer.chunk < kPage ||
+      offer.chunk > most || !Cut(op.bytes, offer.chunk).can_be_shared() ||
+      !runtime_.transport->can_read(op.peer)) {
+    return;
+  }
   CopyClaims* const claims =
       comm::ClaimsTable::of_peer(*runtime_.transport, offer.claims, offer.number);
   Operation* const help = claims != nullptr ? runtime_.operations->allocate() : nullptr;
@@ -143,8 +205,9 @@ void Device::take_share(const Operation& op, const comm::ShareBody& offer) {
   help->moved = 0;
   help->remote_address = offer.address;
   help->claims = claims;
+  help->device = number_;
   help->work = comm::Work::help;
-  start_locked(*help);
+  enqueue_locked(*help);
 }
 
 /// One turn of the sender's; true: there is nothing left to do.

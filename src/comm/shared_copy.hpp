@@ -6,7 +6,8 @@
 // 1. A chunk is copied by who claimed it, and claimed once in each use of the word (its
 //    generation).
 // 2. The receiver ends a use only when all chunks are claimed and those of the sender are done: a
-//    late sender finds nothing to claim, or another generation, and touches nothing.
+//    late sender finds nothing to claim, or another generation, and touches nothing. The claims of
+//    a sender that is called dead in the middle of a chunk, and may live, are not used again.
 #pragma once
 
 #include <algorithm>
@@ -95,6 +96,7 @@ struct alignas(base::kCacheLine) CopyClaims {
 class ClaimsTable {
  public:
   static constexpr uint32_t kClaims = 64;
+  static constexpr std::size_t kBytes = kClaims * sizeof(CopyClaims);
 
   /// Claims that nobody uses, or nullptr: none now, or no shared memory.
   CopyClaims* take(fabric::Transport& transport) noexcept;
@@ -112,6 +114,8 @@ class ClaimsTable {
                                            const fabric::MemoryKey& key, uint32_t number) noexcept;
 
  private:
+  void make(fabric::Transport& transport) noexcept;
+
   std::once_flag made_;
   CopyClaims* claims_ = nullptr;
   fabric::MemoryKey key_{};

@@ -440,7 +440,7 @@ bool Runtime::Impl::try_sleep(Awaited& awaited, uint64_t deadline_ns) noexcept {
 void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
   uint64_t idle_since = 0;
   while (!stop.stop_requested()) {
-    if (device.try_progress_often(kPollsPerTurn) != 0 || device.busy()) {
+    if (device.try_progress_often(kPollsPerTurn) != 0) {
       idle_since = 0;
       continue;
     }
@@ -449,7 +449,7 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
       idle_since = now;
     } else if (now - idle_since > yield_ticks) {
       sched_yield();
-      if (now - idle_since > spin_ticks) {
+      if (now - idle_since > spin_ticks && !device.busy()) {
         asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
         if (device.arm_and_look() == 0 && !device.busy() && !stop.stop_requested()) {
           device.note_sleep();

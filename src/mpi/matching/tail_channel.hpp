@@ -114,9 +114,14 @@ class TailChannel final : public StoreChannel<Queue> {
     uint64_t passed = 0;
     Entry* const found = arrived_.search(wanted, passed, met, [&]() -> Entry* {
       const base::McsLock::Guard tails(tail_lock_);
-      Entry* const in_tail = arrived_tail_.first(wanted, passed);
-      if (in_tail != nullptr && met(*in_tail)) arrived_tail_.remove(*in_tail);
-      return in_tail;
+      while (Entry* const each = arrived_tail_.pop()) {
+        arrived_.append(*each);
+        ++passed;
+        if (!fit(*each, wanted)) continue;
+        if (met(*each)) arrived_.remove(*each);
+        return each;
+      }
+      return nullptr;
     });
     this->note_passed(passed);
     return found;

@@ -1,4 +1,5 @@
 // Sends: at once, announced, or in the backlog of their peer until there is room.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <mutex>
@@ -184,6 +185,8 @@ bool Engine::try_again() noexcept {
     }
     stalled_.resize(kept);
     all = kept == 0;
+    // Another one first at the next look: none keeps the others waiting.
+    if (!all) std::rotate(stalled_.begin(), stalled_.begin() + 1, stalled_.end());
     fetches.swap(unfetched_);
   }
   // One that is refused again comes back to the list.
