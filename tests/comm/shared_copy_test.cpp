@@ -175,7 +175,7 @@ TEST(SharedCopy, ASenderThatDoesSomethingElseIsNotWaitedFor) {
              if (runtime.rank().value == 0) {
                for (uint32_t i = 0; i < kMessages; ++i) {
                  (void)until_posted(runtime,
-                               [&] { return endpoint.send(Rank{1}, Tag{i}, sent, &done); });
+                                    [&] { return endpoint.send(Rank{1}, Tag{i}, sent, &done); });
                }
                while (!received) std::this_thread::sleep_for(std::chrono::milliseconds(1));
                runtime.wait(done);
