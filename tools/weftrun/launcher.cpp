@@ -70,12 +70,12 @@ Fd rank_input() {
 
 /// Where the ranks put named segments, unless their program says otherwise.
 std::string segments_folder(const Options& options) {
-  constexpr std::string_view kName = "WEFT_FABRIC_SHM_DIR=";
+  constexpr std::string_view kVariable = "WEFT_FABRIC_SHM_DIR=";
   const base::Environment ours = base::environment("WEFT_FABRIC_SHM_DIR");
   std::string folder = ours.found ? ours.value : std::string(fabric::kDefaultShmDir);
   for (const auto* pairs : {&options.env, &options.apps.front().env})
     for (const std::string& pair : *pairs)
-      if (pair.starts_with(kName)) folder = pair.substr(kName.size());
+      if (pair.starts_with(kVariable)) folder = pair.substr(kVariable.size());
   return folder;
 }
 
