@@ -7,7 +7,7 @@
 
 #include "base/stress.hpp"
 #include "task/scheduler_impl.hpp"
-#include "task/worker.hpp"
+#include "task/worker_hot.hpp"
 #include "weft/task/channel.hpp"
 #include "weft/task/scheduler.hpp"
 
