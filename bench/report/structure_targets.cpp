@@ -1,27 +1,14 @@
 // What the structures alone are to reach.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "report/targets.hpp"
 
 namespace weft::bench {
 
 void add_structure_targets(std::vector<Target>& targets) {
-  const auto add = [&](std::string what, std::string mode, unsigned threads, std::string measure,
-                       bool at_most, double reach) {
-    targets.push_back({std::move(what),
-                       "structures",
-                       std::move(mode),
-                       0,
-                       threads,
-                       0,
-                       std::move(measure),
-                       at_most,
-                       reach,
-                       {},
-                       {},
-                       {},
-                       {}});
-  };
+  const auto add = std::bind_front(add_target, std::ref(targets), "structures");
   add("hash matching, insert, ns", "table_insert", 1, "value", true, 15);
   add("hash matching, delete, ns", "table_delete", 1, "value", true, 18);
   add("hash matching, 2 threads, own keys, x 1 thread", "table_own_2_over_1", 2, "ratio", false,

@@ -14,36 +14,17 @@ std::vector<Target> make_targets() {
   std::vector<Target> targets;
   const auto at_most = [&](std::string what, std::string bench, std::string mode, std::size_t size,
                            double reach, std::string measure = "ratio") {
-    targets.push_back({std::move(what),
-                       std::move(bench),
-                       std::move(mode),
-                       size,
-                       1,
-                       0,
-                       std::move(measure),
-                       true,
-                       reach,
-                       {},
-                       {},
-                       {},
-                       {}});
+    add_target(targets, std::move(bench), std::move(what), std::move(mode), 1, std::move(measure),
+               true, reach)
+        .size_bytes = size;
   };
   const auto at_least = [&](std::string what, std::string bench, std::string mode, std::size_t size,
                             double reach, unsigned threads = 1, unsigned devices = 0,
                             std::string measure = "ratio") {
-    targets.push_back({std::move(what),
-                       std::move(bench),
-                       std::move(mode),
-                       size,
-                       threads,
-                       devices,
-                       std::move(measure),
-                       false,
-                       reach,
-                       {},
-                       {},
-                       {},
-                       {}});
+    Target& added = add_target(targets, std::move(bench), std::move(what), std::move(mode), threads,
+                               std::move(measure), false, reach);
+    added.size_bytes = size;
+    added.devices = devices;
   };
   for (const char* mode : {"matched", "handler", "queue"}) {
     at_most(fmt::format("8 B one-way latency, {}", mode), "latency", mode, 8, 1.5);
@@ -136,6 +117,18 @@ std::string Target::text(const Result& result) const {
                                                     : fmt::format("{:g}", reach_in(result.state)));
   if (or_value) text += fmt::format(" or {} {}", sign, with_unit(*or_value, result.unit));
   return text;
+}
+
+Target& add_target(std::vector<Target>& targets, std::string bench, std::string what,
+                   std::string mode, unsigned threads, std::string measure, bool at_most,
+                   double reach) {
+  return targets.emplace_back(Target{.what = std::move(what),
+                                     .bench = std::move(bench),
+                                     .mode = std::move(mode),
+                                     .threads = threads,
+                                     .measure = std::move(measure),
+                                     .at_most = at_most,
+                                     .reach = reach});
 }
 
 const std::vector<Target>& all_targets() {

@@ -16,16 +16,16 @@ struct Target {
   std::string what;   ///< for people: "8 B one-way latency, matched"
   std::string bench;  ///< the result it speaks of
   std::string mode;
-  std::size_t size_bytes;
-  unsigned threads;
-  unsigned devices;     ///< 0: any
-  std::string measure;  ///< "ratio", "value", "fairness", or the name of an extra
-  bool at_most;         ///< else at least
-  double reach;
-  std::optional<double> reach_shared;  ///< where a shared cache has a target of its own
-  std::optional<double> or_value;      ///< or the figure itself reaches this
-  std::optional<State> only_state{};   ///< the target is given for this cache state alone
-  std::string memory{};                ///< whose memory, where results tell: "weft", "ordinary"
+  std::size_t size_bytes = 0;
+  unsigned threads = 0;
+  unsigned devices = 0;  ///< 0: any
+  std::string measure;   ///< "ratio", "value", "fairness", or the name of an extra
+  bool at_most = false;  ///< else at least
+  double reach = 0;
+  std::optional<double> reach_shared{};  ///< where a shared cache has a target of its own
+  std::optional<double> or_value{};      ///< or the figure itself reaches this
+  std::optional<State> only_state{};     ///< the target is given for this cache state alone
+  std::string memory{};                  ///< whose memory, where results tell: "weft", "ordinary"
 
   [[nodiscard]] bool speaks_of(const Result& result) const;
   [[nodiscard]] double reach_in(State state) const;
@@ -35,7 +35,12 @@ struct Target {
 
 const std::vector<Target>& all_targets();
 
-/// Those of the structures alone, (report/structure_targets.cpp).
+/// Adds, and returns, a target of `bench` for messages of no size and any number of devices.
+Target& add_target(std::vector<Target>& targets, std::string bench, std::string what,
+                   std::string mode, unsigned threads, std::string measure, bool at_most,
+                   double reach);
+
+/// Those of the structures alone (report/structure_targets.cpp).
 void add_structure_targets(std::vector<Target>& targets);
 
 /// Those of MPI's matching engines (report/matching_targets.cpp).

@@ -1,6 +1,7 @@
 // What tasks are to reach.
 #include <fmt/format.h>
 
+#include <functional>
 #include <utility>
 
 #include "report/targets.hpp"
@@ -8,22 +9,7 @@
 namespace weft::bench {
 
 void add_task_targets(std::vector<Target>& targets) {
-  const auto add = [&](std::string what, std::string mode, unsigned workers, std::string measure,
-                       bool at_most, double reach) {
-    targets.push_back({std::move(what),
-                       "task",
-                       std::move(mode),
-                       0,
-                       workers,
-                       0,
-                       std::move(measure),
-                       at_most,
-                       reach,
-                       {},
-                       {},
-                       {},
-                       {}});
-  };
+  const auto add = std::bind_front(add_target, std::ref(targets), "task");
   for (const unsigned tasks : {1U, 64U, 512U, 4096U}) {
     const std::string mode = fmt::format("spawn_{}", tasks);
     add(fmt::format("spawn and join, {} at once", tasks), mode, 1, "value", true, 40);

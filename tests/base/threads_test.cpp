@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -26,9 +27,8 @@ template <class Body>
 void at_once(unsigned count, Body body) {
   struct Shared {
     Body body;
-    unsigned count;
-    std::atomic<unsigned> ran{0};
-  } shared{body, count};
+    std::latch ran;
+  } shared{body, std::latch(count)};
   pthread_attr_t small;
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 256 << 10);
@@ -39,11 +39,7 @@ void at_once(unsigned count, Body body) {
         [](void* argument) -> void* {
           auto& all = *static_cast<Shared*>(argument);
           all.body();
-          all.ran.fetch_add(1, std::memory_order_release);
-          while (all.ran.load(std::memory_order_acquire) < all.count) {
-            timespec pause{0, 1'000'000};
-            nanosleep(&pause, nullptr);
-          }
+          all.ran.arrive_and_wait();
           return nullptr;
         },
         &shared);
