@@ -29,11 +29,13 @@ TIMEOUT := 300
 # In CI a warning is an error.
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=$(if $(CI),ON,OFF)
 
-# There, too, what is built once and thrown away is built in large pieces; what `make test` builds is not:
-# each source must compile by itself.
+# There, too, nothing was built before: tests have precompiled headers (lint looks at each without), and
+# what is thrown away afterwards is built in large pieces. What `make test` builds is not: each source of a
+# room must compile by itself.
+PRECOMPILE := -DWEFT_PRECOMPILE=$(if $(CI),ON,OFF)
 LARGE_PIECES := -DWEFT_LARGE_PIECES=$(if $(CI),ON,OFF)
 
-configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) $(2) >/dev/null
+configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(PRECOMPILE) $(CMAKE_FLAGS) $(2) >/dev/null
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
@@ -83,7 +85,7 @@ stress: bootstrap
 
 lint: bootstrap
 	@scripts/bootstrap lint
-	@$(call configure,lint)
+	@$(call configure,lint,-DWEFT_PRECOMPILE=OFF)
 	@cmake --build build-lint --target weft_commit weft_mpi_generated
 	@scripts/lint --build build-lint --jobs $(JOBS)
 

@@ -33,7 +33,8 @@ endif()
 # themselves, never plain data.
 set(gnu $<CXX_COMPILER_ID:GNU>)
 if(WEFT_SANITIZE STREQUAL "address")
-  set(sanitizers -fsanitize=address,undefined)
+  # Null pointers and what lies behind an object, AddressSanitizer sees by itself.
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=null,object-size)
   target_compile_options(weft_flags INTERFACE -O1 -g1 ${sanitizers} -fno-sanitize-recover=all
     $<${gnu}:-Wno-maybe-uninitialized>)
 elseif(WEFT_SANITIZE STREQUAL "thread")

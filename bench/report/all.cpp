@@ -212,7 +212,7 @@ int run_all(const Options& options) {
     if (run.words.find(options.only) == std::string::npos) continue;
     for (const Result& result : perform(run, options)) {
       failures += result.verdict.rfind("failed", 0) == 0 ? 1 : 0;
-      file << json_line(result) << std::endl;
+      file << json_line(result) << '\n' << std::flush;
       fmt::print("{}\n", short_text(result));
       std::fflush(stdout);
     }
