@@ -29,13 +29,11 @@ TIMEOUT := 300
 # In CI a warning is an error.
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=$(if $(CI),ON,OFF)
 
-# There, too, nothing was built before: tests have precompiled headers (lint looks at each without), and
-# what is thrown away afterwards is built in large pieces. What `make test` builds is not: each source of a
-# room must compile by itself.
-PRECOMPILE := -DWEFT_PRECOMPILE=$(if $(CI),ON,OFF)
-LARGE_PIECES := -DWEFT_LARGE_PIECES=$(if $(CI),ON,OFF)
+# There, too, nothing was built before. In large pieces, then: all of what is thrown away afterwards, of
+# what `make test` builds only the programs: each source of a room must compile by itself.
+LARGE_PIECES = -DWEFT_LARGE_PIECES=$(if $(CI),$(1),OFF)
 
-configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(PRECOMPILE) $(CMAKE_FLAGS) $(2) >/dev/null
+configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) $(2) >/dev/null
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
@@ -48,7 +46,7 @@ bootstrap:
 	@scripts/bootstrap build
 
 configure: bootstrap
-	@$(call configure,release)
+	@$(call configure,release,$(call LARGE_PIECES,PROGRAMS))
 
 build: configure
 	@$(call build,release)
@@ -69,7 +67,7 @@ test: build
 	@$(call run_tests,release)
 
 asan tsan: bootstrap
-	@$(call configure,$@,$(LARGE_PIECES))
+	@$(call configure,$@,$(call LARGE_PIECES,ALL))
 	@$(call build,$@)
 	@scripts/sanitized $(call run_tests,$@)
 
@@ -85,7 +83,7 @@ stress: bootstrap
 
 lint: bootstrap
 	@scripts/bootstrap lint
-	@$(call configure,lint,-DWEFT_PRECOMPILE=OFF)
+	@$(call configure,lint)
 	@cmake --build build-lint --target weft_commit weft_mpi_generated
 	@scripts/lint --build build-lint --jobs $(JOBS)
 
