@@ -6,15 +6,9 @@ find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
 
-# A third of the time that a sanitized test takes to compile; the rooms themselves are built with both.
-if(WEFT_SANITIZE STREQUAL "address")
-  set(WEFT_TEST_FLAGS -fno-sanitize=alignment,vptr)
-endif()
-
 if(WEFT_LARGE_PIECES)
   file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cpp "int main() {}\n")
   add_executable(weft_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/test_headers.cpp)
-  target_compile_options(weft_test_headers PRIVATE ${WEFT_TEST_FLAGS})
   target_link_libraries(weft_test_headers PRIVATE weft_flags GTest::gtest fmt::fmt)
   target_precompile_headers(weft_test_headers PRIVATE <algorithm> <atomic> <chrono> <functional>
     <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>)
@@ -23,7 +17,6 @@ endif()
 function(weft_test name)
   cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_compile_options(${name} PRIVATE ${WEFT_TEST_FLAGS})
   if(WEFT_LARGE_PIECES)
     target_precompile_headers(${name} REUSE_FROM weft_test_headers)
   endif()

@@ -210,6 +210,7 @@ bool HandlerStream::send_window() {
 
 PutStream::Shared::Shared(const StreamSetup& s)
     : setup(s),
+      each_signals(s.ordinary_memory && s.bytes > s.runtime.eager_bytes()),
       slots(s.threads),
       on_signal(&signalled, this),
       acknowledgements(s),
@@ -217,7 +218,12 @@ PutStream::Shared::Shared(const StreamSetup& s)
       endpoint(s.runtime, {.arrival = Arrival::memory, .at_target = &on_signal}) {}
 
 void PutStream::Shared::signalled(void* shared, const Event& event) {
-  static_cast<Shared*>(shared)->slots[event.tag.value].whole.arrive();
+  auto& self = *static_cast<Shared*>(shared);
+  WindowSlot& slot = self.slots[event.tag.value];
+  if (++slot.count == (self.each_signals ? self.setup.window : 1)) {
+    slot.count = 0;
+    slot.whole.arrive();
+  }
 }
 
 PutStream::PutStream(Shared& shared, unsigned number)
@@ -230,17 +236,15 @@ PutStream::PutStream(Shared& shared, unsigned number)
 bool PutStream::send_window() {
   const std::size_t first = std::size_t{number_} * setup_.window;
   const auto& key = shared_.target.peer_key();
-  for (unsigned i = 0; i + 1 < setup_.window; ++i) {
+  for (unsigned i = 0; i < setup_.window; ++i) {
+    const std::size_t at = (first + i) * setup_.bytes;
     ends_.sent(until_posted(setup_.runtime, [&] {
-      return shared_.endpoint.put(key, (first + i) * setup_.bytes, slots_.slot(i),
-                                  ends_.completion());
+      return shared_.each_signals || i + 1 == setup_.window
+                 ? shared_.endpoint.put_signal(key, at, slots_.slot(i), Tag{number_},
+                                               ends_.completion())
+                 : shared_.endpoint.put(key, at, slots_.slot(i), ends_.completion());
     }));
   }
-  const unsigned last = setup_.window - 1;
-  ends_.sent(until_posted(setup_.runtime, [&] {
-    return shared_.endpoint.put_signal(key, (first + last) * setup_.bytes, slots_.slot(last),
-                                       Tag{number_}, ends_.completion());
-  }));
   const bool more = shared_.acknowledgements.take(number_);
   ends_.wait();
   return more;

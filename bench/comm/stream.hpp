@@ -220,6 +220,9 @@ class PutStream {
     explicit Shared(const StreamSetup& s);
     static void signalled(void* shared, const Event& event);
     StreamSetup setup;
+    /// All puts of a window signal, or only the last: what the owner copies in its progress
+    /// overtakes, and it has to progress until all is there.
+    bool each_signals;
     std::vector<WindowSlot> slots;
     HandlerCompletion on_signal;
     Acknowledgements acknowledgements;

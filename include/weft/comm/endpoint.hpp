@@ -120,7 +120,8 @@ class Endpoint {
   /// done at once for memory that weft allocated, on the same node.
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
-  /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`.
+  /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
+  /// tells of this put alone: large ones overtake each other.
   Post put_signal(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
                   Tag signal, Completion* completion = nullptr, void* context = nullptr);
   /// Copies from `offset` of the region into `buffer`.
