@@ -22,6 +22,7 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
       owner_(runtime.self),
       openings_(runtime.openings),
       watchers_(runtime.watchers),
+      serial_(runtime.settings.serial_progress ? &runtime.serial_lock : nullptr),
       port_(std::move(port)),
       bell_(*port_),
       number_(number) {}

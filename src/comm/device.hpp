@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -139,6 +140,8 @@ class Device final : public fabric::Sink {
   uint32_t arm_and_look() {
     uint32_t served;
     {
+      std::unique_lock<std::recursive_mutex> one;
+      if (serial_ != nullptr) one = std::unique_lock(*serial_);
       const base::BiasedLock::Hold hold(lock_);
       port_->arm();
       served = progress_locked();
@@ -166,6 +169,9 @@ class Device final : public fabric::Sink {
   /// (lock) Delivers a frame to an endpoint.
   fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
                          std::span<const std::byte> rest, const fabric::Frame& frame);
+  /// The runtime ends: nobody writes any more into what was being received. Waits for peers that
+  /// are in the middle of it.
+  void end_shares();
   /// The launcher reported a death: look at it at the next progress. Any thread.
   void note_death() noexcept;
 
@@ -209,21 +215,33 @@ class Device final : public fabric::Sink {
  private:
   static constexpr uint32_t kBudget = 64;
 
-  /// The progress lock, if nobody has it, while this exists.
+  /// The progress lock, if nobody has it, while this exists; with serial progress the rank's, too.
   class Turn {
    public:
-    explicit Turn(Device& device) noexcept : device_(device), mine_(device.lock_.try_enter(mark_)) {
+    explicit Turn(Device& device) noexcept : device_(device), mine_(enter()) {
       if (!mine_) [[unlikely]]
         device_.note(refusals);
     }
     ~Turn() {
-      if (mine_) device_.lock_.leave(mark_);
+      if (!mine_) return;
+      device_.lock_.leave(mark_);
+      if (device_.serial_ != nullptr) [[unlikely]]
+        device_.serial_->unlock();
     }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     explicit operator bool() const noexcept { return mine_; }
 
    private:
+    bool enter() noexcept {
+      std::recursive_mutex* const serial = device_.serial_;
+      if (serial == nullptr) [[likely]]
+        return device_.lock_.try_enter(mark_);
+      if (!serial->try_lock()) return false;
+      if (device_.lock_.try_enter(mark_)) return true;
+      serial->unlock();
+      return false;
+    }
     Device& device_;
     base::BiasedLock::Mark mark_ = nullptr;
     bool mine_;
@@ -287,6 +305,7 @@ class Device final : public fabric::Sink {
   Runtime& owner_;
   const std::atomic<uint32_t>& openings_;  // the runtime's, as the next
   comm::WaitSet& watchers_;
+  std::recursive_mutex* const serial_;  ///< nullptr: devices progress at the same time (002 §III.E)
   std::unique_ptr<fabric::Port> port_;
   comm::BellParker bell_;
   uint16_t number_;

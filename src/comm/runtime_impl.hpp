@@ -35,6 +35,7 @@ namespace comm {
 struct RuntimeSettings {
   uint32_t devices;
   Progress progress;
+  bool serial_progress;
   Assignment assignment;
   std::size_t eager_bytes;
   uint32_t operations;
@@ -68,6 +69,8 @@ struct Runtime::Impl final : base::IdleWork {
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
 
+  std::recursive_mutex
+      serial_lock;  ///< (comm.serial_progress) of whoever progresses; before any device's
   std::vector<std::unique_ptr<Device>> devices;
   Device* only_device = nullptr;  ///< set if there is one
   std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};

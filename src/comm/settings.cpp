@@ -24,6 +24,10 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "automatic",
      .choices = "automatic|explicit|waiters|server|workers",
      .help = "Who progresses; automatic: workers, which is waiters where there are no tasks."},
+    {.key = "comm.serial_progress",
+     .type = ConfigType::boolean,
+     .fallback = "false",
+     .help = "One thread of a rank polls at a time, whatever the device; to compare with."},
     {.key = "comm.assignment",
      .type = ConfigType::choice,
      .fallback = "dedicated",
@@ -93,6 +97,7 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
                                          {"server", Progress::server},
                                          {"workers", Progress::workers}}));
   if (s.progress == Progress::automatic) s.progress = Progress::workers;
+  s.serial_progress = base::config_bool("comm.serial_progress");
   s.assignment = options.assignment.value_or(choice<Assignment>(
       "comm.assignment",
       {{"dedicated", Assignment::dedicated}, {"round-robin", Assignment::round_robin}}));

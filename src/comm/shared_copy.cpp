@@ -4,6 +4,7 @@
 
 #include "comm/device.hpp"
 #include "comm/runtime_impl.hpp"
+#include "weft/base/backoff.hpp"
 
 namespace weft {
 
@@ -169,6 +170,18 @@ bool Device::share_chunk(Operation& op) {
   op.moved = 0;
   op.work = comm::Work::read;
   return false;
+}
+
+void Device::end_shares() {
+  with_lock([this] {
+    for (const Operation* op = pending_; op != nullptr; op = op->next) {
+      if (op->work != comm::Work::share || op->claims == nullptr) continue;
+      const auto word = op->claims->claimed.load(std::memory_order_relaxed);
+      op->claims->close(CopyClaims::counts(word).generation,
+                        Cut::of(op->bytes, runtime_.settings.copy_chunk_bytes).chunks);
+      for (base::Backoff backoff; !op->claims->is_done() && !is_gone(*op);) backoff.pause();
+    }
+  });
 }
 
 /// Whether nobody will finish the sender's chunks. Its death may be told late, behind messages that

@@ -6,6 +6,7 @@
 
 #include "comm/device.hpp"
 #include "comm/ranks.hpp"
+#include "weft/comm/config.hpp"
 
 namespace weft {
 namespace {
@@ -176,6 +177,49 @@ TEST(Devices, CountParks) {
              rt.barrier();
            },
            {.devices = 1, .progress = Progress::server});
+}
+
+// Four threads poll devices that bring them calls of a handler, which takes its time: with serial
+// progress there is one at a time.
+TEST(Devices, ProgressOneAtATimeWhereAskedTo) {
+  constexpr uint32_t kMessages = 100;
+  register_comm_config();
+  base::set_config("comm.serial_progress", "true");
+  struct Seen {
+    std::atomic<int> inside{0};
+    std::atomic<uint32_t> calls{0};
+  } seen;
+  const auto handler = [](void* argument, const Incoming&) {
+    auto& mine = *static_cast<Seen*>(argument);
+    EXPECT_EQ(mine.inside.fetch_add(1), 0);
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    mine.inside.fetch_sub(1);
+    mine.calls.fetch_add(1);
+  };
+  on_ranks(2,
+           [&](Runtime& rt) {
+             std::array<std::unique_ptr<Endpoint>, kDevices> endpoints;
+             for (uint32_t d = 0; d < kDevices; ++d) {
+               endpoints[d] =
+                   std::make_unique<Endpoint>(rt, EndpointSpec{.arrival = Arrival::handler,
+                                                               .handler = handler,
+                                                               .handler_argument = &seen,
+                                                               .device = &rt.device(d)});
+             }
+             rt.barrier();
+             test::on_threads(kDevices, [&](int t) {
+               if (rt.rank() == Rank{1}) {
+                 for (uint32_t i = 0; i < kMessages; ++i) {
+                   endpoints[static_cast<uint32_t>(t)]->send_wait(Rank{0}, Tag{i}, bytes_of(i));
+                 }
+               } else {
+                 rt.wait_until([&] { return seen.calls == kDevices * kMessages; });
+               }
+             });
+           },
+           {.devices = kDevices, .progress = Progress::waiters});
+  base::set_config("comm.serial_progress", "false");
+  EXPECT_EQ(seen.calls, kDevices * kMessages);
 }
 
 class NamedDevices : public testing::TestWithParam<Progress> {};

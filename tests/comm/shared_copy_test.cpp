@@ -75,6 +75,9 @@ struct Meddling {
   std::atomic<uint64_t> written{0};
   bool reads_wait = false;  ///< until the other end has written something
   bool writes_fail = false;
+  bool writes_wait = false;  ///< until they may go on
+  std::atomic<bool> writing{false};
+  std::atomic<bool> may_go_on{false};
 };
 
 using PlainPorts = decltype([](std::unique_ptr<fabric::Port> port, uint32_t /*number*/) {
@@ -94,7 +97,11 @@ class Meddled final : public fabric::WrappedTransport<PlainPorts> {
                     std::span<const std::byte> local) noexcept override {
     if (how_.writes_fail) return Errc::no_permission;
     how_.written += local.size();
-    return WrappedTransport::write_memory(peer, address, local);
+    how_.writing = true;
+    while (how_.writes_wait && !how_.may_go_on) std::this_thread::yield();
+    const Errc error = WrappedTransport::write_memory(peer, address, local);
+    how_.writing = false;
+    return error;
   }
 
  private:
@@ -151,6 +158,51 @@ TEST(SharedCopy, ASenderThatWaitsCopiesItsPart) {
   Meddling how{.reads_wait = true};
   send_all(std::vector<std::size_t>(20, 400000), options_of(how));
   EXPECT_EQ(how.read + how.written, 20U * 400000U);
+}
+
+// Its buffer may go after it: the sender must not be writing there any more.
+TEST(SharedCopy, AReceiverThatEndsInAFailureWaitsForTheSendersChunk) {
+  struct Failure {};
+  Meddling how{.reads_wait = true, .writes_wait = true};
+  const auto jobs = fabric::make_local_job(2, 1);
+  std::atomic<bool> over{false};
+  const auto fail_in = [&](int rank, const auto& body) {
+    RuntimeOptions options = options_of(how);
+    options.job = jobs[static_cast<std::size_t>(rank)].get();
+    try {
+      Runtime runtime(options);
+      Endpoint endpoint(runtime, {});
+      body(runtime, endpoint);
+      throw Failure{};
+    } catch (const Failure&) {
+    }
+  };
+  ::testing::internal::CaptureStderr();
+  std::jthread sender([&] {
+    fail_in(0, [&](Runtime& runtime, Endpoint& endpoint) {
+      const auto data = pattern(4 << 20, 1);
+      Counter done;
+      (void)until_posted(runtime, [&] { return endpoint.send(Rank{1}, Tag{1}, data, &done); });
+      while (!how.may_go_on) runtime.progress();
+      while (!over) std::this_thread::yield();  // the other's memory goes
+    });
+  });
+  std::jthread timer;
+  std::vector<std::byte> into(4 << 20);
+  Counter received;
+  fail_in(1, [&](Runtime& runtime, Endpoint& endpoint) {
+    (void)until_posted(runtime, [&] { return endpoint.recv(Rank{0}, Tag{1}, into, &received); });
+    while (!how.writing) runtime.progress();
+    timer = std::jthread([&how] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      how.may_go_on = true;
+    });
+  });
+  EXPECT_FALSE(how.writing);
+  over = true;
+  sender.join();
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("ended with work pending"),
+            std::string::npos);
 }
 
 TEST(SharedCopy, ASenderThatMayNotWriteIsDoneWithout) {
