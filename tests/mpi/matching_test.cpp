@@ -21,16 +21,18 @@
 #include "mpi/matching_model.hpp"
 #include "mpi/transfer.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/favour.hpp"
 
 namespace weft::mpi {
 namespace {
 
 using test::MatchingModel;
 
-/// "keyed-restless" switches to and fro all the time; "hash" is promised exact keys.
+/// "keyed-restless" switches to and fro all the time, and gives itself to threads that are hardly
+/// alone; "hash" is promised exact keys.
 std::unique_ptr<Channel> make(std::string_view engine) {
   if (engine == "keyed-restless") {
-    return std::make_unique<KeyedChannel>(KeyedChannel::Promises::ignored, 3);
+    return std::make_unique<KeyedChannel>(KeyedChannel::Promises::ignored, 3, 1);
   }
   auto channel = make_channel(engine);
   channel->promise_exact_keys(engine == "hash");
@@ -428,6 +430,72 @@ TEST(Hash, ReliesOnAPromiseOnly) {
   const auto keyed = make_channel("keyed");
   keyed->promise_exact_keys(true);
   EXPECT_FALSE(keyed->relies_on_exact_keys());
+}
+
+// --- A channel that one thread has
+// ----------------------------------------------------------------
+
+class OneThreads : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!base::Favour::may_be_callers()) GTEST_SKIP() << "no fence for other threads";
+    use_alone();
+    ASSERT_TRUE(channel_.is_one_threads());
+  }
+  /// Often enough to get it, however often it was taken away.
+  void use_alone() {
+    for (int i = 0; i < 1'000'000 && !channel_.is_one_threads(); ++i) {
+      EXPECT_EQ(channel_.take_receive(Rank{1}, 1), nullptr);
+    }
+  }
+  void post(Transfer& receive, Rank source, int tag) {
+    receive.process = source;
+    receive.tag = tag;
+    EXPECT_EQ(channel_.post(receive), nullptr);
+  }
+  KeyedChannel channel_;
+};
+
+TEST_F(OneThreads, IsTakenBackByAnother) {
+  Transfer mine;
+  post(mine, Rank{0}, 1);
+  EXPECT_TRUE(channel_.is_one_threads());
+  std::thread([&] { EXPECT_EQ(channel_.take_receive(Rank{0}, 1), &mine); }).join();
+  EXPECT_FALSE(channel_.is_one_threads());
+  use_alone();
+  EXPECT_TRUE(channel_.is_one_threads());
+}
+
+TEST_F(OneThreads, IsKeptByExactCallsAndLostByWildcards) {
+  Arrived first;
+  Arrived second;
+  first.tag = 1;
+  second.tag = 2;
+  EXPECT_EQ(channel_.arrive(first), nullptr);
+  EXPECT_EQ(channel_.arrive(second), nullptr);
+  EXPECT_EQ(channel_.unexpected(), 2U);
+  EXPECT_FALSE(channel_.find(
+      Rank{0}, 3, [](void*, const Arrived&) {}, nullptr));
+  EXPECT_TRUE(channel_.find(
+      Rank{0}, 2, [](void*, const Arrived&) {}, nullptr));
+  EXPECT_TRUE(channel_.is_one_threads());
+  Transfer any;
+  any.process = kAnySource;
+  any.tag = MPI_ANY_TAG;
+  EXPECT_EQ(channel_.post(any), &first) << "the older one";
+  EXPECT_FALSE(channel_.is_one_threads());
+  EXPECT_EQ(channel_.extract(Rank{0}, 2), &second);
+  EXPECT_EQ(channel_.unexpected(), 0U);
+}
+
+TEST_F(OneThreads, GrowsAndGivesEverythingBack) {
+  std::vector<Transfer> receives(1000);
+  for (int i = 0; i < 1000; ++i) post(receives[static_cast<std::size_t>(i)], Rank{0}, i);
+  use_alone();
+  EXPECT_TRUE(channel_.withdraw(receives[500]));
+  std::vector<Transfer*> left;
+  channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
+  EXPECT_EQ(left.size(), 999U);
 }
 
 /// Entries that searches passed: a list has all of them in one queue, keys have one each.

@@ -4,6 +4,7 @@
 
 #include "mpi/matching/arrived.hpp"
 #include "mpi/transfer.hpp"
+#include "weft/base/backoff.hpp"
 
 namespace weft::mpi {
 
@@ -23,8 +24,8 @@ class KeyedChannel::HoldAll {
   Table& table_;
 };
 
-KeyedChannel::KeyedChannel(Promises promises, uint32_t quiet)
-    : promises_(promises), quiet_before_back_(quiet) {
+KeyedChannel::KeyedChannel(Promises promises, uint32_t quiet, uint32_t sample)
+    : promises_(promises), quiet_before_back_(quiet), sample_mask_(sample - 1) {
   tables_.push_back(std::make_unique<Table>(kFirstBuckets));
   table_.store(tables_.back().get(), std::memory_order_release);
 }
@@ -86,29 +87,78 @@ void KeyedChannel::remove(Entry** place, Entry& entry) noexcept {
   }
 }
 
-inline void KeyedChannel::add_message(Entry** place, Entry& message) noexcept {
+inline uint64_t KeyedChannel::count(std::atomic<uint64_t>& what, int by, bool alone) noexcept {
+  const auto step = static_cast<uint64_t>(by);
   // relaxed: stamps order what one source's arrivals, which are one after the other, left behind;
-  // the count is a hint.
+  // the number of messages that wait is a hint.
+  if (!alone) return what.fetch_add(step, std::memory_order_relaxed);
+  const uint64_t before = what.load(std::memory_order_relaxed);
+  what.store(before + step, std::memory_order_relaxed);
+  return before;
+}
+
+inline void KeyedChannel::add_message(Entry** place, Entry& message, bool alone) noexcept {
   if (!exact_keys_.load(std::memory_order_relaxed)) {
-    message.stamp = arrival_stamp_.fetch_add(1, std::memory_order_relaxed);
+    message.stamp = count(arrival_stamp_, 1, alone);
   }
-  unexpected_.fetch_add(1, std::memory_order_relaxed);
+  count(unexpected_, 1, alone);
   append(place, message);
 }
 
-inline void KeyedChannel::taken(Entry& message) noexcept {
-  if (!message.is_receive) unexpected_.fetch_sub(1, std::memory_order_relaxed);
+inline void KeyedChannel::taken(Entry& message, bool alone) noexcept {
+  if (!message.is_receive) count(unexpected_, -1, alone);
 }
 
 // --- Exact keys ----------------------------------------------------------------------------------
 
+inline Entry* KeyedChannel::meet(Bucket& bucket, Entry& entry, bool add, bool alone,
+                                 uint32_t& keys) noexcept {
+  Entry** const place = place_of(bucket, entry.process, entry.tag, keys);
+  Entry* const met = *place;
+  if (met != nullptr && met->is_receive != entry.is_receive) {
+    pop(place);
+    taken(*met, alone);
+    return met;
+  }
+  if (add && entry.is_receive) {
+    entry.stamp = 0;
+    append(place, entry);
+  } else if (add) {
+    add_message(place, entry, alone);
+  }
+  return nullptr;
+}
+
 Entry* KeyedChannel::access(Entry& entry, bool add) {
+  // relaxed: a hint, for those who have it not.
+  if (!alone_.load(std::memory_order_relaxed)) return access_beside_others(entry, add);
+  const base::Favour::Mark mark = favour_.enter();
+  if (mark == nullptr) [[unlikely]]
+    return access_beside_others(entry, add);
+  // relaxed: nobody else changes anything (invariant 7).
+  Table* const table = table_.load(std::memory_order_relaxed);
+  uint32_t keys = 0;
+  Entry* const met = meet(table->of(hash(entry.process, entry.tag)), entry, add, true, keys);
+  base::Favour::leave(mark);
+  note_passed(keys);
+  if (keys > kLongChain) [[unlikely]]
+    grow(*table);
+  return met;
+}
+
+Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
   for (;;) {
     // acquire: pairs with grow's release.
     Table* const table = table_.load(std::memory_order_acquire);
     Bucket& bucket = table->of(hash(entry.process, entry.tag));
     bucket.lock.lock();
-    // relaxed, both: they change under this lock (invariant 3).
+    // relaxed, all: they change under this lock (invariant 3).
+    if (alone_.load(std::memory_order_relaxed)) [[unlikely]] {
+      bucket.lock.unlock();
+      const std::scoped_lock guard(order_);
+      share();
+      continue;
+    }
     if (ordered_.load(std::memory_order_relaxed)) [[unlikely]] {
       bucket.lock.unlock();
       Entry* met = nullptr;
@@ -120,24 +170,12 @@ Entry* KeyedChannel::access(Entry& entry, bool add) {
       continue;
     }
     uint32_t keys = 0;
-    Entry** const place = place_of(bucket, entry.process, entry.tag, keys);
-    Entry* met = *place;
-    if (met != nullptr && met->is_receive != entry.is_receive) {
-      pop(place);
-      taken(*met);
-    } else {
-      met = nullptr;
-      if (add && entry.is_receive) {
-        entry.stamp = 0;
-        append(place, entry);
-      } else if (add) {
-        add_message(place, entry);
-      }
-    }
+    Entry* const met = meet(bucket, entry, add, false, keys);
     bucket.lock.unlock();
     note_passed(keys);
     if (keys > kLongChain) [[unlikely]]
       grow(*table);
+    count_turn();
     return met;
   }
 }
@@ -158,13 +196,13 @@ bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
     met = wildcard;
   } else if (exact != nullptr) {
     pop(place);
-    taken(*exact);
+    taken(*exact, false);
     met = exact;
   } else if (add && entry.is_receive) {
     entry.stamp = ++posted_stamp_;
     append(place, entry);
   } else if (add) {
-    add_message(place, entry);
+    add_message(place, entry, false);
   }
   note_passed(keys);
   note_quiet();
@@ -192,6 +230,7 @@ Arrived* KeyedChannel::post(Transfer& receive) {
 void KeyedChannel::enter_order() {
   order_.lock();
   quiet_ = 0;
+  share();
   if (ordered_.load(std::memory_order_relaxed)) return;
   const HoldAll all(*table_.load(std::memory_order_relaxed));
   ordered_.store(true, std::memory_order_relaxed);  // invariant 3: read under these locks
@@ -230,7 +269,7 @@ Arrived* KeyedChannel::post_wildcard(Transfer& receive) {
   if (Entry** const place = oldest(receive.process, receive.tag); place != nullptr) {
     Entry* const message = *place;
     pop(place);
-    taken(*message);
+    taken(*message, false);
     return static_cast<Arrived*>(message);
   }
   receive.stamp = ++posted_stamp_;
@@ -266,43 +305,46 @@ void KeyedChannel::unlink_wildcard(Entry& entry) noexcept {
 KeyedChannel::Found KeyedChannel::seek(Rank source, int tag, bool take) {
   Found found;
   Entry** place = nullptr;
+  uint32_t keys = 0;
   if (source == kAnySource || tag == MPI_ANY_TAG) {
     // relaxed: a message that is being added now may as well come later.
     if (unexpected() == 0) return found;
     enter_order();
     found.lock = &order_;
     place = oldest(source, tag);
+  } else if (found.mark = favour_.enter(); found.mark != nullptr) {
+    place =
+        place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag, keys);
   } else {
     for (;;) {
       Table* const table = table_.load(std::memory_order_acquire);
       Bucket& bucket = table->of(hash(source, tag));
       bucket.lock.lock();
       found.lock = &bucket.lock;
-      if (ordered_.load(std::memory_order_relaxed)) {
+      if (ordered_.load(std::memory_order_relaxed) || alone_.load(std::memory_order_relaxed)) {
         bucket.lock.unlock();
         order_.lock();
         found.lock = &order_;
+        share();
       }
       // As in access; what is seen under `order_` holds only while it is ordered.
       const bool ordered = ordered_.load(std::memory_order_relaxed);
       if (ordered == (found.lock == &order_) &&
           (ordered || table == table_.load(std::memory_order_relaxed))) {
-        uint32_t keys = 0;
         place = place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag,
                          keys);
-        note_passed(keys);
         break;
       }
       found.lock->unlock();
       found.lock = nullptr;
     }
-    if (*place == nullptr || (*place)->is_receive) place = nullptr;
   }
-  if (place == nullptr) return found;
+  note_passed(keys);
+  if (place == nullptr || *place == nullptr || (*place)->is_receive) return found;
   found.message = static_cast<Arrived*>(*place);
   if (take) {
     pop(place);
-    taken(*found.message);
+    taken(*found.message, found.mark != nullptr);
   }
   return found;
 }
@@ -315,6 +357,7 @@ bool KeyedChannel::find(Rank source, int tag, void (*look)(void*, const Arrived&
 
 bool KeyedChannel::withdraw(Transfer& receive) {
   const std::scoped_lock guard(order_);
+  share();
   if (receive.process == kAnySource || receive.tag == MPI_ANY_TAG) {
     if (!receive.linked) return false;
     unlink_wildcard(receive);
@@ -334,6 +377,7 @@ bool KeyedChannel::withdraw(Transfer& receive) {
 void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                                  std::vector<Transfer*>& into) {
   const std::scoped_lock guard(order_);
+  share();
   Table& table = *table_.load(std::memory_order_relaxed);
   const HoldAll all(table);
   const auto first = into.size();
@@ -364,6 +408,7 @@ void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank pro
 
 void KeyedChannel::take_messages(std::vector<Arrived*>& into) {
   const std::scoped_lock guard(order_);
+  share();
   Table& table = *table_.load(std::memory_order_relaxed);
   const HoldAll all(table);
   for (uint32_t i = 0; i <= table.mask; ++i) {
@@ -373,7 +418,7 @@ void KeyedChannel::take_messages(std::vector<Arrived*>& into) {
         place = &first->next_key;
       } else {
         pop(place);
-        taken(*first);
+        taken(*first, false);
         into.push_back(static_cast<Arrived*>(first));
       }
     }
@@ -386,6 +431,7 @@ void KeyedChannel::grow(const Table& seen) {
   Table& old = *table_.load(std::memory_order_relaxed);
   const uint32_t size = (old.mask + 1) * 4;
   if (&old != &seen || size > kMostBuckets) return;
+  share();
   const HoldAll all(old);
   tables_.push_back(std::make_unique<Table>(size));
   Table& larger = *tables_.back();
@@ -402,6 +448,39 @@ void KeyedChannel::grow(const Table& seen) {
   }
   // release: pairs with access's acquire; those who wait for an old bucket's lock look again.
   table_.store(&larger, std::memory_order_release);
+}
+
+// --- Whose the channel is ------------------------------------------------------------------------
+
+/// Who alone is seen many times in a row gets it, the harder the more often it was given.
+void KeyedChannel::count_turn() noexcept {
+  static constinit thread_local uint32_t turns = 0;  // beside others, in any channel
+  if ((++turns & sample_mask_) != 0) [[likely]]
+    return;
+  // relaxed: all a guess at who uses it.
+  if (ordered_.load(std::memory_order_relaxed) || !base::Favour::may_be_callers()) return;
+  if (last_user_.load(std::memory_order_relaxed) != base::this_thread_slot()) {
+    last_user_.store(base::this_thread_slot(), std::memory_order_relaxed);
+    streak_.store(0, std::memory_order_relaxed);
+    return;
+  }
+  const uint32_t streak = streak_.load(std::memory_order_relaxed) + 1;
+  streak_.store(streak, std::memory_order_relaxed);
+  if (streak < favour_.patience() || !order_.try_lock()) return;
+  if (!ordered_.load(std::memory_order_relaxed) && !alone_.load(std::memory_order_relaxed)) {
+    const HoldAll all(*table_.load(std::memory_order_relaxed));  // nobody is inside
+    alone_.store(true, std::memory_order_relaxed);
+    favour_.give_to_caller();
+  }
+  streak_.store(0, std::memory_order_relaxed);
+  order_.unlock();
+}
+
+void KeyedChannel::share() noexcept {
+  if (!alone_.load(std::memory_order_relaxed)) return;  // changes under `order_`
+  for (base::Backoff backoff; !favour_.take_away();) backoff.pause();
+  const HoldAll all(*table_.load(std::memory_order_relaxed));
+  alone_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace weft::mpi

@@ -7,9 +7,10 @@
 //
 // 1. An entry is in at most one place: behind its key, or in `wildcards_`.
 // 2. Behind a key lie receives or messages, never both, oldest first.
-// 3. `ordered_` and `table_` change only under `order_` and the locks of all buckets of the table.
-//    Who holds one bucket's lock and sees `ordered_` false owns all entries of that bucket's keys;
-//    who holds `order_` and sees it true owns all entries.
+// 3. `ordered_`, `alone_` and `table_` change only under `order_` and the locks of all buckets of
+// the
+//    table. Who holds one bucket's lock and sees both false owns all entries of that bucket's keys;
+//    who holds `order_` and sees `ordered_` owns all entries.
 // 4. A wildcard waits (in `wildcards_`) only while `ordered_`, which becomes false only when there
 //    is none.
 // 5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives posted
@@ -17,6 +18,10 @@
 //    they compete with wildcards only, and were there before the first of them.
 // 6. While `exact_keys_`, messages get no stamps: no wildcard will ask which of two unlike keys is
 //    older. It becomes false only while nothing waits.
+// 7. While `alone_`, one thread, which used the channel alone for long, has it: in a section that
+// it
+//    entered by `favour_` it owns all entries and needs no lock. `ordered_` is false then. Whoever
+//    else comes takes it away under `order_`, which waits for such a section to end.
 #pragma once
 
 #include <array>
@@ -29,7 +34,9 @@
 #include "mpi/entry.hpp"
 #include "mpi/matching/channel.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/favour.hpp"
 #include "weft/base/locks.hpp"
+#include "weft/base/thread_slot.hpp"
 
 namespace weft::mpi {
 
@@ -38,7 +45,9 @@ class KeyedChannel final : public Channel {
   /// Whether a promise of exact keys is made use of: engine "hash".
   enum class Promises : uint8_t { ignored, heeded };
   /// It stays ordered for `quiet` calls after the last wildcard is gone: a switch takes all locks.
-  explicit KeyedChannel(Promises promises = Promises::ignored, uint32_t quiet = 1024);
+  /// Of a thread's calls one in `sample` (a power of two) is looked at for whether it is alone.
+  explicit KeyedChannel(Promises promises = Promises::ignored, uint32_t quiet = 1024,
+                        uint32_t sample = 256);
   Arrived* post(Transfer& receive) override;
   Transfer* take_receive(Rank source, int tag) override;
   Transfer* arrive(Arrived& message) override;
@@ -55,6 +64,10 @@ class KeyedChannel final : public Channel {
   [[nodiscard]] bool relies_on_exact_keys() const noexcept override {
     return exact_keys_.load(std::memory_order_relaxed);
   }
+  /// A hint: one thread has it.
+  [[nodiscard]] bool is_one_threads() const noexcept {
+    return alone_.load(std::memory_order_relaxed);
+  }
 
  private:
   struct alignas(base::kCacheLine) Bucket {
@@ -70,14 +83,18 @@ class KeyedChannel final : public Channel {
   class HoldAll;
   struct Found {
     Arrived* message = nullptr;
-    // Keeps what `seek` found in place until it was looked at.
+    // What keeps what `seek` found in place until it was looked at: one of these.
     base::SpinLock* lock = nullptr;
+    base::Favour::Mark mark = nullptr;
     Found() = default;
     Found(Found&& other) noexcept
-        : message(other.message), lock(std::exchange(other.lock, nullptr)) {}
+        : message(other.message),
+          lock(std::exchange(other.lock, nullptr)),
+          mark(std::exchange(other.mark, nullptr)) {}
     Found& operator=(Found&&) = delete;
     ~Found() {
       if (lock != nullptr) lock->unlock();
+      if (mark != nullptr) base::Favour::leave(mark);
     }
   };
   static constexpr uint32_t kFirstBuckets = 16;
@@ -89,14 +106,18 @@ class KeyedChannel final : public Channel {
         uint64_t{static_cast<uint32_t>(source.value)} << 32 | static_cast<uint32_t>(tag);
     return static_cast<uint32_t>((key * 0x9e3779b97f4a7c15U) >> 40);
   }
+  /// Counts by one: with a plain store where nobody else counts.
+  static uint64_t count(std::atomic<uint64_t>& what, int by, bool alone) noexcept;
   static Entry** place_of(Bucket& bucket, Rank source, int tag, uint32_t& keys) noexcept;
   static void append(Entry** place, Entry& entry) noexcept;
-  void add_message(Entry** place, Entry& message) noexcept;
-  void taken(Entry& message) noexcept;
+  void add_message(Entry** place, Entry& message, bool alone) noexcept;
+  void taken(Entry& message, bool alone) noexcept;
   static void pop(Entry** place) noexcept;
   static void remove(Entry** place, Entry& entry) noexcept;
   /// Meets an entry of the other side or adds this one (`add`).
   Entry* access(Entry& entry, bool add);
+  Entry* access_beside_others(Entry& entry, bool add);
+  Entry* meet(Bucket& bucket, Entry& entry, bool add, bool alone, uint32_t& keys) noexcept;
   bool access_ordered(Entry& entry, bool add, Entry*& met);
   Found seek(Rank source, int tag, bool take);
   Entry** oldest(Rank source, int tag) noexcept;
@@ -106,20 +127,29 @@ class KeyedChannel final : public Channel {
   void enter_order();  ///< `order_` held on return, `ordered_` true
   void note_quiet();   ///< `order_` held: perhaps switches back
   void grow(const Table& old);
+  void count_turn() noexcept;  ///< perhaps the caller has it from now on
+  void share() noexcept;       ///< (order_) nobody has it
 
   // Read by everybody, written seldom.
   alignas(base::kCacheLine) const Promises promises_;
   std::atomic<bool> exact_keys_{false};  ///< invariant 6
   const uint32_t quiet_before_back_;
+  const uint32_t sample_mask_;
   std::atomic<Table*> table_;
   std::atomic<bool> ordered_{false};
-  std::vector<std::unique_ptr<Table>> tables_;  ///< all there were; under `order_`
+  std::atomic<bool> alone_{false};
+  base::Favour favour_{base::Favour::Level::middle};  ///< changes under `order_`
+  std::vector<std::unique_ptr<Table>> tables_;        ///< all there were; under `order_`
 
   alignas(base::kCacheLine) base::SpinLock order_;
   Entry* wildcards_ = nullptr;  ///< (order_) in order of posting
   Entry* last_wildcard_ = nullptr;
   uint64_t posted_stamp_ = 0;  ///< (order_)
   uint32_t quiet_ = 0;         ///< (order_) calls since the last wildcard
+
+  // Who was seen using it last, by a sample, and how often in a row: a guess.
+  std::atomic<uint32_t> last_user_{base::kThreadSlots};
+  std::atomic<uint32_t> streak_{0};
 
   alignas(base::kCacheLine) std::atomic<uint64_t> arrival_stamp_{0};
 };
