@@ -2,7 +2,8 @@
 // one measure a run, one JSON line. scripts/compare runs it on weft and on its rivals.
 //
 //   mpiexec -n 2 compare MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]
-//                        [--unexpected U] [--own-comms] [--overtaking] [--tasks]
+//                        [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]
+//                        [--tasks]
 //
 // --tasks: weft's tasks (weft_mpi.h) on one thread of each rank instead of threads.
 //
@@ -44,8 +45,10 @@ struct Options {
   int threads = 1;
   int length = 0;
   int unexpected = 0;
+  int window = kRateWindow;
   int ranks = 2;
   double seconds = 1;
+  bool any_tag = false;  // a window may be of other threads' messages, too: as many as are sent
   bool own_comms = false;
   bool overtaking = false;
   bool tasks = false;
@@ -288,27 +291,62 @@ void send_windows(Window& window, int tag, MPI_Comm comm) {
   }
 }
 
+/// How a receiver learns of messages.
+enum class Asks { receives, any, any_tag, iprobe, improbe };
+
+/// A message that only its envelope tells the size of: asked for until it is there, then received.
+void receive_unknown(Asks how, int tag, MPI_Comm comm, std::vector<char>& memory) {
+  int there = 0;
+  int bytes = 0;
+  MPI_Status status;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  while (there == 0) {
+    if (how == Asks::iprobe) {
+      MPI_Iprobe(partner(), tag, comm, &there, &status);
+    } else {
+      MPI_Improbe(partner(), tag, comm, &there, &message, &status);
+    }
+  }
+  MPI_Get_count(&status, MPI_BYTE, &bytes);
+  memory.resize(static_cast<std::size_t>(bytes));
+  if (how == Asks::iprobe) {
+    MPI_Recv(memory.data(), bytes, MPI_BYTE, partner(), tag, comm, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Mrecv(memory.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+  }
+}
+
+void receive_window(Window& window, int tag, MPI_Comm comm, Asks how) {
+  if (how == Asks::iprobe || how == Asks::improbe) {
+    std::vector<char> memory;
+    for (int i = 0; i < window.size(); ++i) receive_unknown(how, tag, comm, memory);
+    return;
+  }
+  const int source = how == Asks::any ? MPI_ANY_SOURCE : partner();
+  const int wanted = how == Asks::receives ? tag : MPI_ANY_TAG;
+  for (int i = 0; i < window.size(); ++i) {
+    MPI_Irecv(window.message(i), window.bytes, MPI_BYTE, source, wanted, comm,
+              &window.requests[static_cast<std::size_t>(i)]);
+  }
+  window.wait();
+}
+
 /// The receiver answers each window, and its answer says whether there shall be another.
-void receive_windows(Window& window, int tag, MPI_Comm comm, int thread, Meter& meter,
-                     bool any = false) {
+void receive_windows(Window& window, int tag, MPI_Comm comm, int thread, Meter& meter, Asks how) {
   char verdict = kOn;
   while (verdict == kOn) {
-    for (int i = 0; i < window.size(); ++i) {
-      MPI_Irecv(window.message(i), window.bytes, MPI_BYTE, any ? MPI_ANY_SOURCE : partner(),
-                any ? MPI_ANY_TAG : tag, comm, &window.requests[static_cast<std::size_t>(i)]);
-    }
-    window.wait();
+    receive_window(window, tag, comm, how);
     verdict = meter.count(thread) ? kOn : kEnd;
     MPI_Send(&verdict, 1, MPI_BYTE, partner(), tag, comm);
   }
 }
 
-Reading windows(const Options& given, int messages, bool any = false) {
+Reading windows(const Options& given, int messages, Asks how) {
   const Comms comms(given);
   return run(given, given.threads, receives(), [&](int thread, Meter& meter) {
     Window window(messages, given.bytes);
     if (receives()) {
-      receive_windows(window, thread, comms.of(thread), thread, meter, any);
+      receive_windows(window, thread, comms.of(thread), thread, meter, how);
     } else {
       send_windows(window, thread, comms.of(thread));
     }
@@ -333,9 +371,9 @@ Reading depth(const Options& given) {
     }
   }
   const Reading reading = run(given, given.threads, receives(), [&](int thread, Meter& meter) {
-    Window window(kRateWindow, given.bytes);
+    Window window(given.window, given.bytes);
     if (receives()) {
-      receive_windows(window, thread, comms.of(thread), thread, meter);
+      receive_windows(window, thread, comms.of(thread), thread, meter, Asks::receives);
     } else {
       send_windows(window, thread, comms.of(thread));
     }
@@ -354,23 +392,30 @@ Reading depth(const Options& given) {
 }
 
 /// Threads in pairs, each pair with a tag of its own. Rank 0's question says when to end.
-Reading ping_pong(const Options& given) {
+Reading ping_pong(const Options& given, Asks how) {
   const Comms comms(given);
   const auto bytes = static_cast<std::size_t>(std::max(given.bytes, 1));
   return run(given, given.threads, !receives(), [&](int thread, Meter& meter) {
     std::vector<char> message(bytes + kLine, 0);
     const MPI_Comm comm = comms.of(thread);
     const int count = static_cast<int>(bytes);
-    char& verdict = message[0];
+    const auto receive = [&] {
+      if (how == Asks::receives) {
+        MPI_Recv(message.data(), count, MPI_BYTE, partner(), thread, comm, MPI_STATUS_IGNORE);
+      } else {
+        receive_unknown(how, thread, comm, message);
+      }
+    };
+    char verdict = kOn;
     while (verdict == kOn) {
       if (!receives()) {
         verdict = meter.count(thread) ? kOn : kEnd;
-        const char said = verdict;
+        message[0] = verdict;
         MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
-        MPI_Recv(message.data(), count, MPI_BYTE, partner(), thread, comm, MPI_STATUS_IGNORE);
-        verdict = said;
+        receive();
       } else {
-        MPI_Recv(message.data(), count, MPI_BYTE, partner(), thread, comm, MPI_STATUS_IGNORE);
+        receive();
+        verdict = message[0];
         MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
       }
     }
@@ -465,22 +510,27 @@ void report(const Options& given, bool leads, double value, const char* unit, do
 bool measure(const Options& given) {
   const std::string& name = given.measure;
   const auto rate = [&](const Reading& reading) {
-    report(given, receives(), reading.per_second() * kRateWindow / 1e6, "M/s", reading.fairness);
+    report(given, receives(), reading.per_second() * given.window / 1e6, "M/s", reading.fairness);
   };
+  const Asks unknown = name.ends_with("improbe") ? Asks::improbe : Asks::iprobe;
   if (name == "rate" || name == "pairwise") {
-    rate(windows(given, kRateWindow));
+    rate(windows(given, given.window, given.any_tag ? Asks::any_tag : Asks::receives));
   } else if (name == "wildcard") {
-    rate(windows(given, kRateWindow, true));
+    rate(windows(given, given.window, Asks::any));
+  } else if (name == "rate-iprobe" || name == "rate-improbe") {
+    rate(windows(given, given.window, unknown));
+  } else if (name == "latency-iprobe" || name == "latency-improbe") {
+    report(given, !receives(), ping_pong(given, unknown).us_each() / 2, "us", 1);
   } else if (name == "depth") {
     rate(depth(given));
   } else if (name == "bandwidth") {
-    const Reading reading = windows(given, kBandwidthWindow);
+    const Reading reading = windows(given, kBandwidthWindow, Asks::receives);
     report(given, receives(), reading.per_second() * kBandwidthWindow * given.bytes / 1e9, "GB/s",
            reading.fairness);
   } else if (name == "latency") {
-    report(given, !receives(), ping_pong(given).us_each() / 2, "us", 1);
+    report(given, !receives(), ping_pong(given, Asks::receives).us_each() / 2, "us", 1);
   } else if (name == "pingpong") {
-    const Reading reading = ping_pong(given);
+    const Reading reading = ping_pong(given, Asks::receives);
     report(given, !receives(), reading.per_second() / 1e3, "k/s", reading.fairness);
   } else if (name == "latency-mt") {
     report(given, !receives(), latency_mt(given).us_each() / 2, "us", 1);
@@ -498,10 +548,13 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   given.measure = words[0];
   for (std::size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "--own-comms" || word == "--overtaking" || word == "--tasks") {
-      (word == "--tasks"       ? given.tasks
-       : word == "--own-comms" ? given.own_comms
-                               : given.overtaking) = true;
+    if (bool* const flag = word == "--tasks"        ? &given.tasks
+                           : word == "--own-comms"  ? &given.own_comms
+                           : word == "--overtaking" ? &given.overtaking
+                           : word == "--any-tag"    ? &given.any_tag
+                                                    : nullptr;
+        flag != nullptr) {
+      *flag = true;
       continue;
     }
     if (++i == words.size()) return false;
@@ -517,6 +570,8 @@ bool parse(const std::vector<std::string>& words, Options& given) {
       given.length = whole;
     } else if (word == "--unexpected") {
       given.unexpected = whole;
+    } else if (word == "--window") {
+      given.window = whole;
     } else if (word == "--seconds") {
       given.seconds = value;
     } else {
@@ -526,7 +581,7 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   // A wildcard of one thread would take another's messages; so many threads as tags below the
   // others'.
   if (given.tasks && find_tasks() == nullptr) return false;
-  return given.threads >= 1 && given.threads <= kOtherTags &&
+  return given.threads >= 1 && given.threads <= kOtherTags && given.window >= 1 &&
          (given.measure != "wildcard" || given.threads == 1);
 }
 
@@ -537,7 +592,8 @@ int main(int argc, char** argv) {
   if (!parse({argv + 1, argv + argc}, given)) {
     std::fprintf(stderr,
                  "compare: MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]"
-                 " [--unexpected U] [--own-comms] [--overtaking] [--tasks]\n");
+                 " [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]"
+                 " [--tasks]\n");
     return 2;
   }
   int provided = 0;

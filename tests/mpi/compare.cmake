@@ -2,8 +2,9 @@
 weft_mpi_test(compare RANKS 2 4 SOURCES ${PROJECT_SOURCE_DIR}/bench/mpi/compare.cpp
   ARGUMENTS rate --seconds 0.05)
 foreach(arguments
-    "latency" "wildcard" "bandwidth --bytes 1048576" "pairwise --threads 16"
+    "latency" "latency-iprobe" "rate-iprobe" "rate-improbe" "wildcard" "bandwidth --bytes 1048576" "pairwise --threads 16"
     "pairwise --threads 64 --bytes 0 --own-comms" "pairwise --threads 16 --overtaking"
+    "pairwise --threads 8 --any-tag --window 16"
     "pingpong --threads 16" "latency-mt --threads 16" "depth --threads 2 --length 1024"
     "depth --length 64 --unexpected 64" "allreduce" "barrier" "bcast --bytes 65536")
   string(REPLACE " " ";" words "${arguments}")
