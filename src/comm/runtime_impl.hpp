@@ -69,8 +69,8 @@ struct Runtime::Impl final : base::IdleWork {
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
 
-  std::recursive_mutex
-      serial_lock;  ///< (comm.serial_progress) of whoever progresses; before any device's
+  /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
+  std::recursive_mutex serial_lock;
   std::vector<std::unique_ptr<Device>> devices;
   Device* only_device = nullptr;  ///< set if there is one
   std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};

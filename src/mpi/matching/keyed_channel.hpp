@@ -8,9 +8,8 @@
 // 1. An entry is in at most one place: behind its key, or in `wildcards_`.
 // 2. Behind a key lie receives or messages, never both, oldest first.
 // 3. `ordered_`, `alone_` and `table_` change only under `order_` and the locks of all buckets of
-// the
-//    table. Who holds one bucket's lock and sees both false owns all entries of that bucket's keys;
-//    who holds `order_` and sees `ordered_` owns all entries.
+//    the table. Who holds one bucket's lock and sees both false owns all entries of that bucket's
+//    keys; who holds `order_` and sees `ordered_` owns all entries.
 // 4. A wildcard waits (in `wildcards_`) only while `ordered_`, which becomes false only when there
 //    is none.
 // 5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives posted
@@ -19,9 +18,8 @@
 // 6. While `exact_keys_`, messages get no stamps: no wildcard will ask which of two unlike keys is
 //    older. It becomes false only while nothing waits.
 // 7. While `alone_`, one thread, which used the channel alone for long, has it: in a section that
-// it
-//    entered by `favour_` it owns all entries and needs no lock. `ordered_` is false then. Whoever
-//    else comes takes it away under `order_`, which waits for such a section to end.
+//    it entered by `favour_` it owns all entries and needs no lock. `ordered_` is false then.
+//    Whoever else comes takes it away under `order_`, which waits for such a section to end.
 #pragma once
 
 #include <array>
