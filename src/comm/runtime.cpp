@@ -165,8 +165,8 @@ Device& Runtime::Impl::one_of_many_devices() const noexcept {
 
 uint32_t Runtime::progress() { return impl_->progress(impl_->this_device()); }
 
-uint32_t Runtime::Impl::progress(Device& own) {
-  const uint32_t served = own.try_progress();
+uint32_t Runtime::Impl::progress(Device& own, bool lingers) {
+  const uint32_t served = own.try_progress(lingers);
   return served != 0 || only_device != nullptr ? served : progress_others(own);
 }
 

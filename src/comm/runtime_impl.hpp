@@ -154,7 +154,7 @@ struct Runtime::Impl final : base::IdleWork {
     return done.event();
   }
 
-  uint32_t progress(Device& own);
+  uint32_t progress(Device& own, bool lingers = true);
   uint32_t progress_others(Device& own);
 
   // early.cpp
