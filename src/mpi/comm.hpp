@@ -78,7 +78,8 @@ class Comm final : public Counted {
   ~Comm() override;  // comms/: closes the channels, gives the context back
 };
 
-HandleTable<Comm, MPI_Comm>& comms() noexcept;
+inline constinit HandleTable<Comm, MPI_Comm> comm_table;
+inline HandleTable<Comm, MPI_Comm>& comms() noexcept { return comm_table; }
 
 /// The communicator of a handle; throws MPI_ERR_COMM.
 inline Comm& comm(MPI_Comm handle) {

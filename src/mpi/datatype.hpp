@@ -143,7 +143,8 @@ class Datatype : public Counted {
   std::string name;                          ///< under a lock of types/
 };
 
-HandleTable<Datatype, MPI_Datatype>& datatypes() noexcept;
+inline constinit HandleTable<Datatype, MPI_Datatype> datatype_table;
+inline HandleTable<Datatype, MPI_Datatype>& datatypes() noexcept { return datatype_table; }
 
 /// The type of a handle, for communication: throws MPI_ERR_TYPE for null, bad or (when checking)
 /// uncommitted ones.

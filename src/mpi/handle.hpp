@@ -82,7 +82,7 @@ inline constexpr unsigned kGenerationBits = 12;
 template <class T, class Handle>
 class HandleTable {
  public:
-  HandleTable() = default;
+  constexpr HandleTable() = default;
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
   ~HandleTable() {

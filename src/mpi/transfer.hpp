@@ -9,6 +9,7 @@
 #include "mpi/entry.hpp"
 #include "mpi/status.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/parker.hpp"
 #include "weft/base/types.hpp"
 #include "weft/comm/completion.hpp"
 
@@ -32,11 +33,12 @@ class Waiter {
 /// A send or a receive.
 ///
 /// Owner and lifetime: whoever posts it, until it has ended; then it may be posted again. Must not
-/// move. `state` goes kIdle/kEnded → (posted) kPending → kEnded, or kPending → a Waiter → kEnded.
-/// Results are valid once ended. The entry is the channel's while a receive is posted there.
+/// move. `state` goes kEnded → (posted) kPending → kEnded, or kPending → a Waiter, or the Parker of
+/// who waits for this one alone (marked by kParker) → kEnded. Results are valid once ended. The entry is the channel's while a receive is posted there.
 struct Transfer : Entry {
   static constexpr uintptr_t kPending = 0;
   static constexpr uintptr_t kEnded = 1;
+  static constexpr uintptr_t kParker = 2;  ///< a bit
 
   // Results.
   Outcome outcome;
@@ -72,11 +74,34 @@ struct Transfer : Entry {
     return state.compare_exchange_strong(expected, kPending, std::memory_order_acq_rel,
                                          std::memory_order_acquire);
   }
+  /// For who waits for nothing else: the parker is unparked at the end, which is a wake-up less in
+  /// between than a waiter. False: it has ended. May be called again with the same.
+  [[nodiscard]] bool set_parker(base::Parker& parker) noexcept {
+    const uintptr_t mark = reinterpret_cast<uintptr_t>(&parker) | kParker;
+    uintptr_t expected = kPending;
+    // As set_waiter.
+    return state.compare_exchange_strong(expected, mark, std::memory_order_acq_rel,
+                                         std::memory_order_acquire) ||
+           expected == mark;
+  }
+  /// Takes it back, if it is there; the parker may just be being unparked.
+  void withdraw_parker() noexcept {
+    uintptr_t was = state.load(std::memory_order_acquire);
+    if ((was & kParker) != 0) {
+      state.compare_exchange_strong(was, kPending, std::memory_order_acq_rel,
+                                    std::memory_order_acquire);
+    }
+  }
   /// Ends it. Called once, by whoever serves it, after `outcome` was filled in.
   void end() noexcept {
-    // acq_rel: release: see ended(); acquire: pairs with set_waiter.
+    // acq_rel: release: see ended(); acquire: pairs with set_waiter. A transfer that nobody but its
+    // owner waits for may be gone after that; a parker outlives its owner.
     const uintptr_t was = state.exchange(kEnded, std::memory_order_acq_rel);
-    if (was > kEnded) reinterpret_cast<Waiter*>(was)->on_end(*this);
+    if ((was & kParker) != 0) {
+      reinterpret_cast<base::Parker*>(was & ~kParker)->unpark();
+    } else if (was > kEnded) {
+      reinterpret_cast<Waiter*>(was)->on_end(*this);
+    }
   }
 };
 

@@ -17,11 +17,6 @@ Comm::~Comm() {
   if (context >= ContextIds::kFirstFree) context_ids().give_back(context);
 }
 
-HandleTable<Comm, MPI_Comm>& comms() noexcept {
-  static HandleTable<Comm, MPI_Comm> table;
-  return table;
-}
-
 Comm& intra_comm(MPI_Comm handle) {
   Comm& found = comm(handle);
   if (found.inter) [[unlikely]]

@@ -97,7 +97,7 @@ class KeyedChannel final : public Channel {
   };
   static constexpr uint32_t kFirstBuckets = 16;
   static constexpr uint32_t kMostBuckets = 1U << 16;
-  static constexpr uint32_t kLongChain = 6;  ///< keys in a bucket before the table grows
+  static constexpr uint32_t kLongChain = 3;  ///< keys in a bucket before the table grows
 
   static uint32_t hash(Rank source, int tag) noexcept {
     const uint64_t key =

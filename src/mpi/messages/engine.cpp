@@ -10,7 +10,6 @@ namespace weft::mpi {
 namespace {
 
 constexpr uint32_t kRecords = 1U << 20;  // 192 bytes each; memory comes when they are used
-std::unique_ptr<Engine> the_engine;
 
 template <class T>
 T* map(std::size_t count) {
@@ -22,8 +21,6 @@ void unmap(T* memory, std::size_t count) noexcept {
 }
 
 }  // namespace
-
-Engine& engine() noexcept { return *the_engine; }
 
 Engine::Engine(Runtime& runtime, DeviceOf device_of, bool sequenced)
     : runtime_(runtime),
@@ -56,13 +53,8 @@ Engine::~Engine() {
   unmap(peers_, static_cast<std::size_t>(runtime_.size()));
 }
 
-/// A context's channel is made by whoever needs it first, and kept for the next communicator that
-/// gets the context: its sequence numbers go on.
-Channel& Engine::channel(uint16_t context, Plane plane) {
+Channel& Engine::make(uint16_t context, Plane plane) {
   std::atomic<Channel*>& place = this->place(context, plane);
-  // acquire: pairs with the release below.
-  if (Channel* made = place.load(std::memory_order_acquire); made != nullptr) [[likely]]
-    return *made;
   std::unique_ptr<Channel> fresh = make_channel(settings().matching);
   fresh->context = context;
   fresh->plane = plane;

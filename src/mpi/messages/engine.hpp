@@ -76,7 +76,13 @@ class Engine final : public Matcher {
   bool try_again() noexcept override;
   void peer_down(Rank peer) noexcept override;
 
-  [[nodiscard]] Channel& channel(uint16_t context, Plane plane);
+  /// A context's channel is made by whoever needs it first, and kept for the next communicator that
+  /// gets the context: its sequence numbers go on.
+  [[nodiscard]] Channel& channel(uint16_t context, Plane plane) {
+    // acquire: pairs with make's release.
+    Channel* const made = place(context, plane).load(std::memory_order_acquire);
+    return made != nullptr ? *made : make(context, plane);
+  }
   void open(Channel& channel, Group* group, bool may_overtake, bool exact_keys);
   void close(Channel& channel);
   /// Nothing is sent or tried any more. False: the core still has operations that will be told
@@ -116,6 +122,7 @@ class Engine final : public Matcher {
   [[nodiscard]] std::atomic<Channel*>& place(uint16_t context, Plane plane) noexcept {
     return channels_[std::size_t{context} * 2 + static_cast<std::size_t>(plane)];
   }
+  Channel& make(uint16_t context, Plane plane);
   [[nodiscard]] SourceOrder& order(Channel& channel, Rank process);
   [[nodiscard]] Envelope envelope_of(const Channel& channel, const Transfer& transfer) const;
 
@@ -184,7 +191,8 @@ class Engine final : public Matcher {
 };
 
 /// The engine, between open_messages and close_messages.
-[[nodiscard]] Engine& engine() noexcept;
+inline std::unique_ptr<Engine> the_engine;
+[[nodiscard]] inline Engine& engine() noexcept { return *the_engine; }
 
 /// Registers what is counted (counters.hpp).
 void register_counters();

@@ -40,6 +40,19 @@ class AllEnded final : public base::Awaited, public Waiter {
   Synchronizer done_{0};
 };
 
+/// Waits for the end of one.
+class OneEnded final : public base::Awaited {
+ public:
+  explicit OneEnded(Transfer& transfer) noexcept : transfer_(transfer) {}
+
+  bool ready() noexcept override { return transfer_.ended(); }
+  bool enroll(base::Parker& parker) noexcept override { return transfer_.set_parker(parker); }
+  void withdraw() noexcept override { transfer_.withdraw_parker(); }
+
+ private:
+  Transfer& transfer_;
+};
+
 /// Is ready with the first of several ends; the later ones must be through before it may go.
 class FirstOf final : public Waiter {
  public:
@@ -79,11 +92,17 @@ Outcome outcome_of(const Channel& channel, const Arrived& message) noexcept {
 uint32_t progress() { return runtime().progress(); }
 
 void wait(Transfer& transfer) {
-  Transfer* const one = &transfer;
-  wait_all({&one, 1});
+  OneEnded one(transfer);
+  if (one.ready()) return;
+  engine().count(Engine::waits);
+  runtime().wait(one);
 }
 
 void wait_all(std::span<Transfer* const> transfers) {
+  if (transfers.size() == 1) {
+    wait(*transfers.front());
+    return;
+  }
   AllEnded all(transfers);
   if (all.ready()) return;
   engine().count(Engine::waits);

@@ -18,11 +18,6 @@
 
 namespace weft::mpi {
 
-HandleTable<Datatype, MPI_Datatype>& datatypes() noexcept {
-  static HandleTable<Datatype, MPI_Datatype> table;
-  return table;
-}
-
 Datatype& any_datatype(MPI_Datatype handle) {
   Datatype* type = datatypes().find(handle);
   if (type == nullptr) fail(MPI_ERR_TYPE, "not a datatype: null, freed, or never made");
