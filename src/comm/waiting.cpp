@@ -163,6 +163,8 @@ void Runtime::wait(Synchronizer& done) {
 
 void Runtime::wait(base::Awaited& awaited) { impl_->wait(awaited); }
 
+bool Runtime::others_progress() const noexcept { return impl_->others_progress(); }
+
 void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
   impl_->wait_for(impl_->watchers, ready, argument);
 }

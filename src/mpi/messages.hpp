@@ -11,6 +11,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
 #include "mpi/transfer.hpp"
+#include "weft/base/parker.hpp"
 
 namespace weft::mpi {
 
@@ -49,8 +50,19 @@ void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, 
 
 /// Serves what waits. Returns how much.
 uint32_t progress();
-/// Returns when it has ended. Blocks the thread, or suspends the task.
-void wait(Transfer& transfer);
+/// The caller, if it is a task that may park while others progress.
+[[nodiscard]] base::Parker* parking_task() noexcept;
+void wait_in_thread(Transfer& transfer);
+/// Returns when it has ended. Blocks the thread, or suspends the task: that in the caller's own
+/// frame, since each one between here and the switch costs a mispredicted return.
+inline void wait(Transfer& transfer) {
+  if (transfer.ended()) return;
+  if (base::Parker* const task = parking_task(); task != nullptr) {
+    while (transfer.set_parker(*task) && !transfer.ended()) task->park();
+  } else {
+    wait_in_thread(transfer);
+  }
+}
 /// Returns when all have ended (one counter preset to their number, 000 §2.2).
 void wait_all(std::span<Transfer* const> transfers);
 /// Returns when at least one has ended.

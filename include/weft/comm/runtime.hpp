@@ -109,6 +109,9 @@ class Runtime {
     wait_for_condition([](void* p) { return static_cast<bool>((*static_cast<Ready*>(p))()); },
                        &ready);
   }
+  /// Whether a task that waits may just park: idle workers, or a thread of their own, progress
+  /// (Progress::workers, Progress::server).
+  [[nodiscard]] bool others_progress() const noexcept;
   /// One try of a posting call that answered retry came to nothing: progress, and if that brings
   /// nothing either, give the core away.
   void relax();

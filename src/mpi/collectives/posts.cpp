@@ -37,7 +37,7 @@ void Posts::wait() noexcept {
     return;
   }
   for_each([](Transfer& transfer) {
-    if (!transfer.ended()) mpi::wait(transfer);
+    mpi::wait(transfer);
   });
 }
 

@@ -91,11 +91,16 @@ Outcome outcome_of(const Channel& channel, const Arrived& message) noexcept {
 
 uint32_t progress() { return runtime().progress(); }
 
-void wait(Transfer& transfer) {
+base::Parker* parking_task() noexcept {
+  Engine& my = engine();
+  my.count(Engine::waits);
+  base::Parker& caller = base::this_parker();
+  return !caller.may_poll() && my.runtime().others_progress() ? &caller : nullptr;
+}
+
+void wait_in_thread(Transfer& transfer) {
   OneEnded one(transfer);
-  if (one.ready()) return;
-  engine().count(Engine::waits);
-  runtime().wait(one);
+  if (!one.ready()) runtime().wait(one);
 }
 
 void wait_all(std::span<Transfer* const> transfers) {

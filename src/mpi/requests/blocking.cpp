@@ -47,7 +47,7 @@ void exchange(Comm& comm, const Piece& out, int to, int send_tag, bool sends, vo
     fill(status, kNoProcess);
     return;
   }
-  if (!receive.transfer.ended()) wait(receive.transfer);
+  wait(receive.transfer);
   report(receive.transfer, comm, status);
 }
 
@@ -80,7 +80,7 @@ void Recv(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag
   }
   Transfer transfer;
   start_recv(transfer, on, Plane::program, source, tag, buf, count, type);
-  if (!transfer.ended()) wait(transfer);
+  wait(transfer);
   report(transfer, on, status);
 }
 

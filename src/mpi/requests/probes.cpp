@@ -150,7 +150,7 @@ void Mrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* messa
   }
   Transfer transfer;
   start_recv_extracted(transfer, *matched->message, buf, count, type);
-  if (!transfer.ended()) wait(transfer);
+  wait(transfer);
   report(transfer, *matched->comm, status);
 }
 
