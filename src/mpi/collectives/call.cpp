@@ -83,7 +83,7 @@ class CollectiveWork final : public RequestWork {
     types_.reserve(call_.types.size());
     for (const Datatype* type : call_.types) types_.push_back(hold(type));
     keep_handle();
-    if (call_.form == Form::persistent) keep_arrays();
+    if (call_.form == CallForm::persistent) keep_arrays();
   }
   ~CollectiveWork() override {
     if (own_handle_ == MPI_DATATYPE_NULL) return;
@@ -207,7 +207,7 @@ void run_now(Call call) { run(begin(call)); }
 
 void start(Call call, MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
-  call.form = Form::nonblocking;
+  call.form = CallForm::nonblocking;
   Request& begun = request_for(std::move(call));
   try {
     begun.work->start(begun);
@@ -221,7 +221,7 @@ void start(Call call, MPI_Request* request) {
 void make_persistent(Call call, MPI_Info info, MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
   (void)info_or_null(info);
-  call.form = Form::persistent;
+  call.form = CallForm::persistent;
   Request& made = request_for(std::move(call));
   made.persistent = true;
   *request = handle_of(made);

@@ -42,7 +42,7 @@ enum class Kind : uint8_t {
 [[nodiscard]] const char* name_of(Kind kind) noexcept;
 
 /// How it is called. Calls of unlike forms do not match (MPI 6.12).
-enum class Form : uint8_t { blocking, nonblocking, persistent };
+enum class CallForm : uint8_t { blocking, nonblocking, persistent };
 
 /// The arguments of a collective, checked. Views of the program's arrays, which it leaves alone
 /// until the operation is over.
@@ -57,7 +57,7 @@ struct Call {
   ~Call() = default;
 
   Kind kind;
-  Form form = Form::blocking;
+  CallForm form = CallForm::blocking;
   bool in_place = false;
   int root = 0;       ///< or MPI_ROOT, MPI_PROC_NULL
   int tag = 0;        ///< on the communicator

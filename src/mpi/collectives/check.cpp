@@ -13,7 +13,7 @@ namespace {
 /// What must be the same on all ranks, as far as each knows it. Travels as bytes.
 struct Signature {
   Kind kind = Kind::barrier;
-  Form form = Form::blocking;
+  CallForm form = CallForm::blocking;
   int32_t root = -1;   ///< -1: it has none
   int64_t bytes = -1;  ///< -1: they may differ
   int32_t op = 0;      ///< predefined operations: their number

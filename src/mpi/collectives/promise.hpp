@@ -57,10 +57,10 @@ class Driver final : public Waiter {
 
 /// A schedule as a part of another one, which goes on with its messages although messages of the
 /// part failed, and fails at its own end.
-struct Part {
+struct SubSchedule {
   const Schedule& schedule;
 };
-[[nodiscard]] inline Part part(const Schedule& schedule) noexcept { return {schedule}; }
+[[nodiscard]] inline SubSchedule part(const Schedule& schedule) noexcept { return {schedule}; }
 
 struct Schedule::promise_type {
   Driver* driver = nullptr;        ///< nullptr: in `run`, which waits in place
@@ -131,7 +131,7 @@ struct Schedule::promise_type {
   ChildWait await_transform(const Schedule& child) noexcept {
     return {child.handle(), *this, true};
   }
-  ChildWait await_transform(const Part& child) noexcept {
+  ChildWait await_transform(const SubSchedule& child) noexcept {
     return {child.schedule.handle(), *this, false};
   }
 

@@ -50,7 +50,7 @@ class Sequence {
       add_block(offset + layout->offset, layout->bytes);
     } else if (layout->loops.empty() && layout->core->kind == Core::Kind::blocks &&
                layout->core->blocks.size() <= kFlatten) {
-      for (const Block& each : layout->core->blocks) {
+      for (const Run& each : layout->core->blocks) {
         add_block(offset + layout->offset + each.offset, each.length);
       }
     } else {
@@ -122,7 +122,7 @@ class Sequence {
     block_bytes_ = 0;
   }
 
-  std::vector<Block> blocks_;
+  std::vector<Run> blocks_;
   int64_t block_bytes_ = 0;
   std::vector<Item> items_;
   int64_t at_ = 0;

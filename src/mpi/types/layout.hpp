@@ -15,7 +15,7 @@
 namespace weft::mpi {
 
 /// A contiguous run of bytes in a list; `at`: where it begins in the packed form.
-struct Block {
+struct Run {
   int64_t offset;
   int64_t length;
   int64_t at;
@@ -42,7 +42,7 @@ struct Core {
   enum class Kind : uint8_t { block, blocks, items };
   Kind kind = Kind::block;
   int64_t length = 0;  ///< block: its bytes; blocks: that of each, or 0 where they differ
-  std::vector<Block> blocks;
+  std::vector<Run> blocks;
   std::vector<Item> items;
 };
 

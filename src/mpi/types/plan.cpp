@@ -61,7 +61,7 @@ class Mover {
       case Core::Kind::block:
         return copy(base, core.length);
       case Core::Kind::blocks:
-        for (const Block& block : core.blocks) {
+        for (const Run& block : core.blocks) {
           copy_small_block<kPack>(base + static_cast<uintptr_t>(block.offset), packed_,
                                   block.length);
           packed_ += block.length;
@@ -99,7 +99,7 @@ class Mover {
   }
 
   void part_of_blocks(const Core& core, uintptr_t base, int64_t skip, int64_t todo) noexcept {
-    const Block* block = core.length != 0
+    const Run* block = core.length != 0
                              ? &core.blocks[static_cast<std::size_t>(skip / core.length)]
                              : entry_at(core.blocks, skip);
     skip -= block->at;
