@@ -37,7 +37,10 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
     // acquire: as below.
     Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
     if (endpoint != nullptr && endpoint->spec.matcher != nullptr) [[likely]] {
-      return noted(comm::arrive_enveloped(*endpoint, *this, source, packed, payload, {}));
+      return noted(
+          endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), payload})
+              ? Taken::yes
+              : Taken::hold);
     }
   }
   if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&

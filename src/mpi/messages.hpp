@@ -30,10 +30,17 @@ void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, 
 bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
               const Datatype& type);
 
+/// A blocking send by a Transfer. Throws Failure.
+void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+                   const Datatype& type, SendMode mode);
 /// A blocking send in place: returns when the buffer may be used again. No Transfer is made for
 /// what goes at once. Throws Failure.
-void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
-              const Datatype& type, SendMode mode = SendMode::standard);
+inline void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+                     const Datatype& type, SendMode mode = SendMode::standard) {
+  if (mode == SendMode::synchronous || !try_send(comm, plane, to, tag, buffer, count, type))
+      [[unlikely]]
+    send_and_wait(comm, plane, to, tag, buffer, count, type, mode);
+}
 
 /// Takes a posted receive back: true: it ends cancelled. False: it was matched, or has ended.
 bool cancel_recv(Transfer& transfer);

@@ -104,8 +104,7 @@ SourceOrder& Engine::order(Channel& channel, Rank process) {
   return orders[process.value];
 }
 
-Device* Engine::via(const Channel& channel, int tag) const noexcept {
-  if (device_of_ == DeviceOf::thread) return nullptr;
+Device* Engine::via_chosen(const Channel& channel, int tag) const noexcept {
   uint32_t number = channel.context;
   if (device_of_ == DeviceOf::key) number = number * 31 + static_cast<uint32_t>(tag);
   return &runtime_.device(number % runtime_.device_count());

@@ -114,7 +114,10 @@ class Engine final : public Matcher {
   [[nodiscard]] uint64_t counted(Count what) const noexcept { return counters_.read(what); }
   /// All channels that there are, now.
   [[nodiscard]] std::vector<Channel*> all_channels();
-  [[nodiscard]] Device* via(const Channel& channel, int tag) const noexcept;
+  /// The device for a message; nullptr: the calling thread's.
+  [[nodiscard]] Device* via(const Channel& channel, int tag) const noexcept {
+    return device_of_ == DeviceOf::thread ? nullptr : via_chosen(channel, tag);
+  }
 
  private:
   static constexpr std::size_t kContexts = 1U << 16;
@@ -123,6 +126,7 @@ class Engine final : public Matcher {
     return channels_[std::size_t{context} * 2 + static_cast<std::size_t>(plane)];
   }
   Channel& make(uint16_t context, Plane plane);
+  [[nodiscard]] Device* via_chosen(const Channel& channel, int tag) const noexcept;
   [[nodiscard]] SourceOrder& order(Channel& channel, Rank process);
   [[nodiscard]] Envelope envelope_of(const Channel& channel, const Transfer& transfer) const;
 

@@ -25,7 +25,7 @@ inline Envelope Engine::envelope_of(const Channel& channel, const Transfer& tran
           .kind = transfer.kind};
 }
 
-bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data) {
+inline bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data) {
   if (sequenced_ || data.size() > eager_bytes_) return false;  // numbers are given with transfers
   Peer& peer = this->peer(to);
   // acquire: pairs with drain's release; whoever sees that nobody waits any more goes behind them.
@@ -278,11 +278,8 @@ bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int6
   return engine().send_at_once(channel, comm.process(to), tag, data);
 }
 
-void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
-              const Datatype& type, SendMode mode) {
-  if (mode != SendMode::synchronous && try_send(comm, plane, to, tag, buffer, count, type))
-      [[likely]]
-    return;
+void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
+                   const Datatype& type, SendMode mode) {
   Transfer transfer;
   start_send(transfer, comm, plane, to, tag, buffer, count, type, mode);
   wait(transfer);
