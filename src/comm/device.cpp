@@ -37,10 +37,9 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
     // acquire: as below.
     Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
     if (endpoint != nullptr && endpoint->spec.matcher != nullptr) [[likely]] {
-      return noted(
-          endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), payload})
-              ? Taken::yes
-              : Taken::hold);
+      return noted(endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), payload})
+                       ? Taken::yes
+                       : Taken::hold);
     }
   }
   if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&

@@ -305,8 +305,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
   for (uint32_t turn = 1;; ++turn) {
     // Those awake beside us yield while we look: then one look a turn, and theirs.
     const bool alone = waiting.load(std::memory_order_relaxed) == 1;
-    uint32_t served =
-        alone ? device.try_progress_often(kPollsPerTurn) : device.try_progress(false);
+    uint32_t served = alone ? device.try_progress_often(kPollsPerTurn) : device.try_progress(false);
     if (awaited.ready()) return true;
     if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
       served += progress_others(device);

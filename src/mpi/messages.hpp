@@ -65,7 +65,10 @@ void wait_in_thread(Transfer& transfer);
 inline void wait(Transfer& transfer) {
   if (transfer.ended()) return;
   if (base::Parker* const task = parking_task(); task != nullptr) {
-    while (transfer.set_parker(*task) && !transfer.ended()) task->park();
+    if (transfer.set_parker(*task)) {
+      do task->park();
+      while (!transfer.ended());
+    }
   } else {
     wait_in_thread(transfer);
   }

@@ -34,7 +34,8 @@ class Waiter {
 ///
 /// Owner and lifetime: whoever posts it, until it has ended; then it may be posted again. Must not
 /// move. `state` goes kEnded → (posted) kPending → kEnded, or kPending → a Waiter, or the Parker of
-/// who waits for this one alone (marked by kParker) → kEnded. Results are valid once ended. The entry is the channel's while a receive is posted there.
+/// who waits for this one alone (marked by kParker) → kEnded. Results are valid once ended. The
+/// entry is the channel's while a receive is posted there.
 struct Transfer : Entry {
   static constexpr uintptr_t kPending = 0;
   static constexpr uintptr_t kEnded = 1;

@@ -36,9 +36,7 @@ void Posts::wait() noexcept {
     if (used != 0) wait_all({waiting, used});
     return;
   }
-  for_each([](Transfer& transfer) {
-    mpi::wait(transfer);
-  });
+  for_each([](Transfer& transfer) { mpi::wait(transfer); });
 }
 
 void Posts::give_up() noexcept {

@@ -25,7 +25,8 @@ inline Envelope Engine::envelope_of(const Channel& channel, const Transfer& tran
           .kind = transfer.kind};
 }
 
-inline bool Engine::send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data) {
+inline bool Engine::send_at_once(Channel& channel, Rank to, int tag,
+                                 std::span<const std::byte> data) {
   if (sequenced_ || data.size() > eager_bytes_) return false;  // numbers are given with transfers
   Peer& peer = this->peer(to);
   // acquire: pairs with drain's release; whoever sees that nobody waits any more goes behind them.

@@ -99,9 +99,8 @@ class Mover {
   }
 
   void part_of_blocks(const Core& core, uintptr_t base, int64_t skip, int64_t todo) noexcept {
-    const Run* block = core.length != 0
-                             ? &core.blocks[static_cast<std::size_t>(skip / core.length)]
-                             : entry_at(core.blocks, skip);
+    const Run* block = core.length != 0 ? &core.blocks[static_cast<std::size_t>(skip / core.length)]
+                                        : entry_at(core.blocks, skip);
     skip -= block->at;
     for (; todo != 0; ++block) {
       const int64_t bytes = std::min(block->length - skip, todo);
