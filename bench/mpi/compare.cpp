@@ -3,9 +3,10 @@
 //
 //   mpiexec -n 2 compare MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]
 //                        [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]
-//                        [--tasks]
+//                        [--cold] [--tasks]
 //
-// --tasks: weft's tasks (weft_mpi.h) on one thread of each rank instead of threads.
+// --cold: depth, one thread: caches are cleared before each window. --tasks: weft's tasks
+// (weft_mpi.h) on one thread of each rank instead of threads.
 //
 // Measures, between which points, and what would make them lie: docs/benchmarks.md. All run for a
 // time, not for a count, so that a slow library ends, too: one rank leads, a thread of it that
@@ -51,6 +52,7 @@ struct Options {
   bool any_tag = false;  // a window may be of other threads' messages, too: as many as are sent
   bool own_comms = false;
   bool overtaking = false;
+  bool cold = false;
   bool tasks = false;
 };
 
@@ -353,6 +355,47 @@ Reading windows(const Options& given, int messages, Asks how) {
   });
 }
 
+/// Throws out of a core's caches what they hold: reads and writes more than its second level has.
+/// (What a last level shared by many cores keeps is still nearer than memory.)
+void clear_caches() {
+  static std::vector<char> other(std::size_t{16} << 20, 1);
+  for (std::size_t i = 0; i < other.size(); i += kLine / 2)
+    other[i] = static_cast<char>(other[i] + 1);
+}
+
+/// Windows whose two sides begin with cleared caches (003 Fig. 8). Both clear, then the receiver
+/// asks: from there to the window's last message is what is timed.
+Reading cold_windows(const Options& given, MPI_Comm comm) {
+  constexpr int kTag = 0;
+  Window window(given.window, given.bytes);
+  Reading reading;
+  const auto begin = Clock::now();
+  for (char verdict = kOn; verdict == kOn;) {
+    clear_caches();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (!receives()) {
+      MPI_Recv(&verdict, 1, MPI_BYTE, partner(), kTag, comm, MPI_STATUS_IGNORE);
+      for (int i = 0; i < window.size(); ++i) {
+        MPI_Isend(window.message(i), window.bytes, MPI_BYTE, partner(), kTag, comm,
+                  &window.requests[static_cast<std::size_t>(i)]);
+      }
+      window.wait();
+      continue;
+    }
+    const auto start = Clock::now();
+    const double passed = Seconds(start - begin).count();
+    // The first quarter is the warm-up: of memory and connections; at least one window is counted.
+    const bool warm = passed > given.seconds / 4;
+    verdict = warm && passed > given.seconds * 5 / 4 ? kEnd : kOn;
+    MPI_Send(&verdict, 1, MPI_BYTE, partner(), kTag, comm);
+    receive_window(window, kTag, comm, Asks::receives);
+    if (!warm) continue;
+    reading.seconds += Seconds(Clock::now() - start).count();
+    reading.done += 1;
+  }
+  return reading;
+}
+
 /// Windows beside receives that nothing matches, and messages that nobody asked for yet.
 Reading depth(const Options& given) {
   const Comms comms(given);
@@ -370,14 +413,16 @@ Reading depth(const Options& given) {
                 &unexpected.requests[static_cast<std::size_t>(i)]);
     }
   }
-  const Reading reading = run(given, given.threads, receives(), [&](int thread, Meter& meter) {
+  const auto beside = [&](int thread, Meter& meter) {
     Window window(given.window, given.bytes);
     if (receives()) {
       receive_windows(window, thread, comms.of(thread), thread, meter, Asks::receives);
     } else {
       send_windows(window, thread, comms.of(thread));
     }
-  });
+  };
+  const Reading reading =
+      given.cold ? cold_windows(given, comms.of(0)) : run(given, given.threads, receives(), beside);
   if (receives()) {
     for (int i = 0; i < given.unexpected; ++i) {
       MPI_Recv(unexpected.message(i), 8, MPI_BYTE, partner(), first + i, comms.of(0),
@@ -552,6 +597,7 @@ bool parse(const std::vector<std::string>& words, Options& given) {
                            : word == "--own-comms"  ? &given.own_comms
                            : word == "--overtaking" ? &given.overtaking
                            : word == "--any-tag"    ? &given.any_tag
+                           : word == "--cold"       ? &given.cold
                                                     : nullptr;
         flag != nullptr) {
       *flag = true;
@@ -582,7 +628,7 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   // others'.
   if (given.tasks && find_tasks() == nullptr) return false;
   return given.threads >= 1 && given.threads <= kOtherTags && given.window >= 1 &&
-         (given.measure != "wildcard" || given.threads == 1);
+         ((given.measure != "wildcard" && !given.cold) || given.threads == 1);
 }
 
 }  // namespace
@@ -593,7 +639,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "compare: MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]"
                  " [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]"
-                 " [--tasks]\n");
+                 " [--cold] [--tasks]\n");
     return 2;
   }
   int provided = 0;

@@ -6,7 +6,7 @@ foreach(arguments
     "pairwise --threads 64 --bytes 0 --own-comms" "pairwise --threads 16 --overtaking"
     "pairwise --threads 8 --any-tag --window 16"
     "pingpong --threads 16" "latency-mt --threads 16" "depth --threads 2 --length 1024"
-    "depth --length 64 --unexpected 64" "allreduce" "barrier" "bcast --bytes 65536")
+    "depth --length 64 --unexpected 64" "depth --length 64 --unexpected 64 --cold" "allreduce" "barrier" "bcast --bytes 65536")
   string(REPLACE " " ";" words "${arguments}")
   string(REGEX REPLACE "[ -]+" "_" name "${arguments}")
   add_test(NAME mpi.compare_${name}.2
