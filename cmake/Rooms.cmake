@@ -19,6 +19,7 @@ function(weft_room name)
     PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_features(weft_${name} PUBLIC cxx_std_20)
+  target_compile_options(weft_${name} PRIVATE ${WEFT_ROOM_CHECKS})
   target_link_libraries(weft_${name} PRIVATE $<BUILD_INTERFACE:weft_flags> ${ARG_LIBRARIES})
   foreach(entry IN LISTS WEFT_ROOMS)
     if(entry MATCHES "^${name}:(.*)$")
