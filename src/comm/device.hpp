@@ -135,13 +135,18 @@ class Device final : public fabric::Sink {
   void malformed_frame(const fabric::Frame& frame, const char* why);
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }
+  /// With serial progress, the rank's lock while this exists, taken before the device's: for who
+  /// delivers beside progress.
+  [[nodiscard]] std::unique_lock<std::recursive_mutex> serially() {
+    if (serial_ == nullptr) return {};
+    return std::unique_lock(*serial_);
+  }
   /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
   /// before a message came whose sender saw nobody asleep.
   uint32_t arm_and_look() {
     uint32_t served;
     {
-      std::unique_lock<std::recursive_mutex> one;
-      if (serial_ != nullptr) one = std::unique_lock(*serial_);
+      const auto one = serially();
       const base::BiasedLock::Hold hold(lock_);
       port_->arm();
       served = progress_locked();

@@ -183,8 +183,6 @@ TEST(Devices, CountParks) {
 // progress there is one at a time.
 TEST(Devices, ProgressOneAtATimeWhereAskedTo) {
   constexpr uint32_t kMessages = 100;
-  register_comm_config();
-  base::set_config("comm.serial_progress", "true");
   struct Seen {
     std::atomic<int> inside{0};
     std::atomic<uint32_t> calls{0};
@@ -217,8 +215,7 @@ TEST(Devices, ProgressOneAtATimeWhereAskedTo) {
                }
              });
            },
-           {.devices = kDevices, .progress = Progress::waiters});
-  base::set_config("comm.serial_progress", "false");
+           {.devices = kDevices, .progress = Progress::waiters, .serial_progress = true});
   EXPECT_EQ(seen.calls, kDevices * kMessages);
 }
 

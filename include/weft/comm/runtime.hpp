@@ -49,6 +49,7 @@ struct RuntimeOptions {
   std::optional<Progress> progress{};      ///< default: configuration `comm.progress`
   std::optional<uint32_t> operations{};    ///< default: configuration `comm.operations`
   std::optional<Assignment> assignment{};  ///< default: configuration `comm.assignment`
+  std::optional<bool> serial_progress{};   ///< default: configuration `comm.serial_progress`
   fabric::Job* job = nullptr;              ///< tests: a rank of a local job; default: join_job()
   /// Tests: wraps the transport (interceptors) before the runtime uses it.
   std::function<std::unique_ptr<fabric::Transport>(std::unique_ptr<fabric::Transport>)> wrap{};
