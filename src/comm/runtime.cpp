@@ -14,6 +14,7 @@
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/share_number.hpp"
+#include "weft/base/topology.hpp"
 #include "weft/fabric/config.hpp"
 
 namespace weft {
@@ -72,6 +73,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   operations = std::make_unique<comm::OperationTable>(settings.operations);
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
+  cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);

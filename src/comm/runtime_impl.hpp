@@ -89,6 +89,7 @@ struct Runtime::Impl final : base::IdleWork {
   std::map<int32_t, std::string> causes;
 
   // Waiting (waiting.hpp).
+  uint32_t cores = 1;        ///< that this process may use
   uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core

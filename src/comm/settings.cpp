@@ -97,8 +97,7 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
                                          {"server", Progress::server},
                                          {"workers", Progress::workers}}));
   if (s.progress == Progress::automatic) s.progress = Progress::workers;
-  s.serial_progress =
-      options.serial_progress.value_or(base::config_bool("comm.serial_progress"));
+  s.serial_progress = options.serial_progress.value_or(base::config_bool("comm.serial_progress"));
   s.assignment = options.assignment.value_or(choice<Assignment>(
       "comm.assignment",
       {{"dedicated", Assignment::dedicated}, {"round-robin", Assignment::round_robin}}));

@@ -187,10 +187,10 @@ void Runtime::Impl::wait(Awaited& awaited) {
     return;
   }
   // One look before any role is sought: what we wait for may be in the ring already. Where others
-  // wait, their turn is a better use of time than a longer look.
+  // wait for this core, their turn is a better use of time than a longer look.
   // relaxed, here and everywhere: how many wait decides about time only.
   if (settings.progress != Progress::server) {
-    progress(device, waiting.load(std::memory_order_relaxed) == 0);
+    progress(device, waiting.load(std::memory_order_relaxed) < cores);
   }
   if (awaited.ready()) return;
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
@@ -303,9 +303,10 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
   uint64_t idle_since = 0;
   uint32_t woken = base::threads_woken();
   for (uint32_t turn = 1;; ++turn) {
-    // Those awake beside us yield while we look: then one look a turn, and theirs.
-    const bool alone = waiting.load(std::memory_order_relaxed) == 1;
-    uint32_t served = alone ? device.try_progress_often(kPollsPerTurn) : device.try_progress(false);
+    // More awake than cores: the others yield while we look, and then have their turn.
+    const bool crowded = waiting.load(std::memory_order_relaxed) > cores;
+    uint32_t served =
+        crowded ? device.try_progress(false) : device.try_progress_often(kPollsPerTurn);
     if (awaited.ready()) return true;
     if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
       served += progress_others(device);
@@ -320,10 +321,10 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
     if (idle_since == 0) {
       idle_since = now;
       // Whoever was woken may be waiting for this core, and what comes next for its answer.
-      if (std::exchange(woken, base::threads_woken()) != base::threads_woken() || !alone) {
+      if (std::exchange(woken, base::threads_woken()) != base::threads_woken() || crowded) {
         sched_yield();
       }
-    } else if (!alone || now - idle_since > yield_ticks) {
+    } else if (crowded || now - idle_since > yield_ticks) {
       sched_yield();
       if (now - idle_since > spin_ticks && !any_busy()) {
         if (!sleeper.exchange(true, std::memory_order_acq_rel)) {
