@@ -363,16 +363,19 @@ void clear_caches() {
     other[i] = static_cast<char>(other[i] + 1);
 }
 
-/// Windows whose two sides begin with cleared caches (003 Fig. 8). Both clear, then the receiver
-/// asks: from there to the window's last message is what is timed.
+/// Windows whose two sides begin with cleared caches (003 Fig. 8). When both have cleared theirs,
+/// the receiver last of all, it asks: from there to the window's last message is what is timed. Of
+/// one pair: others would measure another's clearing.
 Reading cold_windows(const Options& given, MPI_Comm comm) {
   constexpr int kTag = 0;
   Window window(given.window, given.bytes);
   Reading reading;
   const auto begin = Clock::now();
   for (char verdict = kOn; verdict == kOn;) {
-    clear_caches();
+    // The barrier's messages may search the queues that the receiver is about to clear.
+    if (!receives()) clear_caches();
     MPI_Barrier(MPI_COMM_WORLD);
+    if (receives()) clear_caches();
     if (!receives()) {
       MPI_Recv(&verdict, 1, MPI_BYTE, partner(), kTag, comm, MPI_STATUS_IGNORE);
       for (int i = 0; i < window.size(); ++i) {
@@ -628,7 +631,8 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   // others'.
   if (given.tasks && find_tasks() == nullptr) return false;
   return given.threads >= 1 && given.threads <= kOtherTags && given.window >= 1 &&
-         ((given.measure != "wildcard" && !given.cold) || given.threads == 1);
+         (given.measure != "wildcard" || given.threads == 1) &&
+         (!given.cold || (given.measure == "depth" && given.threads == 1));
 }
 
 }  // namespace
@@ -645,8 +649,9 @@ int main(int argc, char** argv) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_size(MPI_COMM_WORLD, &given.ranks);
-  if (provided < MPI_THREAD_MULTIPLE || given.ranks % 2 != 0) {
-    std::fprintf(stderr, "compare: needs MPI_THREAD_MULTIPLE and an even number of ranks\n");
+  if (provided < MPI_THREAD_MULTIPLE || given.ranks % 2 != 0 || (given.cold && given.ranks != 2)) {
+    std::fprintf(stderr,
+                 "compare: needs MPI_THREAD_MULTIPLE and an even number of ranks, --cold two\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   const bool known = measure(given);

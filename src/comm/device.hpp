@@ -135,8 +135,7 @@ class Device final : public fabric::Sink {
   void malformed_frame(const fabric::Frame& frame, const char* why);
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }
-  /// With serial progress, the rank's lock while this exists, taken before the device's: for who
-  /// delivers beside progress.
+  /// With serial progress, the rank's lock while this exists, taken before the device's.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> serially() {
     if (serial_ == nullptr) return {};
     return std::unique_lock(*serial_);
@@ -184,6 +183,7 @@ class Device final : public fabric::Sink {
   template <class Call>
   void with_lock(Call call) {
     {
+      const auto one = serially();
       const base::BiasedLock::Hold hold(lock_);
       call();
       after_progress();

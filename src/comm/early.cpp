@@ -122,7 +122,6 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
   endpoints_made.store(number + 1, std::memory_order_relaxed);
   early_lock.unlock();
   for (auto& device : devices) {
-    const auto one = device->serially();
     device->with_lock([&] { deliver_early(endpoint, *device); });
   }
 }

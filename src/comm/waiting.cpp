@@ -186,13 +186,13 @@ void Runtime::Impl::wait(Awaited& awaited) {
     }
     return;
   }
-  // One look before any role is sought: what we wait for may be in the ring already. Where others
-  // wait for this core, their turn is a better use of time than a longer look.
-  // relaxed, here and everywhere: how many wait decides about time only.
+  // One look before any role is sought: what we wait for may be in the ring already. Where another
+  // thread serves, a longer look is its business. relaxed: a hint.
   if (settings.progress != Progress::server) {
-    progress(device, waiting.load(std::memory_order_relaxed) < cores);
+    progress(device, !device.waiters().served.load(std::memory_order_relaxed));
   }
   if (awaited.ready()) return;
+  // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
   if (others == 0 || !wait_yielding(device, awaited, others)) {
     if (settings.progress == Progress::server) {

@@ -35,7 +35,7 @@ Schedule reduce(const Team& team, const NodeMap* levels, const Reduction& reduct
                 const void* from, void* to, int root);
 Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
                     const void* from, void* to);
-/// SubSchedule i of the vector at `from`, combined, to rank i's `to`. `parts` tells counts alone.
+/// Part i of the vector at `from`, combined, to rank i's `to`. `parts` tells counts alone.
 Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void* from, void* to,
                         const Parts& parts);
 Schedule scan(Team team, Reduction reduction, const void* from, void* to);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kBruckBytes = 16 << 10;  // of all blocks together: up to this
 
-/// SubSchedule `p`, then p + 1, … around the ring.
+/// Part `p`, then p + 1, … around the ring.
 int64_t bytes_from(const Parts& all, int size, int first, int count) {
   if (all.counts.null()) return count * all[0].bytes();
   int64_t sum = 0;

@@ -141,7 +141,7 @@ Entry* KeyedChannel::access(Entry& entry, bool add) {
   Entry* const met = meet(table->of(hash(entry.process, entry.tag)), entry, add, true, keys);
   base::Favour::leave(mark);
   note_passed(keys);
-  if (keys > kLongChain) [[unlikely]]
+  if (keys > kLongChain && table->mask + 1 < kMostBuckets) [[unlikely]]
     grow(*table);
   return met;
 }
@@ -173,7 +173,7 @@ Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
     Entry* const met = meet(bucket, entry, add, false, keys);
     bucket.lock.unlock();
     note_passed(keys);
-    if (keys > kLongChain) [[unlikely]]
+    if (keys > kLongChain && table->mask + 1 < kMostBuckets) [[unlikely]]
       grow(*table);
     count_turn();
     return met;
