@@ -140,14 +140,14 @@ class Device final : public fabric::Sink {
     if (serial_ == nullptr) return {};
     return std::unique_lock(*serial_);
   }
-  /// Announces sleep and looks once more, waiting for the lock: whoever holds it may have looked
-  /// before a message came whose sender saw nobody asleep.
-  uint32_t arm_and_look() {
+  /// Announces sleep (`arms`) and looks once more, waiting for the lock: whoever holds it may have
+  /// looked before a message came whose sender saw nobody asleep.
+  uint32_t arm_and_look(bool arms = true) {
     uint32_t served;
     {
       const auto one = serially();
       const base::BiasedLock::Hold hold(lock_);
-      port_->arm();
+      if (arms) port_->arm();
       served = progress_locked();
     }
     do_deferred();

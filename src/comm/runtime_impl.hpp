@@ -184,6 +184,7 @@ struct Runtime::Impl final : base::IdleWork {
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node);
   bool step_down(Device& device, comm::WaitNode& node) noexcept;
   void sleep(Device& device, comm::Awaited& awaited, uint64_t deadline_ns = kNever);
+  bool sleep_until(uint64_t deadline_ns) noexcept;
   void leave(Device& device) noexcept;
   void serve_the_unserved() noexcept;
   // Mode workers: what idle workers do.

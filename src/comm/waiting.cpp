@@ -367,26 +367,45 @@ bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
   return false;
 }
 
-/// The sleeper: arms all doorbells, looks once more, sleeps until one rings.
+namespace {
+
+/// For poll(2) and its kin: the time until `deadline_ns`.
+timespec time_until(uint64_t deadline_ns) noexcept {
+  const uint64_t now = base::now_ns();
+  const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+  return {.tv_sec = static_cast<time_t>(left / 1'000'000'000),
+          .tv_nsec = static_cast<long>(left % 1'000'000'000)};
+}
+
+}  // namespace
+
+/// False: nothing rang until then.
+bool Runtime::Impl::sleep_until(uint64_t deadline_ns) noexcept {
+  const bool for_ever = deadline_ns == kNever;
+  for (;;) {
+    epoll_event event;
+    timespec left = time_until(deadline_ns);
+    const int rung = ::epoll_pwait2(sleep_fd, &event, 1, for_ever ? nullptr : &left, nullptr);
+    if (rung >= 0 || errno != EINTR) return rung != 0;
+  }
+}
+
+/// The sleeper: arms all doorbells, looks once more, sleeps until one rings; after a moment it
+/// looks once again (fabric::kSecondLookNs).
 void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns) {
   if (awaited.enroll(device.bell())) {
     uint32_t served = 0;
     // seq_cst: announce, then look for work; Device::enqueue adds work, then looks here.
     asleep.fetch_add(1, std::memory_order_seq_cst);
     for (auto& each : devices) served += each->arm_and_look();
-    if (served == 0 && !any_busy() && !awaited.ready()) {
+    const auto nothing_came = [&] { return served == 0 && !any_busy() && !awaited.ready(); };
+    if (nothing_came()) {
       device.note_sleep();
-      epoll_event event;
       waiting.fetch_sub(1, std::memory_order_relaxed);
-      timespec left{};
-      const bool for_ever = deadline_ns == kNever;
-      const uint64_t now = for_ever ? 0 : base::now_ns();
-      if (deadline_ns > now) {
-        left.tv_sec = static_cast<time_t>((deadline_ns - now) / 1'000'000'000);
-        left.tv_nsec = static_cast<long>((deadline_ns - now) % 1'000'000'000);
-      }
-      while (::epoll_pwait2(sleep_fd, &event, 1, for_ever ? nullptr : &left, nullptr) < 0 &&
-             errno == EINTR) {
+      const uint64_t again = base::now_ns() + fabric::kSecondLookNs;
+      if (!sleep_until(std::min(again, deadline_ns)) && again < deadline_ns) {
+        for (auto& each : devices) served += each->arm_and_look(false);
+        if (nothing_came()) sleep_until(deadline_ns);
       }
       waiting.fetch_add(1, std::memory_order_relaxed);
     }
@@ -464,7 +483,11 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
         if (device.arm_and_look() == 0 && !device.busy() && !stop.stop_requested()) {
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
-          while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
+          timespec soon = time_until(base::now_ns() + fabric::kSecondLookNs);  // as in sleep()
+          if (::ppoll(&bell, 1, &soon, nullptr) == 0 && device.arm_and_look(false) == 0 &&
+              !device.busy() && !stop.stop_requested()) {
+            while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
+            }
           }
         }
         device.with_lock([&] { device.port().disarm(); });

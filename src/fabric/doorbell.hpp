@@ -13,7 +13,8 @@
 //  2. Sleeper: store asleep, heavy barrier, poll everything once more, sleep. Sender: publish,
 //     (compiler barrier), load asleep. Either the sender sees the number and rings, or its publish
 //     came before the barrier and the last poll sees it (Dekker). Where a kernel has no
-//     membarrier, both sides fence instead.
+//     membarrier, both sides fence instead; where it passes a sender's core by, what that one
+//     published meanwhile is found by the sleeper's second look (kSecondLookNs).
 //  3. A ringer writes to the pipe first and then takes the number away by compare-and-swap: one
 //     that is stopped or killed between the two has rung; before both, others still ring. A late
 //     compare-and-swap cannot silence a later sleep, because its number differs.

@@ -1,4 +1,5 @@
-// Doorbells: sleeping until a sender rings, never missing one, with no timed rescue.
+// Doorbells: sleeping until a sender rings, never missing one, with no timed rescue but the one
+// second look that the contract asks for.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -22,6 +23,12 @@ bool sleep_on(Port& port) {
   pollfd ask{port.bell_fd(), POLLIN, 0};
   return ::poll(&ask, 1, 60'000) == 1;
 }
+/// The same as an engine sleeps, armed: with the second look. True: rung, or a frame was found.
+bool sleep_and_look(Port& port, Recorder& sink) {
+  pollfd ask{port.bell_fd(), POLLIN, 0};
+  const timespec soon{.tv_sec = 0, .tv_nsec = kSecondLookNs};
+  return ::ppoll(&ask, 1, &soon, nullptr) == 1 || port.poll(sink, 64) > 0 || sleep_on(port);
+}
 bool is_rung(Port& port) {
   pollfd ask{port.bell_fd(), POLLIN, 0};
   return ::poll(&ask, 1, 0) == 1;
@@ -34,7 +41,7 @@ bool wait_for_frames(Port& port, Recorder& sink, std::size_t count) {
     if (port.poll(sink, 64) > 0) continue;
     port.arm();
     bool rung = true;
-    if (port.poll(sink, 64) == 0) rung = sleep_on(port);
+    if (port.poll(sink, 64) == 0) rung = sleep_and_look(port, sink);
     port.disarm();
     if (!rung) return false;
   }
@@ -117,7 +124,8 @@ TEST_P(Doorbells, APeerThatLeavesRings) {
   bool rung = true;
   while (sink.downs.empty() && rung) {
     ranks.port(0).arm();
-    if (ranks.port(0).poll(sink, 64) == 0 && sink.downs.empty()) rung = sleep_on(ranks.port(0));
+    if (ranks.port(0).poll(sink, 64) == 0 && sink.downs.empty())
+      rung = sleep_and_look(ranks.port(0), sink);
     ranks.port(0).disarm();
     ranks.port(0).poll(sink, 64);
   }
@@ -142,7 +150,7 @@ Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls) {
     Ended ended = Ended::by_last_poll;
     if (port.poll(sink, 64) == 0) {
       ended = Ended::rung_before_sleep;
-      if (!is_rung(port)) ended = sleep_on(port) ? Ended::slept : Ended::missed;
+      if (!is_rung(port)) ended = sleep_and_look(port, sink) ? Ended::slept : Ended::missed;
     }
     port.disarm();
     if (ended == Ended::missed) return ended;
@@ -151,11 +159,27 @@ Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls) {
   }
 }
 
+/// Before anything registers for membarriers this process leaves the second core, where senders
+/// will run: until somebody else has run there, the kernel takes what runs there for unregistered,
+/// and its membarrier passes by (docs/design/lanes.md).
+[[maybe_unused]] const bool moved = [] {
+  {
+    const weft::test::OnCore second(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  }
+  const weft::test::OnCore first(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return true;
+}();
+
 /// One rank sleeps, the other, wide awake, is told when it begins and sends after a random while,
 /// so that publishing and looking for a sleeper move across arming, the last poll and falling
 /// asleep. The while is drawn from 0 to twice what has lately been needed to meet the moment of
 /// falling asleep, which is found by looking how each wait ended. Counted are the waits that needed
-/// the bell. Nothing comes to rescue a missed ring: it runs into the watchdog of sleep_on.
+/// the bell. Nothing but the one second look comes to rescue a missed ring: it runs into the
+/// watchdog of sleep_on.
 TEST_P(Doorbells, NoRingIsEverMissed) {
   Ranks ranks = make(2);
   if (ranks.size() == 1) GTEST_SKIP() << "needs two ranks";

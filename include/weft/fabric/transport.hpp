@@ -135,6 +135,12 @@ struct Geometry {
   uint32_t packets = 1024;       ///< packets of this rank
 };
 
+/// The kernel's membarrier passes some cores by (docs/design/lanes.md). A sender there may have
+/// looked for a sleeper before its message could be seen, and not ring: but all it did can be seen
+/// within a few microseconds, and whatever it sends from then on rings. So who sleeps looks once
+/// more, this long after `arm`; not again.
+inline constexpr uint64_t kSecondLookNs = 200'000;
+
 /// One device's share of a transport.
 ///
 /// Who may call: `try_send*` any thread (a process-private lock per lane, held for a few dozen
@@ -186,7 +192,8 @@ class Port {
 
   /// Announces that the caller is about to sleep on `bell_fd()`: from now on every send to this
   /// port rings. After `arm` the caller must `poll` once more before it sleeps (Dekker's rule; a
-  /// membarrier inside `arm`, or fences on the sending side where the kernel has none).
+  /// membarrier inside `arm`, or fences on the sending side where the kernel has none), and once
+  /// again, still armed, when it has slept for kSecondLookNs.
   virtual void arm() noexcept = 0;
   /// Takes the announcement back and swallows what rang.
   virtual void disarm() noexcept = 0;
