@@ -24,10 +24,22 @@ bool sleep_on(Port& port) {
   return ::poll(&ask, 1, 60'000) == 1;
 }
 /// The same as an engine sleeps, armed: with the second look. True: rung, or a frame was found.
-bool sleep_and_look(Port& port, Recorder& sink) {
+/// What that look finds should ring all the same, perhaps a little later: `unrung` counts what does
+/// not.
+bool sleep_and_look(Port& port, Recorder& sink, uint64_t& unrung) {
   pollfd ask{port.bell_fd(), POLLIN, 0};
   const timespec soon{.tv_sec = 0, .tv_nsec = kSecondLookNs};
-  return ::ppoll(&ask, 1, &soon, nullptr) == 1 || port.poll(sink, 64) > 0 || sleep_on(port);
+  if (::ppoll(&ask, 1, &soon, nullptr) == 1) return true;
+  if (port.poll(sink, 64) == 0) return sleep_on(port);
+  if (::poll(&ask, 1, 50) != 1) ++unrung;
+  return true;
+}
+/// So many rings may be missed in `races`: none where senders fence, hardly any where the kernel's
+/// membarrier is relied upon (about one in 250,000 at its worst).
+uint64_t most_unrung(const Provider& provider, uint64_t races) {
+  for (const auto& [key, value] : provider.config)
+    if (key == "fabric.membarrier" && value == "off") return 0;
+  return 2 + races / 20'000;
 }
 bool is_rung(Port& port) {
   pollfd ask{port.bell_fd(), POLLIN, 0};
@@ -35,13 +47,13 @@ bool is_rung(Port& port) {
 }
 
 /// Waits as a progress engine does: polls, arms, polls again, sleeps, disarms.
-bool wait_for_frames(Port& port, Recorder& sink, std::size_t count) {
+bool wait_for_frames(Port& port, Recorder& sink, std::size_t count, uint64_t& unrung) {
   const auto enough = [&] { return sink.frames.size() + sink.control.size() >= count; };
   while (!enough()) {
     if (port.poll(sink, 64) > 0) continue;
     port.arm();
     bool rung = true;
-    if (port.poll(sink, 64) == 0) rung = sleep_and_look(port, sink);
+    if (port.poll(sink, 64) == 0) rung = sleep_and_look(port, sink, unrung);
     port.disarm();
     if (!rung) return false;
   }
@@ -124,8 +136,7 @@ TEST_P(Doorbells, APeerThatLeavesRings) {
   bool rung = true;
   while (sink.downs.empty() && rung) {
     ranks.port(0).arm();
-    if (ranks.port(0).poll(sink, 64) == 0 && sink.downs.empty())
-      rung = sleep_and_look(ranks.port(0), sink);
+    if (ranks.port(0).poll(sink, 64) == 0 && sink.downs.empty()) rung = sleep_on(ranks.port(0));
     ranks.port(0).disarm();
     ranks.port(0).poll(sink, 64);
   }
@@ -138,7 +149,7 @@ TEST_P(Doorbells, APeerThatLeavesRings) {
 enum class Ended : uint8_t { before_arming, by_last_poll, rung_before_sleep, slept, missed, count };
 
 /// Waits for one frame: `polls` polls, arms, polls once more, sleeps.
-Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls) {
+Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls, uint64_t& unrung) {
   sink.frames.clear();
   for (unsigned i = 0; i < polls; ++i) {
     port.poll(sink, 64);
@@ -150,7 +161,7 @@ Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls) {
     Ended ended = Ended::by_last_poll;
     if (port.poll(sink, 64) == 0) {
       ended = Ended::rung_before_sleep;
-      if (!is_rung(port)) ended = sleep_and_look(port, sink) ? Ended::slept : Ended::missed;
+      if (!is_rung(port)) ended = sleep_and_look(port, sink, unrung) ? Ended::slept : Ended::missed;
     }
     port.disarm();
     if (ended == Ended::missed) return ended;
@@ -178,8 +189,8 @@ Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls) {
 /// so that publishing and looking for a sleeper move across arming, the last poll and falling
 /// asleep. The while is drawn from 0 to twice what has lately been needed to meet the moment of
 /// falling asleep, which is found by looking how each wait ended. Counted are the waits that needed
-/// the bell. Nothing but the one second look comes to rescue a missed ring: it runs into the
-/// watchdog of sleep_on.
+/// the bell. Nothing but the one second look comes to rescue a missed ring, and what it had to find
+/// is counted; anything else runs into the watchdog of sleep_on.
 TEST_P(Doorbells, NoRingIsEverMissed) {
   Ranks ranks = make(2);
   if (ranks.size() == 1) GTEST_SKIP() << "needs two ranks";
@@ -191,6 +202,7 @@ TEST_P(Doorbells, NoRingIsEverMissed) {
   rusage before{}, after{};
   ::getrusage(RUSAGE_THREAD, &before);
   uint64_t all[static_cast<std::size_t>(Ended::count)] = {};
+  uint64_t unrung = 0;
   for (const int sleeper : {0, 1}) {
     uint64_t waits[static_cast<std::size_t>(Ended::count)] = {};
     const auto many = [&](Ended how) -> uint64_t& { return waits[static_cast<std::size_t>(how)]; };
@@ -215,13 +227,13 @@ TEST_P(Doorbells, NoRingIsEverMissed) {
     Recorder sink;
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     uint64_t turn = 0;
-    while (many(Ended::missed) == 0 &&
+    while (many(Ended::missed) == 0 && unrung <= most_unrung(GetParam(), races()) &&
            (races() < least / 2 || std::chrono::steady_clock::now() < end)) {
       // Ringing takes longer than waking: without this the sender would be late each time.
       for (unsigned look = 1; back.load(std::memory_order_acquire) != turn; ++look)
         if (look % 4096 == 0) std::this_thread::yield();
       begun.store(++turn, std::memory_order_release);
-      const Ended how = sleep_for_one(ranks.port(sleeper), sink, random() % 4);
+      const Ended how = sleep_for_one(ranks.port(sleeper), sink, random() % 4, unrung);
       ++many(how);
       // As often asleep as not: the moment of falling asleep is the middle.
       const uint32_t now = lately.load(std::memory_order_relaxed);
@@ -240,6 +252,7 @@ TEST_P(Doorbells, NoRingIsEverMissed) {
   };
   const uint64_t races = told(Ended::rung_before_sleep) + told(Ended::slept);
   EXPECT_EQ(told(Ended::missed), 0u);
+  EXPECT_LE(unrung, most_unrung(GetParam(), races));
   EXPECT_GE(races, least);
   std::printf(
       "%llu sleep/wake races: %llu asleep or falling asleep (%ld times the core was given "
@@ -263,7 +276,9 @@ TEST_P(Doorbells, ManySendersOneSleeper) {
           std::this_thread::yield();
     });
   Recorder sink;
-  EXPECT_TRUE(wait_for_frames(ranks.port(0), sink, kEach * kSenders));
+  uint64_t unrung = 0;
+  EXPECT_TRUE(wait_for_frames(ranks.port(0), sink, kEach * kSenders, unrung));
+  EXPECT_LE(unrung, most_unrung(GetParam(), 0));
   for (auto& sender : senders) sender.join();
 }
 
