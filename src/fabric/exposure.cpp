@@ -4,8 +4,11 @@
 
 namespace weft::fabric {
 
-Exposures::Exposures(const SegmentView& own, int32_t rank, uint32_t rows)
-    : own_(own), rank_(rank), rows_count_(rows), rows_(std::make_unique<Row[]>(rows)) {
+Exposures::Exposures(std::atomic<uint32_t>* generations, int32_t rank, uint32_t rows)
+    : generations_(generations),
+      rank_(rank),
+      rows_count_(rows),
+      rows_(std::make_unique<Row[]>(rows)) {
   free_.reserve(rows);
   for (uint32_t slot = rows; slot-- > 0;) free_.push_back(slot);
 }
@@ -24,7 +27,7 @@ MemoryKey Exposures::expose(std::span<std::byte> memory, uint32_t segment, uint6
   row.base.store(base, std::memory_order_release);
   row.bytes.store(memory.size(), std::memory_order_release);
   row.segment.store(segment, std::memory_order_release);
-  auto& generation = own_.generation(slot);
+  auto& generation = generations_[slot];
   const uint32_t mine = generation.load(std::memory_order_relaxed) + 1;  // relaxed: under the lock
   // release: pairs with the acquire in resolve, and in LaneTransport::map_peer of a peer.
   generation.store(mine, std::memory_order_release);
@@ -34,20 +37,20 @@ MemoryKey Exposures::expose(std::span<std::byte> memory, uint32_t segment, uint6
 void Exposures::withdraw(const MemoryKey& key) noexcept {
   const std::scoped_lock hold(lock_);
   if (key.owner != rank_ || key.slot >= rows_count_ || key.generation % 2 == 0) return;
-  if (own_.generation(key.slot).load(std::memory_order_relaxed) != key.generation) return;
+  if (generations_[key.slot].load(std::memory_order_relaxed) != key.generation) return;
   free_row(key.slot);
 }
 
 void Exposures::withdraw_segment(uint32_t segment) noexcept {
   const std::scoped_lock hold(lock_);
   for (uint32_t slot = 0; slot < rows_count_; ++slot)
-    if (own_.generation(slot).load(std::memory_order_relaxed) % 2 == 1 &&
+    if (generations_[slot].load(std::memory_order_relaxed) % 2 == 1 &&
         rows_[slot].segment.load(std::memory_order_relaxed) == segment)
       free_row(slot);
 }
 
 void Exposures::free_row(uint32_t slot) noexcept {
-  auto& generation = own_.generation(slot);
+  auto& generation = generations_[slot];
   // seq_cst read-modify-write: later writes to the row stay behind it (invariant 2).
   generation.fetch_add(1, std::memory_order_seq_cst);
   free_.push_back(slot);  // reserved in full: does not allocate
@@ -56,7 +59,7 @@ void Exposures::free_row(uint32_t slot) noexcept {
 std::optional<std::span<std::byte>> Exposures::resolve(const MemoryKey& key) const noexcept {
   if (key.owner != rank_ || key.slot >= rows_count_ || key.generation % 2 == 0) return std::nullopt;
   const Row& row = rows_[key.slot];
-  const auto& generation = own_.generation(key.slot);
+  const auto& generation = generations_[key.slot];
   // acquire: pairs with expose's release.
   if (generation.load(std::memory_order_acquire) != key.generation) return std::nullopt;
   std::byte* const address = row.address.load(std::memory_order_acquire);

@@ -20,14 +20,14 @@
 #include <span>
 #include <vector>
 
-#include "fabric/layout.hpp"
 #include "weft/fabric/transport.hpp"
 
 namespace weft::fabric {
 
 class Exposures {
  public:
-  Exposures(const SegmentView& own, int32_t rank, uint32_t rows);
+  /// `generations`: one for each row, zeroed, where peers may read them; outlive this.
+  Exposures(std::atomic<uint32_t>* generations, int32_t rank, uint32_t rows);
 
   /// `segment` and `base` as in MemoryKey. Throws Error(no_memory) if the table is full.
   MemoryKey expose(std::span<std::byte> memory, uint32_t segment, uint64_t base);
@@ -44,7 +44,7 @@ class Exposures {
   };
   void free_row(uint32_t slot) noexcept;
 
-  SegmentView own_;
+  std::atomic<uint32_t>* generations_;
   int32_t rank_;
   uint32_t rows_count_;
   std::unique_ptr<Row[]> rows_;

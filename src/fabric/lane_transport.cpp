@@ -29,7 +29,7 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
       backing_(std::move(backing)),
       own_(backing_->base(), layout_for(job, setup)),
       book_(setup.geometry.packets),
-      exposures_(own_, self_.value, setup.exposures),
+      exposures_(&own_.generation(0), self_.value, setup.exposures),
       peers_(std::make_unique<std::atomic<Peer*>[]>(static_cast<std::size_t>(job.size()))),
       ports_(setup.geometry.ports, nullptr) {
   const auto& node = job.node_ranks();
