@@ -14,6 +14,9 @@ namespace {
 using enum base::ConfigType;
 
 constexpr std::array kTable = std::to_array<base::ConfigKey>({
+    {"fabric.transport", choice, "automatic", 0, 0, "automatic|shm|ofi",
+     "How ranks reach each other: shared memory on one node (automatic), or the network also "
+     "there."},
     {"fabric.lane_cells",
      integer,
      "256",
@@ -65,6 +68,28 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      "fence."},
     {"fabric.cma", choice, "auto", 0, 0, "auto|off",
      "Cross-memory attach: probed for each peer, or never used."},
+    {"fabric.ofi.provider",
+     text,
+     "",
+     0,
+     0,
+     {},
+     "libfabric's provider by its name there, as tcp;ofi_rxm; empty: the first that fits."},
+    {"fabric.ofi.interface",
+     text,
+     "",
+     0,
+     0,
+     {},
+     "Network interface, as eth0 (libfabric's domain); empty: loopback for jobs of one node, else "
+     "the first other."},
+    {"fabric.ofi.receives",
+     integer,
+     "64",
+     4,
+     4096,
+     {},
+     "Receive buffers of each port, of fabric.packet_bytes and a header."},
 });
 
 }  // namespace

@@ -161,6 +161,10 @@ TEST_P(Frames, TakenOneByOneNoLaneStarves) {
   const auto send = [&](Port& from) {
     return from.try_send(Rank{0}, 0, header, bytes_of("8 bytes.")) != Post::retry;
   };
+  for (const int from : {1, 2}) {  // a first frame may take its time
+    ASSERT_TRUE(poll_until(mine, sink, [&] { return send(ranks.port(from)); }));
+    ASSERT_TRUE(poll_until(mine, sink, [&] { return sink.frames[from] > 0; }));
+  }
   uint32_t lent = 0;
   for (int round = 0; round < 20; ++round) {
     const int frames_before = sink.frames[2];
@@ -192,7 +196,8 @@ TEST_P(Frames, TakenOneByOneAHeldFrameLetsControlPass) {
   for (int i = 0; i < 5; ++i) {
     send_all(other, Rank{0}, 0, "sixteen bytes...", "8 bytes.", mine, sink);
   }
-  ASSERT_TRUE(poll_until(mine, sink, [&] { return mine.poll(sink, 1) != 0; }));
+  ASSERT_TRUE(
+      poll_until(mine, sink, [&] { return !sink.frames.empty() || mine.poll(sink, 1) != 0; }));
   sink.hold = true;
   sink.take_none = true;
   int sent = 0;
@@ -305,7 +310,7 @@ TEST_P(Frames, RunsAreOfOneFirstWordAndWhatIsNotTakenComesAgain) {
   }
   ASSERT_TRUE(poll_until(mine, sink, [&] { return sink.texts.size() >= sent.size(); }));
   EXPECT_TRUE(sink.texts == sent);
-  if (!GetParam().wrap) {
+  if (!GetParam().wrap && GetParam().makes_runs) {
     EXPECT_GT(sink.runs, 100);
   }
 }

@@ -13,11 +13,16 @@ namespace weft::fabric::test {
 
 const std::vector<Provider>& plain_providers() {
   static const std::vector<Provider> all = {
-      {"self", 1, make_local_transport},
-      {"local", 2, make_local_transport},
-      {"shm", 2, make_shm_transport},
-      {"local_fenced", 2, make_local_transport, {{"fabric.membarrier", "off"}}},
-      {"shm_file", 2, make_shm_transport, {{"fabric.shm_backing", "file"}}},
+    {"self", 1, make_local_transport},
+    {"local", 2, make_local_transport},
+    {"shm", 2, make_shm_transport},
+    {"local_fenced", 2, make_local_transport, {{"fabric.membarrier", "off"}}},
+    {"shm_file", 2, make_shm_transport, {{"fabric.shm_backing", "file"}}},
+#if WEFT_HAS_OFI
+    {"ofi", 2, make_ofi_transport, {{"fabric.ofi.provider", "tcp;ofi_rxm"}}, {}, false, false},
+    {"ofi_net", 2, make_ofi_transport, {{"fabric.ofi.provider", "net"}}, {}, false, false},
+    {"ofi_self", 1, make_ofi_transport, {}, {}, false, false},
+#endif
   };
   return all;
 }

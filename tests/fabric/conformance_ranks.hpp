@@ -23,6 +23,8 @@ struct Provider {
   std::function<std::unique_ptr<Transport>(Job&, const Geometry&)> make;
   std::vector<std::pair<std::string, std::string>> config = {};  ///< in force while it is made
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> wrap = {};
+  bool reads_peers = true;  ///< and maps their memory
+  bool makes_runs = true;   ///< of short frames
   friend std::ostream& operator<<(std::ostream& out, const Provider& p) { return out << p.name; }
 };
 

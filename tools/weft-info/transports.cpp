@@ -37,7 +37,7 @@ Section about_transports() {
            {"self", try_to_make(fabric::make_local_transport, "a rank to itself")},
            {"local", try_to_make(fabric::make_local_transport, "ranks as threads, for tests")},
            {"shm", try_to_make(fabric::make_shm_transport, "the ranks of one node")},
-           {"ofi", "no: networks are not part of this version"}}};
+           {"ofi", try_to_make(fabric::make_ofi_transport, "all ranks, over libfabric")}}};
 }
 
 }  // namespace weft::info

@@ -1,6 +1,6 @@
 // The transport contract: moving bytes between ranks, knowing nothing of what they mean.
 //
-// A Transport is what one rank has of one way to reach others (self, local, shm; ofi later).
+// A Transport is what one rank has of one way to reach others (self, local, shm, ofi).
 // A Port is one device's share of it: own inbound rings, own doorbell, polled by one thread at a
 // time. Everything on the message path is non-blocking, allocates nothing and makes no system
 // call, except that a send to a sleeping port rings its doorbell.
@@ -264,5 +264,8 @@ concept TransportProvider = requires(F make, Job& job, const Geometry& geometry)
 std::unique_ptr<Transport> make_local_transport(Job& job, const Geometry& geometry);
 /// The ranks of this node, through shared segments. Throws Error(no_memory, no_permission).
 std::unique_ptr<Transport> make_shm_transport(Job& job, const Geometry& geometry);
+/// All ranks of the job, over libfabric. Throws Error(bad_config) if no provider fits, or this build
+/// is without it; Error(no_memory, no_permission).
+std::unique_ptr<Transport> make_ofi_transport(Job& job, const Geometry& geometry);
 
 }  // namespace weft::fabric

@@ -1,0 +1,200 @@
+#include "fabric/ofi/endpoint.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <rdma/fi_errno.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <set>
+#include <string_view>
+
+#include "weft/base/config.hpp"
+#include "weft/base/error.hpp"
+
+namespace weft::fabric::ofi {
+
+namespace {
+
+constexpr uint32_t kInterface = FI_VERSION(1, 15);  ///< of libfabric
+
+void check(ssize_t answer, std::string_view call) {
+  if (answer < 0)
+    throw Error(Errc::no_permission,
+                fmt::format("ofi: {}: {}", call, error_text(static_cast<int>(answer))));
+}
+
+/// What every provider must have: reliable datagrams in each sender's order.
+Info wishes() {
+  Info hints(::fi_allocinfo());
+  if (!hints) throw Error(Errc::no_memory, "ofi: fi_allocinfo");
+  hints->caps = FI_MSG;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  return hints;
+}
+
+void name_provider(fi_info& hints, const std::string& provider) {
+  if (!provider.empty()) hints.fabric_attr->prov_name = ::strdup(provider.c_str());
+}
+
+int ask(const Info& hints, Info& found) {
+  fi_info* list = nullptr;
+  const int answer = ::fi_getinfo(kInterface, nullptr, nullptr, 0, hints.get(), &list);
+  found.reset(answer == 0 ? list : nullptr);
+  return answer;
+}
+
+std::string_view text_or_nothing(const char* text) { return text == nullptr ? "" : text; }
+std::string_view provider_of(const fi_info& info) {
+  return text_or_nothing(info.fabric_attr->prov_name);
+}
+std::string_view interface_of(const fi_info& info) {
+  return text_or_nothing(info.domain_attr->name);
+}
+
+bool is_loopback(const fi_info& info) {
+  if (info.src_addr == nullptr || info.src_addrlen < sizeof(sockaddr)) return false;
+  sockaddr_storage address{};
+  std::memcpy(&address, info.src_addr, std::min(sizeof address, info.src_addrlen));
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    return ntohl(four.sin_addr.s_addr) >> 24 == 127;
+  }
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+}
+
+/// Names of what `list` has, each once.
+template <class Name>
+std::string names(const fi_info* list, Name name) {
+  std::string text;
+  std::set<std::string_view> seen;
+  for (; list != nullptr; list = list->next) {
+    if (!seen.insert(name(*list)).second) continue;
+    text += text.empty() ? "" : ", ";
+    text += name(*list);
+  }
+  return text.empty() ? "none" : text;
+}
+
+/// Why nothing fits `provider`.
+[[noreturn]] void refuse(const std::string& provider, int answer) {
+  Info fit, any;
+  (void)ask(wishes(), fit);
+  const std::string those = names(fit.get(), provider_of);
+  if (provider.empty())
+    throw Error(Errc::bad_config,
+                fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}",
+                            error_text(answer)));
+  Info hints(::fi_allocinfo());
+  name_provider(*hints, provider);
+  const bool known = ask(hints, any) == 0;
+  throw Error(Errc::bad_config,
+              fmt::format("fabric.ofi.provider is '{}', {}; those that fit: {}", provider,
+                          known ? "which has no reliable datagrams (FI_EP_RDM) in order by itself"
+                                : "which libfabric does not have here",
+                          those));
+}
+
+}  // namespace
+
+std::string error_text(int code) { return ::fi_strerror(code < 0 ? -code : code); }
+
+Info choose_provider(bool one_node) {
+  const std::string provider = base::config_text("fabric.ofi.provider");
+  const std::string interface = base::config_text("fabric.ofi.interface");
+  Info hints = wishes();
+  name_provider(*hints, provider);
+  Info list;
+  if (const int answer = ask(hints, list); answer != 0) refuse(provider, answer);
+  const fi_info* best = nullptr;
+  for (const fi_info* one = list.get(); one != nullptr; one = one->next) {
+    if (!interface.empty() && interface_of(*one) != interface) continue;
+    // Of libfabric's own shared memory nobody on another node has anything.
+    if (provider.empty() && provider_of(*one) == "shm") continue;
+    // As configured, or on the right side of the loopback interface; else the first that there is.
+    if (!interface.empty() || is_loopback(*one) == one_node) {
+      best = one;
+      break;
+    }
+    if (best == nullptr) best = one;
+  }
+  if (best == nullptr)
+    throw Error(Errc::bad_config, fmt::format("fabric.ofi.interface is '{}'; there are: {}",
+                                              interface, names(list.get(), interface_of)));
+  if (best->tx_attr->iov_limit < 2)
+    throw Error(Errc::bad_config,
+                fmt::format("ofi: provider '{}' does not send two pieces as one message",
+                            provider_of(*best)));
+  return Info(::fi_dupinfo(best));
+}
+
+bool is_socket_address(std::span<const std::byte> address) noexcept {
+  if (address.size() < sizeof(sockaddr)) return false;
+  sockaddr head;
+  std::memcpy(&head, address.data(), sizeof head);
+  return (head.sa_family == AF_INET && address.size() == sizeof(sockaddr_in)) ||
+         (head.sa_family == AF_INET6 && address.size() == sizeof(sockaddr_in6));
+}
+
+Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions)
+    : fabric_(fabric) {
+  fid_domain* domain = nullptr;
+  check(::fi_domain(&fabric, info.get(), &domain, nullptr), "fi_domain");
+  domain_.reset(domain);
+
+  fi_av_attr table{};
+  table.type = FI_AV_TABLE;
+  fid_av* addresses = nullptr;
+  check(::fi_av_open(domain, &table, &addresses, nullptr), "fi_av_open");
+  addresses_.reset(addresses);
+
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_MSG;
+  attributes.size = completions;
+  attributes.wait_obj = FI_WAIT_FD;
+  fid_cq* queue = nullptr;
+  if (::fi_cq_open(domain, &attributes, &queue, nullptr) != 0) {
+    attributes.wait_obj = FI_WAIT_NONE;
+    check(::fi_cq_open(domain, &attributes, &queue, nullptr), "fi_cq_open");
+  }
+  queue_.reset(queue);
+  if (attributes.wait_obj == FI_WAIT_FD)
+    check(::fi_control(&queue->fid, FI_GETWAIT, &wait_fd_), "fi_control(FI_GETWAIT)");
+
+  fid_ep* endpoint = nullptr;
+  check(::fi_endpoint(domain, info.get(), &endpoint, nullptr), "fi_endpoint");
+  endpoint_.reset(endpoint);
+  check(::fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
+  check(::fi_ep_bind(endpoint, &queue->fid, FI_SEND | FI_RECV), "fi_ep_bind");
+  check(::fi_enable(endpoint), "fi_enable");
+
+  std::size_t bytes = 256;
+  address_.resize(bytes);
+  check(::fi_getname(&endpoint->fid, address_.data(), &bytes), "fi_getname");
+  address_.resize(bytes);
+}
+
+fi_addr_t Endpoint::insert(std::span<const std::byte> address) {
+  fi_addr_t name = FI_ADDR_NOTAVAIL;
+  if (::fi_av_insert(addresses_.get(), address.data(), 1, &name, 0, nullptr) != 1)
+    throw Error(Errc::protocol, "ofi: the provider does not take a peer's address");
+  return name;
+}
+
+bool Endpoint::read_error(fi_cq_err_entry& error) noexcept {
+  error = {};
+  return ::fi_cq_readerr(queue_.get(), &error, 0) == 1;
+}
+
+bool Endpoint::may_sleep() noexcept {
+  fid* waited = &queue_->fid;
+  return ::fi_trywait(&fabric_, &waited, 1) == 0;
+}
+
+}  // namespace weft::fabric::ofi

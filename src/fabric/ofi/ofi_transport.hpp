@@ -1,0 +1,159 @@
+// The transport between nodes, over libfabric: frames through reliable datagram endpoints.
+//
+// Purpose: owns the packets, the engines (one endpoint for each port), what is known of peers, and
+// the keeper, a thread that gets on with what is under way while nobody polls.
+// Owner and lifetime: made by make_ofi_transport, collectively; outlives its ports.
+// Who may call: anyone, anything.
+// Locks: an engine's lock may be held while `setup_` is taken, never the other way round.
+//
+// Invariants
+//  1. A Peer, once published in peers_, stays until the transport ends, dead or not.
+//  2. deaths_ only grows, `down` is set before; each port reports each entry once.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "fabric/exposure.hpp"
+#include "fabric/loans.hpp"
+#include "fabric/ofi/engine.hpp"
+#include "fabric/ofi/pages.hpp"
+#include "fabric/ofi/peer.hpp"
+#include "weft/fabric/job.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::fabric::ofi {
+
+/// What is decided before it is made.
+struct OfiSetup {
+  Geometry geometry;
+  uint32_t inline_cells = 4;
+  uint32_t exposures = 1024;
+  uint32_t receives = 64;
+};
+
+class OfiTransport final : public Transport {
+ public:
+  OfiTransport(Job& job, const OfiSetup& setup);
+  ~OfiTransport() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "ofi"; }
+  [[nodiscard]] const Geometry& geometry() const noexcept override {
+    return setup_values_.geometry;
+  }
+  [[nodiscard]] bool reaches(Rank rank) const noexcept override {
+    return rank.value >= 0 && rank.value < job_.size();
+  }
+  [[nodiscard]] std::span<std::byte> packet_area() noexcept override {
+    return {packets_.base(), std::size_t{geometry().packets} * geometry().packet_bytes};
+  }
+  std::unique_ptr<Port> open_port(uint32_t number) override;
+
+  bool can_read(Rank peer) noexcept override { return peer == self_; }
+  [[nodiscard]] std::string why_not_read(Rank peer) const override;
+  Errc read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept override;
+  Errc write_memory(Rank peer, uint64_t address,
+                    std::span<const std::byte> local) noexcept override;
+
+  std::span<std::byte> allocate_shared(std::size_t bytes) override;
+  void release_shared(std::span<std::byte> memory) noexcept override;
+  MemoryKey expose(std::span<std::byte> memory) override;
+  void withdraw(const MemoryKey& key) noexcept override { exposures_.withdraw(key); }
+  std::optional<std::span<std::byte>> resolve(const MemoryKey& key) noexcept override {
+    return exposures_.resolve(key);
+  }
+  /// Its own alone: nobody maps memory over a network.
+  std::optional<std::span<std::byte>> map_peer(const MemoryKey& key) noexcept override {
+    if (key.segment == 0 || key.owner != self_.value) return std::nullopt;
+    return exposures_.resolve(key);
+  }
+
+  // ---- for Engine and OfiPort ----
+
+  [[nodiscard]] Job& job() noexcept { return job_; }
+  [[nodiscard]] Rank self() const noexcept { return self_; }
+  [[nodiscard]] uint32_t stamp() const noexcept { return stamp_; }
+  [[nodiscard]] uint32_t receives() const noexcept { return setup_values_.receives; }
+  [[nodiscard]] uint32_t max_inline() const noexcept { return max_inline_; }
+  [[nodiscard]] LoanBook& book() noexcept { return book_; }
+  [[nodiscard]] Engine& engine(uint32_t port) noexcept { return *engines_[port]; }
+  [[nodiscard]] std::span<std::byte> packet(uint32_t index) noexcept {
+    return packet_area().subspan(std::size_t{index} * geometry().packet_bytes,
+                                 geometry().packet_bytes);
+  }
+  [[nodiscard]] Peer* find(Rank rank) const noexcept {
+    // acquire: pairs with meet's release; the Peer is complete.
+    return peers_[rank.value].load(std::memory_order_acquire);
+  }
+  /// Asks for the peer's address on first use. One that has none is down, with a death to report.
+  [[nodiscard]] Peer& known_or_met(Rank rank) noexcept {
+    Peer* const peer = find(rank);
+    return peer ? *peer : meet(rank);
+  }
+  void mark_down(Peer& peer, std::string_view why) noexcept;
+  /// The peer has left on one of `lanes` lanes; with the last it is gone.
+  void note_leave(Peer& peer, uint32_t lanes) noexcept;
+  /// Something came that is of nobody of this job.
+  void count_stray() noexcept { strays_.fetch_add(1, std::memory_order_relaxed); }
+
+  struct Death {
+    Peer* peer;
+    std::string cause;
+  };
+  [[nodiscard]] std::size_t death_count() const noexcept {
+    // acquire: pairs with enter_death's release.
+    return death_count_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] Death death(std::size_t number);
+
+ private:
+  struct Allocation {
+    Pages pages;
+    std::size_t bytes;
+    uint32_t segment;
+  };
+  Peer& meet(Rank rank) noexcept;
+  void enter_death(Peer& peer, std::string cause) noexcept;
+  void leave() noexcept;
+  void keep() noexcept;
+
+  Job& job_;
+  const OfiSetup setup_values_;
+  const Rank self_;
+  const uint32_t stamp_;
+  const uint32_t max_inline_;
+  const int64_t pid_;
+  Pages packets_;
+  LoanBook book_;
+  std::unique_ptr<std::atomic<uint32_t>[]> generations_;
+  Exposures exposures_;
+  std::unique_ptr<std::atomic<Peer*>[]> peers_;
+  std::atomic<uint64_t> strays_{0};
+  Fid<fid_fabric> fabric_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+
+  mutable std::mutex setup_;  // guards everything to the next blank line, and every first meeting
+  std::vector<std::unique_ptr<Peer>> met_;
+  std::vector<bool> opened_;
+  std::vector<Death> deaths_;
+  std::map<std::byte*, Allocation> allocations_;
+  uint32_t segments_ = 0;
+  std::atomic<std::size_t> death_count_{0};
+
+  std::mutex keeper_lock_;
+  std::condition_variable keeper_told_;
+  bool keeper_ends_ = false;
+  std::thread keeper_;
+};
+
+}  // namespace weft::fabric::ofi
