@@ -7,15 +7,14 @@ set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Boost REQUIRED COMPONENTS context)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
-option(WEFT_OFI "The transport between nodes, over libfabric, where that is there" ON)
+# Off while the transport is young: CI does not build it yet.
+option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev): a first part of it" OFF)
 if(WEFT_OFI)
-  pkg_check_modules(OFI IMPORTED_TARGET libfabric>=1.15)
+  pkg_check_modules(OFI REQUIRED IMPORTED_TARGET libfabric>=1.15)
 endif()
 if(OFI_FOUND)
   set(WEFT_OFI_MODULE OFI)
   set(WEFT_PC_OFI " libfabric")
-else()
-  message(STATUS "No ofi transport: WEFT_OFI is off, or pkg-config finds no libfabric (libfabric-dev)")
 endif()
 
 # The programs alone:
