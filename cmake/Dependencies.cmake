@@ -11,6 +11,8 @@ pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
 option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev): a first part of it" OFF)
 if(WEFT_OFI)
   pkg_check_modules(OFI REQUIRED IMPORTED_TARGET libfabric>=1.15)
+else()
+  set(OFI_FOUND FALSE)  # the cache may say otherwise
 endif()
 if(OFI_FOUND)
   set(WEFT_OFI_MODULE OFI)

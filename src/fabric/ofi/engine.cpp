@@ -242,7 +242,7 @@ bool Engine::keep() noexcept {
   if (std::exchange(keeper_saw_, polls) != polls) return false;   // somebody polls
   const std::unique_lock hold(lock_, std::try_to_lock);
   if (!hold) return false;
-  const bool idle = busy_.empty() && free_.size() == slots_.size();
+  const bool idle = busy_.empty() && unposted_.empty() && free_.size() == slots_.size();
   if (idle && armed_ && endpoint_.wait_fd() >= 0) return false;  // its sleeper will be woken
   return step();
 }
@@ -532,8 +532,9 @@ void Engine::arm() noexcept {
   if (endpoint_.wait_fd() < 0) return;  // the keeper rings
   epoll_event event{};
   event.events = EPOLLIN;
-  ::epoll_ctl(bell_.get(), EPOLL_CTL_ADD, endpoint_.wait_fd(), &event);
-  if (!endpoint_.may_sleep()) ring();
+  const bool joined = ::epoll_ctl(bell_.get(), EPOLL_CTL_ADD, endpoint_.wait_fd(), &event) == 0 ||
+                      errno == EEXIST;
+  if (!joined || !endpoint_.may_sleep()) ring();
 }
 
 void Engine::disarm() noexcept {

@@ -67,7 +67,12 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   met_.push_back(std::make_unique<Peer>(self_, std::move(card)));
   // release: pairs with find's acquire.
   peers_[self_.value].store(met_.back().get(), std::memory_order_release);
+  // Signals are for the program's threads.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   keeper_ = std::thread([this] { keep(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 OfiTransport::~OfiTransport() {
