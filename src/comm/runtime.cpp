@@ -271,10 +271,12 @@ void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into)
 
 /// From a thread of the launcher's: every device looks at it under its own lock.
 void Runtime::Impl::report_death(Rank rank, const std::string& cause) {
+  const std::string sentence = fmt::format("rank {} {}", rank.value, cause);
   {
     const std::lock_guard lock(death_lock);
-    death_reports.emplace_back(rank, fmt::format("rank {} {}", rank.value, cause));
+    death_reports.emplace_back(rank, sentence);
   }
+  transport->peer_died(rank, sentence);
   for (auto& device : devices) device->note_death();
 }
 

@@ -90,6 +90,13 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      4096,
      {},
      "Receive buffers of each port, of fabric.packet_bytes and a header."},
+    {"fabric.ofi.silence_s",
+     integer,
+     "30",
+     0,
+     86'400,
+     {},
+     "After so many seconds without a word from it a peer on the network is dead; 0: never."},
 });
 
 }  // namespace

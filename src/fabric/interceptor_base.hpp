@@ -77,6 +77,9 @@ class WrappedTransport : public Transport {
   }
   MemoryKey expose(std::span<std::byte> memory) override { return inner_->expose(memory); }
   void withdraw(const MemoryKey& key) noexcept override { inner_->withdraw(key); }
+  void peer_died(Rank peer, std::string_view cause) noexcept override {
+    inner_->peer_died(peer, cause);
+  }
   std::optional<std::span<std::byte>> resolve(const MemoryKey& key) noexcept override {
     return inner_->resolve(key);
   }

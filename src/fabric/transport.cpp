@@ -31,4 +31,6 @@ ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*
   return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
 }
 
+void Transport::peer_died(Rank /*peer*/, std::string_view /*cause*/) noexcept {}
+
 }  // namespace weft::fabric

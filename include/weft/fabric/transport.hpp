@@ -221,8 +221,12 @@ class Transport {
   /// This rank's packets, back to back, `geometry().packets` × `geometry().packet_bytes` bytes.
   [[nodiscard]] virtual std::span<std::byte> packet_area() noexcept = 0;
   /// Opens port `number` < geometry().ports; once each. Senders may send to it from then on;
-  /// before, they are told retry.
+  /// before, they are told retry, or what they send waits, within the lane's length.
   virtual std::unique_ptr<Port> open_port(uint32_t number) = 0;
+
+  /// The launcher says that `peer` died. A transport that notices by itself need not hear it; one
+  /// that does not ends what concerns that peer, and its ports report it (Sink::on_peer_down).
+  virtual void peer_died(Rank peer, std::string_view cause) noexcept;
 
   /// True if `read_memory` works towards `peer` (one address space, or cross-memory attach, probed
   /// once per peer; `why_not` says what refused).
@@ -264,8 +268,8 @@ concept TransportProvider = requires(F make, Job& job, const Geometry& geometry)
 std::unique_ptr<Transport> make_local_transport(Job& job, const Geometry& geometry);
 /// The ranks of this node, through shared segments. Throws Error(no_memory, no_permission).
 std::unique_ptr<Transport> make_shm_transport(Job& job, const Geometry& geometry);
-/// All ranks of the job, over libfabric. Throws Error(bad_config) if no provider fits, or this build
-/// is without it; Error(no_memory, no_permission).
+/// All ranks of the job, over libfabric. Throws Error(bad_config) if no provider fits, or this
+/// build is without it; Error(no_memory, no_permission).
 std::unique_ptr<Transport> make_ofi_transport(Job& job, const Geometry& geometry);
 
 }  // namespace weft::fabric

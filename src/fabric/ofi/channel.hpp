@@ -4,34 +4,26 @@
 // Who may call: the holder of the engine's lock; the members of the polling thread are marked.
 //
 // Invariants
-//  1. What is sent on it has consecutive sequence numbers. Frames that were numbered and that the
-//     provider did not take yet are in `backlog`, in order.
-//  2. messages_sent ≤ messages_allowed, likewise control, both in cells: the peer's queues have
-//     room for all that is under way. So `backlog` is bounded as well.
-//  3. What comes is admitted by sequence number. What came too early (providers may finish a large
-//     receive after a small one that was sent later) waits in `early`.
+//  1. messages_sent ≤ messages_allowed, likewise control, both in cells: the peer's queues have
+//     room for all that is under way, so the outbox is bounded as well.
+//  2. What comes is admitted by number, each once. What came too early (a connection broke, or the
+//     provider finished a large receive after a small one that was sent later) waits in `early`,
+//     at most as much as may be under way; what came before is dropped.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/frame_queue.hpp"
+#include "fabric/ofi/outbox.hpp"
 #include "fabric/ofi/peer.hpp"
 #include "fabric/ofi/probe.hpp"
 #include "fabric/ofi/wire.hpp"
 
 namespace weft::fabric::ofi {
-
-/// A numbered frame that the provider did not take yet.
-struct Pending {
-  std::vector<std::byte> bytes;       ///< header and what follows
-  std::span<const std::byte> packet;  ///< where it lies; it is lent
-};
 
 struct Channel {
   Channel(Peer& the_peer, uint32_t the_port) : peer(the_peer), port(the_port) {}
@@ -41,22 +33,27 @@ struct Channel {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
 
   // ---- there ----
-  uint32_t next_sequence = 0;
+  Outbox outbox;
   uint64_t messages_sent = 0, messages_allowed = 0;
   uint64_t control_sent = 0, control_allowed = 0;
-  std::deque<Pending> backlog;
-  bool queued = false;          ///< among the engine's channels that have something to do
-  uint32_t under_way = 0;       ///< sends in the provider's hands
-  bool says_leave = false;      ///< `leave` was posted
-  bool left = false;            ///< the peer answered `leave`
-  uint64_t stuck_since_ns = 0;  ///< nothing was taken since; 0: it goes on
+  uint32_t under_way = 0;          ///< frames in the provider's hands
+  uint8_t report_due = 0;          ///< WireFlags that the next report shall have; 0: none is due
+  bool busy = false;               ///< among the engine's channels that have something to send
+  bool watched = false;            ///< among those that wait for an answer
+  bool starved = false;            ///< somebody was refused for want of credit
+  bool looked = false;             ///< acknowledged_then was set
+  uint32_t acknowledged_then = 0;  ///< when the keeper looked last
+  uint32_t asked_before = 0;       ///< the first number that was not sent when we asked last
+  uint64_t stuck_since_ns = 0;     ///< nothing gets on since; 0: it does
+  uint64_t resume_ns = 0;          ///< after an error, not before; 0: at once
   ConnectProbe probe;
 
   // ---- from there ----
-  uint32_t expected = 0;  ///< the next sequence number
+  uint32_t expected = 0;  ///< the next number
   std::map<uint32_t, std::vector<std::byte>> early;
-  std::vector<uint32_t> returns;  ///< packets to give back
+  std::vector<uint32_t> returns;  ///< packets to give back; room for all that the peer has
   uint64_t messages_reported = 0, control_reported = 0;
+  bool closed = false;  ///< the peer's end was told, or it sent nonsense: nothing is admitted
 
   // pushed to under the lock, popped by the polling thread
   FrameQueue messages, control;

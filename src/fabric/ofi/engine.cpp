@@ -4,13 +4,14 @@
 #include <rdma/fi_errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <new>
+#include <utility>
 
 #include "fabric/ofi/ofi_transport.hpp"
 #include "weft/base/clock.hpp"
@@ -19,32 +20,42 @@ namespace weft::fabric::ofi {
 
 namespace {
 
-constexpr std::size_t kBatch = 16;             ///< completions read by one call
-constexpr int kBatchesPerStep = 4;             ///< so that a poll ends
-constexpr std::size_t kReturnsAtOnce = 8;      ///< packets that are not kept for the next poll
-constexpr std::size_t kMostEarly = 1 << 16;    ///< frames that may have overtaken one
 constexpr uint64_t kPatienceNs = 200'000'000;  ///< before a peer that takes nothing is suspected
-constexpr std::size_t kMostSlots = 256;
+constexpr uint64_t kRestNs = 10'000'000;       ///< after an error, before it is tried again
 
 using Hold = std::scoped_lock<base::SpinLock>;
+
+WireLimits limits_for(OfiTransport& transport) {
+  return {.stamp = transport.stamp(),
+          .ranks = static_cast<uint32_t>(transport.job().size()),
+          .self = static_cast<uint32_t>(transport.self().value),
+          .most_length = transport.max_inline(),
+          .most_packet = transport.geometry().packet_bytes,
+          .packet_words = sizeof(FrameQueue::PacketRef)};
+}
+
+std::span<const std::byte> bytes_of(const auto& object) {
+  return std::as_bytes(std::span(&object, 1));
+}
 
 }  // namespace
 
 Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_fabric& fabric)
     : transport_(transport),
       number_(number),
-      slot_bytes_(static_cast<uint32_t>(sizeof(WireHeader)) + transport.max_inline()),
-      receive_bytes_(slot_bytes_ + transport.geometry().packet_bytes),
-      slots_(std::min(info->tx_attr->size, kMostSlots)),
+      frame_bytes_(static_cast<uint32_t>(sizeof(WireHeader)) + transport.max_inline()),
+      receive_bytes_(frame_bytes_ + transport.geometry().packet_bytes),
+      limits_(limits_for(transport)),
+      most_ahead_(static_cast<int32_t>(transport.geometry().lane_cells +
+                                       transport.geometry().control_cells +
+                                       transport.geometry().packets + 1)),
+      pool_(frame_bytes_),
       receives_(std::min<std::size_t>(info->rx_attr->size, transport.receives())),
       channels_(static_cast<std::size_t>(transport.job().size())),
-      endpoint_(info, fabric, slots_.size() + receives_.size() + kBatch) {
-  slot_memory_ = std::make_unique<std::byte[]>(slots_.size() * slot_bytes_);
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].buffer = slot_memory_.get() + i * slot_bytes_;
-    free_.push_back(&slots_[i]);
-  }
+      endpoint_(info, fabric, info->tx_attr->size + receives_.size()) {
   receive_memory_ = std::make_unique<std::byte[]>(receives_.size() * receive_bytes_);
+  unposted_.reserve(receives_.size());
+  returned_.reserve(transport.geometry().packets);
   for (std::size_t i = 0; i < receives_.size(); ++i) {
     receives_[i].buffer = receive_memory_.get() + i * receive_bytes_;
     post_receive(receives_[i]);
@@ -64,17 +75,17 @@ Engine::~Engine() = default;
 
 Post Engine::send(WireKind kind, Peer& peer, uint32_t to_port, std::span<const std::byte> header,
                   std::span<const std::byte> payload) noexcept {
-  const std::size_t length = header.size() + payload.size();
   const bool control = kind == WireKind::control;
-  const uint32_t cells = FrameQueue::cells_of(length);
+  const uint32_t cells = FrameQueue::cells_of(header.size() + payload.size());
   const Hold hold(lock_);
   // relaxed: whoever misses a death now meets it at the next call.
   if (peer.down.load(std::memory_order_relaxed)) [[unlikely]]
     return Post::done;
-  Channel& to = channel(peer, to_port % peer.ports());
-  if (!has_credit(to, control, cells) && !await_credit(to, control, cells)) return Post::retry;
-  (control ? to.control_sent : to.messages_sent) += cells;
-  post(to, header_for(kind, length), header, payload, {});
+  Channel* const to = channel(peer, to_port % peer.ports());
+  if (to == nullptr || (!has_credit(*to, control, cells) && !await_credit(*to, control, cells)) ||
+      !post(*to, kind, header, payload))
+    return Post::retry;
+  (control ? to->control_sent : to->messages_sent) += cells;
   return Post::done;
 }
 
@@ -83,18 +94,20 @@ Post Engine::send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte
   const uint32_t cells = FrameQueue::cells_of(sizeof(FrameQueue::PacketRef) + header.size());
   const Hold hold(lock_);
   if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: under the lock
-    transport_.book().lend(index, transport_.self().value, static_cast<uint16_t>(number_));
     push_returned_locked(index);
     return Post::posted;
   }
-  Channel& to = channel(peer, to_port % peer.ports());
-  if (!has_credit(to, false, cells) && !await_credit(to, false, cells)) return Post::retry;
-  to.messages_sent += cells;
+  Channel* const to = channel(peer, to_port % peer.ports());
+  if (to == nullptr || (!has_credit(*to, false, cells) && !await_credit(*to, false, cells)))
+    return Post::retry;
+  OutFrame* const frame = make_frame(*to, WireKind::packet, header, {});
+  if (frame == nullptr) return Post::retry;
+  to->messages_sent += cells;
   transport_.book().lend(index, peer.rank().value, static_cast<uint16_t>(number_));
-  WireHeader frame = header_for(WireKind::packet, header.size());
-  frame.index = index;
-  frame.bytes = bytes;
-  post(to, frame, header, {}, transport_.packet(index).first(bytes));
+  frame->header().index = index;
+  frame->header().bytes = bytes;
+  frame->packet = transport_.packet(index).first(bytes);
+  append(*to, *frame);
   return Post::posted;
 }
 
@@ -102,9 +115,9 @@ Post Engine::send_to_self(WireKind kind, Peer& self, uint32_t from,
                           std::span<const std::byte> header,
                           std::span<const std::byte> payload) noexcept {
   const Hold hold(lock_);
-  Channel& mine = channel(self, from);
-  open_queues(mine);
-  FrameQueue& queue = kind == WireKind::control ? mine.control : mine.messages;
+  Channel* const mine = channel(self, from);
+  if (mine == nullptr || !open_queues(*mine)) return Post::retry;
+  FrameQueue& queue = kind == WireKind::control ? mine->control : mine->messages;
   if (!queue.push(kind == WireKind::packet, header, payload)) return Post::retry;
   ring_if_armed();
   return Post::done;
@@ -119,66 +132,160 @@ bool Engine::has_credit(const Channel& to, bool control, uint32_t cells) noexcep
 bool Engine::await_credit(Channel& to, bool control, uint32_t cells) noexcept {
   step();
   if (has_credit(to, control, cells)) return true;
+  to.starved = true;
+  watch(to);
   suspect(to);
   return false;
 }
 
-WireHeader Engine::header_for(WireKind kind, std::size_t length) const noexcept {
-  return {.stamp = transport_.stamp(),
-          .source = static_cast<uint32_t>(transport_.self().value),
-          .sequence = 0,
-          .length = static_cast<uint32_t>(length),
-          .index = 0,
-          .bytes = 0,
-          .port = static_cast<uint16_t>(number_),
-          .kind = kind,
-          .reserved8 = 0,
-          .reserved = 0};
+OutFrame* Engine::make_frame(Channel& to, WireKind kind, std::span<const std::byte> first,
+                             std::span<const std::byte> second) noexcept {
+  OutFrame* const frame = pool_.take();
+  if (frame == nullptr) [[unlikely]]
+    return nullptr;
+  const std::size_t length = first.size() + second.size();
+  frame->channel = &to;
+  frame->packet = {};
+  frame->length = static_cast<uint32_t>(sizeof(WireHeader) + length);
+  frame->under_way = frame->kept = frame->returns_packet = false;
+  std::byte* const at = frame->bytes();
+  const WireHeader header{.stamp = limits_.stamp,
+                          .source = limits_.self,
+                          .sequence = 0,
+                          .ack = 0,
+                          .length = static_cast<uint32_t>(length),
+                          .index = 0,
+                          .bytes = 0,
+                          .port = static_cast<uint16_t>(number_),
+                          .kind = kind,
+                          .flags = 0};
+  std::memcpy(at, &header, sizeof header);
+  if (!first.empty()) std::memcpy(at + sizeof header, first.data(), first.size());
+  if (!second.empty()) std::memcpy(at + sizeof header + first.size(), second.data(), second.size());
+  return frame;
 }
 
-void Engine::post(Channel& to, WireHeader header, std::span<const std::byte> first,
-                  std::span<const std::byte> second, std::span<const std::byte> packet) {
-  header.sequence = to.next_sequence++;
-  if (to.backlog.empty() && post_now(to, header, first, second, packet) != Sent::not_now) [[likely]]
-    return;
-  const auto raw = std::as_bytes(std::span(&header, 1));
-  Pending later{{raw.begin(), raw.end()}, packet};
-  later.bytes.insert(later.bytes.end(), first.begin(), first.end());
-  later.bytes.insert(later.bytes.end(), second.begin(), second.end());
-  to.backlog.push_back(std::move(later));
-  enqueue(to);
+bool Engine::post(Channel& to, WireKind kind, std::span<const std::byte> first,
+                  std::span<const std::byte> second) noexcept {
+  OutFrame* const frame = make_frame(to, kind, first, second);
+  if (frame == nullptr) [[unlikely]]
+    return false;
+  append(to, *frame);
+  return true;
 }
 
-Engine::Sent Engine::post_now(Channel& to, const WireHeader& header,
-                              std::span<const std::byte> first, std::span<const std::byte> second,
-                              std::span<const std::byte> packet) noexcept {
-  if (to.address == FI_ADDR_NOTAVAIL) [[unlikely]]
-    return Sent::never;
-  if (free_.empty()) return Sent::not_now;
-  Slot& slot = *free_.back();
-  std::byte* at = slot.buffer;
-  for (const auto piece : {std::as_bytes(std::span(&header, 1)), first, second}) {
-    if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
-    at += piece.size();
+void Engine::append(Channel& to, OutFrame& frame) noexcept {
+  to.outbox.append(frame);
+  watch(to);
+  pump(to);
+}
+
+/// Gives the provider what it takes of what was not sent yet. True: something.
+bool Engine::pump(Channel& to) noexcept {
+  if (to.resume_ns != 0) [[unlikely]] {
+    if (base::now_ns() < to.resume_ns) return enqueue(to), false;
+    to.resume_ns = 0;
   }
-  const iovec pieces[] = {{slot.buffer, static_cast<std::size_t>(at - slot.buffer)},
-                          {const_cast<std::byte*>(packet.data()), packet.size()}};
-  const ssize_t answer = endpoint_.send(pieces, packet.empty() ? 1 : 2, to.address, slot.context);
-  if (answer == 0) [[likely]] {
-    slot.channel = &to;
-    free_.pop_back();
-    ++to.under_way;
-    return Sent::yes;
+  bool moved = false;
+  while (OutFrame* const next = to.outbox.next()) {
+    if (!hand_over(to, *next)) {
+      enqueue(to);
+      return moved;
+    }
+    to.outbox.advance();
+    moved = true;
   }
-  if (answer == -FI_EAGAIN) return Sent::not_now;
-  transport_.mark_down(to.peer,
-                       fmt::format("cannot be sent to: {}", error_text(static_cast<int>(answer))));
-  return Sent::never;
+  return moved;
 }
 
-void Engine::enqueue(Channel& one) {
-  if (std::exchange(one.queued, true)) return;
-  busy_.push_back(&one);
+bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
+  frame.header().ack = to.expected;
+  const iovec pieces[] = {{frame.bytes(), frame.length},
+                          {const_cast<std::byte*>(frame.packet.data()), frame.packet.size()}};
+  const ssize_t answer =
+      endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);
+  if (answer != 0) [[unlikely]] {
+    if (answer != -FI_EAGAIN) note_trouble(to, static_cast<int>(-answer));
+    return false;
+  }
+  frame.under_way = true;
+  ++to.under_way;
+  return true;
+}
+
+/// A provider's send has ended: well, or with an error.
+void Engine::note_sent(OutFrame& frame, int error) noexcept {
+  Channel& to = *frame.channel;
+  frame.under_way = false;
+  --to.under_way;
+  if (frame.returns_packet) push_returned_locked(frame.header().index);
+  if (!frame.kept) pool_.give(frame);
+  if (error != 0) [[unlikely]] {
+    to.outbox.rewind();
+    note_trouble(to, error);
+  } else {
+    to.stuck_since_ns = 0;
+  }
+  if (to.outbox.has_unsent()) enqueue(to);
+}
+
+/// The connection broke, it seems: the provider makes a new one, or nobody is there any more.
+void Engine::note_trouble(Channel& to, int error) noexcept {
+  const uint64_t now = base::now_ns();
+  to.resume_ns = now + kRestNs;
+  if (to.stuck_since_ns == 0) to.stuck_since_ns = now - std::min(now - 1, kPatienceNs);
+  to.peer.trouble.store(error, std::memory_order_relaxed);  // relaxed: for a sentence
+}
+
+bool Engine::send_report(Channel& to) noexcept {
+  const ReportBody body{to.messages.consumed(), to.control.consumed()};
+  OutFrame* const frame = make_frame(to, WireKind::report, bytes_of(body), {});
+  if (frame == nullptr) return false;
+  frame->header().flags = to.report_due & (kAsks | kAnswers);
+  if (!hand_over(to, *frame)) {
+    pool_.give(*frame);
+    return false;
+  }
+  if ((to.report_due & kAsks) != 0) to.asked_before = to.outbox.first_unsent();
+  to.messages_reported = body.messages;
+  to.control_reported = body.control;
+  to.report_due = 0;
+  return true;
+}
+
+bool Engine::send_returns(Channel& to) noexcept {
+  const std::size_t most = transport_.max_inline() / sizeof(uint32_t);
+  bool moved = false;
+  while (!to.returns.empty() && !to.outbox.has_unsent()) {
+    const std::size_t count = std::min(most, to.returns.size());
+    if (!post(to, WireKind::returns, std::as_bytes(std::span(to.returns).last(count)), {})) break;
+    to.returns.resize(to.returns.size() - count);
+    moved = true;
+  }
+  return moved;
+}
+
+/// The peer is down. A packet that the provider still reads comes back when it lets go of it.
+void Engine::drop_outbox(Channel& one) noexcept {
+  one.outbox.for_each([this](OutFrame& frame) {
+    if (!frame.under_way || frame.packet.empty()) return;
+    frame.returns_packet = true;
+    transport_.book().lend(frame.header().index, transport_.self().value,
+                           static_cast<uint16_t>(number_));
+  });
+  one.outbox.clear([this](OutFrame& frame) { pool_.give(frame); });
+  one.returns.clear();
+  one.starved = false;
+}
+
+void Engine::enqueue(Channel& one) noexcept {
+  if (!std::exchange(one.busy, true)) busy_.push_back(&one);
+}
+
+void Engine::watch(Channel& one) noexcept {
+  if (std::exchange(one.watched, true)) return;
+  one.looked = false;
+  watched_.push_back(&one);
 }
 
 /// Of a channel that does not get on: asks in time whether its peer is there.
@@ -186,75 +293,31 @@ void Engine::suspect(Channel& to) noexcept {
   const uint64_t now = base::now_ns();
   if (to.stuck_since_ns == 0) to.stuck_since_ns = now;
   if (now - to.stuck_since_ns < kPatienceNs) return;
-  // relaxed: under the lock. It waits for our last answer no longer than this.
-  if (to.peer.departed.load(std::memory_order_relaxed)) return to.backlog.clear();
   if (to.probe.is_refused(to.peer.address(to.port), now))
     transport_.mark_down(to.peer, "refuses connections: its process has ended");
 }
 
-// ---- channels ----
-
-Channel& Engine::channel(Peer& peer, uint32_t port) {
-  auto& ports = channels_[static_cast<std::size_t>(peer.rank().value)];
-  if (!ports) [[unlikely]]
-    ports = std::make_unique<std::unique_ptr<Channel>[]>(peer.ports());
-  auto& entry = ports[port];
-  if (entry) [[likely]]
-    return *entry;
-  entry = std::make_unique<Channel>(peer, port);
-  all_.push_back(entry.get());
-  entry->messages_allowed = peer.geometry().lane_cells;
-  entry->control_allowed = peer.geometry().control_cells;
-  if (peer.rank() == transport_.self()) return *entry;
-  try {
-    entry->address = endpoint_.insert(peer.address(port));
-  } catch (const Error& failure) {
-    transport_.mark_down(peer, failure.what());
-  }
-  return *entry;
-}
-
-void Engine::open_queues(Channel& from) {
-  if (from.messages.is_open()) return;
-  from.messages.open(transport_.geometry().lane_cells);
-  from.control.open(transport_.geometry().control_cells);
-  inbound_.push_back(&from);
-  // release: pairs with inbound_count's acquire.
-  inbound_count_.store(inbound_.size(), std::memory_order_release);
-}
-
-void Engine::list_inbound(std::vector<Channel*>& known) noexcept {
-  const Hold hold(lock_);
-  known = inbound_;
-}
-
-// ---- progress ----
+// ---- steps ----
 
 void Engine::progress() noexcept {
   // relaxed: one writer; the keeper only sees that it moves.
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  const std::unique_lock hold(lock_, std::try_to_lock);
-  if (hold) step();
-}
-
-bool Engine::keep() noexcept {
-  const uint64_t polls = polls_.load(std::memory_order_relaxed);  // relaxed: a hint
-  if (std::exchange(keeper_saw_, polls) != polls) return false;   // somebody polls
-  const std::unique_lock hold(lock_, std::try_to_lock);
-  if (!hold) return false;
-  const bool idle = busy_.empty() && unposted_.empty() && free_.size() == slots_.size();
-  if (idle && armed_ && endpoint_.wait_fd() >= 0) return false;  // its sleeper will be woken
-  return step();
+  {
+    const std::unique_lock hold(lock_, std::try_to_lock);
+    if (hold) step();
+  }
+  meet_strangers();
 }
 
 /// Receives, and gets on with what waits. True: something happened.
-bool Engine::step() {
+bool Engine::step() noexcept {
   bool moved = receive();
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
     moved |= serve(one);
-    if (one.backlog.empty()) {
-      one.queued = false;
+    if (one.report_due == 0 && (one.outbox.next() == nullptr) &&
+        (one.returns.empty() || one.outbox.has_unsent())) {
+      one.busy = false;
       busy_[i] = busy_.back();
       busy_.pop_back();
     } else {
@@ -264,211 +327,26 @@ bool Engine::step() {
   return moved;
 }
 
-bool Engine::serve(Channel& one) {
-  // relaxed, twice: under the lock; missed now, met at the next step.
-  if (one.peer.down.load(std::memory_order_relaxed) &&
-      !one.peer.departed.load(std::memory_order_relaxed)) {
-    one.backlog.clear();
-    one.returns.clear();
+/// Sends what there is to say on a channel. True: something went out.
+bool Engine::serve(Channel& one) noexcept {
+  // relaxed: under the lock; missed now, met at the next step.
+  if (one.peer.down.load(std::memory_order_relaxed)) [[unlikely]] {
+    drop_outbox(one);
+    // One that left waits for the answer to that.
+    if (!one.peer.departed.load(std::memory_order_relaxed)) one.report_due = 0;  // relaxed: above
+    if (one.report_due == 0 || send_report(one)) return one.report_due != 0;
+    const uint64_t now = base::now_ns();
+    if (one.stuck_since_ns == 0) one.stuck_since_ns = now;
+    if (now - one.stuck_since_ns > kPatienceNs) one.report_due = 0;
     return false;
   }
-  bool moved = false;
-  while (!one.backlog.empty()) {
-    const Pending& next = one.backlog.front();
-    WireHeader header;
-    std::memcpy(&header, next.bytes.data(), sizeof header);
-    const auto rest = std::span(next.bytes).subspan(sizeof header);
-    if (post_now(one, header, rest, {}, next.packet) == Sent::not_now) {
-      suspect(one);
-      return moved;
-    }
-    one.backlog.pop_front();
-    one.stuck_since_ns = 0;
-    one.probe.forget();
-    moved = true;
-  }
-  if (one.messages.is_open() && (one.messages.consumed() != one.messages_reported ||
-                                 one.control.consumed() != one.control_reported)) {
-    const CreditBody body{one.messages_reported = one.messages.consumed(),
-                          one.control_reported = one.control.consumed()};
-    post(one, header_for(WireKind::credit, sizeof body), std::as_bytes(std::span(&body, 1)), {},
-         {});
-    moved = true;
-  }
-  const std::size_t most = transport_.max_inline() / sizeof(uint32_t);
-  while (!one.returns.empty()) {
-    const std::size_t count = std::min(most, one.returns.size());
-    const auto numbers = std::as_bytes(std::span(one.returns).last(count));
-    post(one, header_for(WireKind::returns, numbers.size()), numbers, {}, {});
-    one.returns.resize(one.returns.size() - count);
-    moved = true;
-  }
+  bool moved = pump(one);
+  moved |= send_returns(one);
+  const bool consumed = one.messages.consumed() != one.messages_reported ||
+                        one.control.consumed() != one.control_reported;
+  if (consumed || one.report_due != 0) moved |= send_report(one);
+  if (one.busy && !moved) suspect(one);
   return moved;
-}
-
-bool Engine::receive() {
-  while (!unposted_.empty()) {
-    Receive* const one = unposted_.back();
-    unposted_.pop_back();
-    const std::size_t before = unposted_.size();
-    post_receive(*one);
-    if (unposted_.size() != before) break;
-  }
-  bool moved = false;
-  std::array<fi_cq_msg_entry, kBatch> entries;
-  for (int batch = 0; batch < kBatchesPerStep; ++batch) {
-    const ssize_t count = endpoint_.read(entries);
-    if (count == -FI_EAVAIL) [[unlikely]] {
-      read_error();
-      moved = true;
-      continue;
-    }
-    if (count <= 0) return moved;
-    moved = true;
-    for (const auto& entry : std::span(entries).first(static_cast<std::size_t>(count))) {
-      if ((entry.flags & FI_RECV) != 0) {
-        auto& from = *static_cast<Receive*>(entry.op_context);
-        take({from.buffer, std::min<std::size_t>(entry.len, receive_bytes_)});
-        post_receive(from);
-      } else {
-        auto& slot = *static_cast<Slot*>(entry.op_context);
-        --slot.channel->under_way;
-        slot.channel->stuck_since_ns = 0;
-        free_.push_back(&slot);
-      }
-    }
-    if (count < static_cast<ssize_t>(entries.size())) return moved;
-  }
-  return moved;
-}
-
-void Engine::post_receive(Receive& one) noexcept {
-  if (endpoint_.receive({one.buffer, receive_bytes_}, one.context) != 0) unposted_.push_back(&one);
-}
-
-void Engine::read_error() noexcept {
-  fi_cq_err_entry error;
-  if (!endpoint_.read_error(error) || error.op_context == nullptr) return;
-  const auto* const at = static_cast<const Slot*>(error.op_context);
-  if (at < slots_.data() || at >= slots_.data() + slots_.size()) {
-    // What did not fit its buffer is of nobody who speaks as we do.
-    post_receive(*static_cast<Receive*>(error.op_context));
-    return;
-  }
-  auto& slot = *static_cast<Slot*>(error.op_context);
-  --slot.channel->under_way;
-  free_.push_back(&slot);
-  transport_.mark_down(slot.channel->peer, fmt::format("was cut off: {}", error_text(error.err)));
-}
-
-// ---- receiving ----
-
-/// One frame from the network. Nothing in it is believed before it was looked at.
-void Engine::take(std::span<const std::byte> bytes) {
-  WireHeader header;
-  if (bytes.size() < sizeof header) return transport_.count_stray();
-  std::memcpy(&header, bytes.data(), sizeof header);
-  const std::size_t rest = bytes.size() - sizeof header;
-  if (header.stamp != transport_.stamp() || header.source >= channels_.size() ||
-      header.source == static_cast<uint32_t>(transport_.self().value) || header.length > rest ||
-      header.bytes != rest - header.length ||
-      (header.bytes != 0 && header.kind != WireKind::packet))
-    return transport_.count_stray();
-  Peer& peer = transport_.known_or_met(Rank{static_cast<int32_t>(header.source)});
-  if (!peer.known() || header.port >= peer.ports()) return transport_.count_stray();
-  if (peer.down.load(std::memory_order_relaxed)) return;  // relaxed: under the lock
-  Channel& from = channel(peer, header.port);
-  const auto body = bytes.subspan(sizeof header);
-  if (header.sequence != from.expected) [[unlikely]] {
-    const uint32_t ahead = header.sequence - from.expected;
-    if (ahead >= kMostEarly ||
-        !from.early.try_emplace(header.sequence, bytes.begin(), bytes.end()).second)
-      transport_.mark_down(peer, "sent nonsense: a sequence number");
-    return;
-  }
-  bool good = admit(from, header, body);
-  ++from.expected;
-  while (good && !from.early.empty()) [[unlikely]] {
-      const auto next = from.early.find(from.expected);
-      if (next == from.early.end()) break;
-      const std::vector<std::byte> frame = std::move(next->second);
-      from.early.erase(next);
-      std::memcpy(&header, frame.data(), sizeof header);
-      good = admit(from, header, std::span(frame).subspan(sizeof header));
-      ++from.expected;
-    }
-  if (!good) transport_.mark_down(peer, "sent nonsense");
-}
-
-bool Engine::admit(Channel& from, const WireHeader& header, std::span<const std::byte> body) {
-  switch (header.kind) {
-    case WireKind::message:
-    case WireKind::control: {
-      if (body.size() > transport_.max_inline()) return false;
-      open_queues(from);
-      FrameQueue& queue = header.kind == WireKind::control ? from.control : from.messages;
-      if (!queue.push(false, body, {})) return false;
-      ring_if_armed();
-      return true;
-    }
-    case WireKind::packet:
-      return admit_packet(from, header, body);
-    case WireKind::credit: {
-      CreditBody credit;
-      if (body.size() != sizeof credit) return false;
-      std::memcpy(&credit, body.data(), sizeof credit);
-      if (credit.messages > from.messages_sent || credit.control > from.control_sent) return false;
-      const Geometry& theirs = from.peer.geometry();
-      from.messages_allowed = std::max(from.messages_allowed, credit.messages + theirs.lane_cells);
-      from.control_allowed = std::max(from.control_allowed, credit.control + theirs.control_cells);
-      from.stuck_since_ns = 0;
-      ring_if_armed();
-      return true;
-    }
-    case WireKind::returns: {
-      if (body.size() % sizeof(uint32_t) != 0) return false;
-      LoanBook& book = transport_.book();
-      for (std::size_t at = 0; at < body.size(); at += sizeof(uint32_t)) {
-        uint32_t index;
-        std::memcpy(&index, body.data() + at, sizeof index);
-        const auto port = static_cast<uint16_t>(number_);
-        if (index >= book.packets() || !book.is_lent(index, from.peer.rank().value, port))
-          return false;
-        push_returned_locked(index);
-      }
-      return true;
-    }
-    case WireKind::leave: {
-      LeaveBody leave;
-      if (body.size() != sizeof leave) return false;
-      std::memcpy(&leave, body.data(), sizeof leave);
-      post(from, header_for(WireKind::left, 0), {}, {}, {});
-      transport_.note_leave(from.peer, leave.lanes);
-      return true;
-    }
-    case WireKind::left:
-      from.left = true;
-      return true;
-  }
-  return false;
-}
-
-bool Engine::admit_packet(Channel& from, const WireHeader& header,
-                          std::span<const std::byte> body) {
-  using PacketRef = FrameQueue::PacketRef;
-  Peer& peer = from.peer;
-  if (header.index >= peer.geometry().packets || header.bytes > peer.geometry().packet_bytes ||
-      header.length + sizeof(PacketRef) > transport_.max_inline() ||
-      peer.set_lent(header.index, true))
-    return false;
-  if (header.bytes != 0)
-    std::memcpy(peer.packet(header.index).data(), body.data() + header.length, header.bytes);
-  const PacketRef ref{header.index, header.bytes};
-  open_queues(from);
-  if (!from.messages.push(true, std::as_bytes(std::span(&ref, 1)), body.first(header.length)))
-    return false;
-  ring_if_armed();
-  return true;
 }
 
 void Engine::note_consumed(Channel& from) noexcept {
@@ -480,116 +358,35 @@ void Engine::note_consumed(Channel& from) noexcept {
   from.control_noted = from.control.consumed();
   if (from.peer.rank() == transport_.self()) return;
   const Hold hold(lock_);
-  if (!from.queued) serve(from);
+  if (!from.busy) serve(from);
 }
 
-// ---- packets that come back ----
+// ---- channels ----
 
-void Engine::give_back(Peer& owner, uint32_t port, uint32_t index) noexcept {
-  const Hold hold(lock_);
-  WEFT_CHECK(owner.set_lent(index, false), "a loan that a frame delivered");
-  if (owner.down.load(std::memory_order_relaxed)) return;  // relaxed: under the lock
-  Channel& to = channel(owner, port);
-  to.returns.push_back(index);
-  enqueue(to);
-  if (to.returns.size() >= kReturnsAtOnce && to.backlog.empty()) serve(to);
-}
-
-void Engine::push_returned(uint32_t index) noexcept {
-  const Hold hold(lock_);
-  push_returned_locked(index);
-}
-
-void Engine::push_returned_locked(uint32_t index) {
-  transport_.book().unlend(index);
-  returned_.push_back(index);
-  has_returned_.store(true, std::memory_order_relaxed);  // as in has_returned
-  ring_if_armed();
-}
-
-void Engine::take_returned(std::vector<uint32_t>& into) noexcept {
-  const Hold hold(lock_);
-  into.insert(into.end(), returned_.begin(), returned_.end());
-  returned_.clear();
-  has_returned_.store(false, std::memory_order_relaxed);  // as above
-}
-
-void Engine::sweep(const Peer& peer, std::vector<uint32_t>& into) noexcept {
-  const Hold hold(lock_);
-  LoanBook& book = transport_.book();
-  for (uint32_t index = 0; index < book.packets(); ++index) {
-    if (!book.is_lent(index, peer.rank().value, static_cast<uint16_t>(number_))) continue;
-    book.unlend(index);
-    into.push_back(index);
+Channel* Engine::channel(Peer& peer, uint32_t port) noexcept {
+  auto& ports = channels_[static_cast<std::size_t>(peer.rank().value)];
+  if (ports && ports[port]) [[likely]]
+    return ports[port].get();
+  try {
+    if (!ports) ports = std::make_unique<std::unique_ptr<Channel>[]>(peer.ports());
+    const std::size_t count = all_.size() + 1;
+    if (all_.capacity() < count)
+      for (auto* const list : {&all_, &busy_, &watched_, &inbound_}) list->reserve(2 * count);
+    auto made = std::make_unique<Channel>(peer, port);
+    made->messages_allowed = peer.geometry().lane_cells;
+    made->control_allowed = peer.geometry().control_cells;
+    if (peer.rank() != transport_.self()) {
+      made->returns.reserve(peer.geometry().packets);
+      made->address = endpoint_.insert(peer.address(port));
+    }
+    ports[port] = std::move(made);
+    all_.push_back(ports[port].get());
+    return ports[port].get();
+  } catch (const Error& failure) {
+    transport_.mark_down(peer, failure.what());
+  } catch (const std::bad_alloc&) {
   }
-}
-
-// ---- sleeping ----
-
-void Engine::arm() noexcept {
-  const Hold hold(lock_);
-  armed_ = true;
-  if (endpoint_.wait_fd() < 0) return;  // the keeper rings
-  epoll_event event{};
-  event.events = EPOLLIN;
-  const bool joined = ::epoll_ctl(bell_.get(), EPOLL_CTL_ADD, endpoint_.wait_fd(), &event) == 0 ||
-                      errno == EEXIST;
-  if (!joined || !endpoint_.may_sleep()) ring();
-}
-
-void Engine::disarm() noexcept {
-  const Hold hold(lock_);
-  armed_ = false;
-  if (endpoint_.wait_fd() >= 0)
-    ::epoll_ctl(bell_.get(), EPOLL_CTL_DEL, endpoint_.wait_fd(), nullptr);
-  uint64_t rings;
-  while (::read(self_bell_.get(), &rings, sizeof rings) < 0 && errno == EINTR) {
-  }
-}
-
-void Engine::ring() const noexcept {
-  const uint64_t one = 1;
-  while (::write(self_bell_.get(), &one, sizeof one) < 0 && errno == EINTR) {
-  }
-}
-
-void Engine::ring_if_armed() noexcept {
-  if (armed_) ring();
-}
-
-// ---- the end ----
-
-uint32_t Engine::lanes_to(const Peer& peer) noexcept {
-  const Hold hold(lock_);
-  uint32_t lanes = 0;
-  for (const Channel* const one : all_) lanes += &one->peer == &peer && one->next_sequence != 0;
-  return lanes;
-}
-
-void Engine::leave(Peer& peer, uint32_t lanes, bool open_one) noexcept {
-  const Hold hold(lock_);
-  if (peer.down.load(std::memory_order_relaxed)) return;  // relaxed: under the lock
-  if (open_one) channel(peer, 0);
-  for (Channel* const one : all_) {
-    if (&one->peer != &peer || (one->next_sequence == 0 && !open_one) || one->says_leave) continue;
-    const LeaveBody body{lanes};
-    post(*one, header_for(WireKind::leave, sizeof body), std::as_bytes(std::span(&body, 1)), {},
-         {});
-    one->says_leave = true;
-    if (open_one) break;
-  }
-}
-
-bool Engine::has_left() noexcept {
-  const Hold hold(lock_);
-  step();
-  return std::all_of(all_.begin(), all_.end(), [](const Channel* one) {
-    // relaxed, twice: under the lock, and asked again.
-    const bool departed = one->peer.departed.load(std::memory_order_relaxed);
-    if (one->peer.down.load(std::memory_order_relaxed) && !departed) return true;
-    return one->under_way == 0 && one->backlog.empty() &&
-           (one->left || departed || !one->says_leave);
-  });
+  return nullptr;
 }
 
 }  // namespace weft::fabric::ofi

@@ -6,13 +6,17 @@
 // Who may call: anyone. Everything is done under one lock, which is held for a provider's call (a
 // system call or two) and never over user code; OfiPort reads the queues outside it.
 // Progress: sends do not wait for the network: what the provider does not take now is kept, within
-// the credit. Contended: spins briefly, then yields. Meeting a peer for the first time asks the
-// launcher, under the lock.
+// the credit. Contended: spins briefly, then yields. A peer is met (its address asked for, which
+// may take milliseconds) outside the lock.
+// Sources: engine.cpp (sending, and steps), engine_receive.cpp, engine_upkeep.cpp (packets that
+// come back, sleeping, the keeper's part, the end).
 //
-// Invariants: those of Channel, and
-//  1. A slot is free, or in the provider's hands. So are receive buffers, or in `unposted_`.
+// Invariants: those of Channel and Outbox, and
+//  1. A frame of the pool is free, in an outbox, or in the provider's hands. Receive buffers are in
+//     the provider's hands, or in `unposted_`.
 //  2. A packet is entered in the loan book before it is sent, and struck when it comes back, both
 //     under the lock: a sweep for a dead peer, under the lock after `down`, misses none.
+//  3. busy_, watched_ and inbound_ have room for every channel.
 #pragma once
 
 #include <atomic>
@@ -25,6 +29,7 @@
 #include "fabric/doorbell.hpp"
 #include "fabric/ofi/channel.hpp"
 #include "fabric/ofi/endpoint.hpp"
+#include "fabric/ofi/outbox.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -49,8 +54,9 @@ class Engine {
   /// A frame of this rank's own, sent by its port `from`.
   Post send_to_self(WireKind kind, Peer& self, uint32_t from, std::span<const std::byte> header,
                     std::span<const std::byte> payload) noexcept;
-  /// Gives a packet of a peer's port back.
-  void give_back(Peer& owner, uint32_t port, uint32_t index) noexcept;
+  /// Gives a packet of a peer's port back. False: no memory for that here; the engine that received
+  /// it has it.
+  [[nodiscard]] bool give_back(Peer& owner, uint32_t port, uint32_t index) noexcept;
   /// A packet of this rank, lent by this port, is back.
   void push_returned(uint32_t index) noexcept;
 
@@ -71,8 +77,14 @@ class Engine {
   void list_inbound(std::vector<Channel*>& known) noexcept;
   /// After frames of `channel` were consumed: tells its sender when it is worth it.
   void note_consumed(Channel& channel) noexcept;
-  /// Packets that this port lent to a peer that is down, and that so come back.
-  void sweep(const Peer& peer, std::vector<uint32_t>& into) noexcept;
+  /// Whether all that a peer, down since `since_ns`, had sent by then was received.
+  [[nodiscard]] bool is_drained(uint64_t since_ns) noexcept;
+  /// Nothing more comes from a peer that is down. Packets that this port lent to it come back.
+  void close(const Peer& peer, std::vector<uint32_t>& into) noexcept;
+  /// Whether the port has an end still to tell: until then, the keeper rings its sleeper.
+  void expect_end(bool expected) noexcept {
+    expects_end_.store(expected, std::memory_order_relaxed);  // relaxed: looked at again and again
+  }
   void arm() noexcept;
   void disarm() noexcept;
   [[nodiscard]] int bell_fd() const noexcept { return bell_.get(); }
@@ -81,71 +93,91 @@ class Engine {
   // ---- the keeper ----
   /// A step, if nobody polls and there may be something to do. True: it yielded something.
   bool keep() noexcept;
+  /// From time to time: asks peers that should have answered, and gives those up that never do.
+  void look_after() noexcept;
 
   // ---- the end ----
-  /// How many lanes to `peer` were sent on.
-  uint32_t lanes_to(const Peer& peer) noexcept;
-  /// Says `leave` on each of them; `open_one`: makes one if there are none.
-  void leave(Peer& peer, uint32_t lanes, bool open_one) noexcept;
-  /// True when nothing is under way any more and those left have answered.
-  bool has_left() noexcept;
+  /// True if all that was sent to `peer` has arrived. `asks`: and asks it, if not.
+  [[nodiscard]] bool settle(const Peer& peer, bool asks) noexcept;
+  [[nodiscard]] bool speaks_to(const Peer& peer) noexcept;
+  void leave(Peer& peer) noexcept;
+  /// True when nothing is in the provider's hands any more, and no peer waits for an answer.
+  bool is_quiet() noexcept;
 
  private:
-  struct Slot {
+  struct Receive {
     fi_context2 context;  // first: a completion gives its address
     std::byte* buffer;
-    Channel* channel;
   };
-  struct Receive {
-    fi_context2 context;
-    std::byte* buffer;
-  };
-  enum class Sent : uint8_t { yes, not_now, never };
+  enum class Admitted : uint8_t { yes, not_now, nonsense };
 
-  Channel& channel(Peer& peer, uint32_t port);
-  void open_queues(Channel& channel);
+  // engine.cpp
+  /// Null: no memory now.
+  Channel* channel(Peer& peer, uint32_t port) noexcept;
   [[nodiscard]] bool has_credit(const Channel& channel, bool control, uint32_t cells) noexcept;
   [[nodiscard]] bool await_credit(Channel& channel, bool control, uint32_t cells) noexcept;
-  WireHeader header_for(WireKind kind, std::size_t length) const noexcept;
-  /// Numbers and sends a frame, now or later.
-  void post(Channel& channel, WireHeader header, std::span<const std::byte> first,
-            std::span<const std::byte> second, std::span<const std::byte> packet);
-  Sent post_now(Channel& channel, const WireHeader& header, std::span<const std::byte> first,
-                std::span<const std::byte> second, std::span<const std::byte> packet) noexcept;
-  void enqueue(Channel& channel);
+  OutFrame* make_frame(Channel& channel, WireKind kind, std::span<const std::byte> first,
+                       std::span<const std::byte> second) noexcept;
+  /// Numbers and sends a frame, now or later. False: no memory now.
+  bool post(Channel& channel, WireKind kind, std::span<const std::byte> first,
+            std::span<const std::byte> second) noexcept;
+  void append(Channel& channel, OutFrame& frame) noexcept;
+  bool pump(Channel& channel) noexcept;
+  [[nodiscard]] bool hand_over(Channel& channel, OutFrame& frame) noexcept;
+  [[nodiscard]] bool send_report(Channel& channel) noexcept;
+  bool send_returns(Channel& channel) noexcept;
+  void note_sent(OutFrame& frame, int error) noexcept;
+  void note_trouble(Channel& channel, int error) noexcept;
+  void drop_outbox(Channel& channel) noexcept;
+  void enqueue(Channel& channel) noexcept;
+  void watch(Channel& channel) noexcept;
   void suspect(Channel& channel) noexcept;
+  bool step() noexcept;
+  bool serve(Channel& channel) noexcept;
 
-  bool step();
-  bool receive();
-  bool serve(Channel& channel);
+  // engine_receive.cpp
+  [[nodiscard]] bool open_queues(Channel& channel) noexcept;
+  bool receive() noexcept;
   void post_receive(Receive& one) noexcept;
   void read_error() noexcept;
-  void take(std::span<const std::byte> bytes);
-  [[nodiscard]] bool admit(Channel& channel, const WireHeader& header,
-                           std::span<const std::byte> body);
-  [[nodiscard]] bool admit_packet(Channel& channel, const WireHeader& header,
-                                  std::span<const std::byte> body);
+  void take(std::span<const std::byte> bytes) noexcept;
+  void take_numbered(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] bool take_report(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] Admitted admit(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] Admitted admit_packet(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] bool admit_returns(Channel& channel, const Decoded& frame) noexcept;
+  void refuse(Channel& channel, std::string_view what) noexcept;
+  void meet_strangers() noexcept;
+
+  // engine_upkeep.cpp
   void ring_if_armed() noexcept;
-  void push_returned_locked(uint32_t index);
+  void push_returned_locked(uint32_t index) noexcept;
+  void ask(Channel& channel) noexcept;
+  void check_pulse(Channel& channel) noexcept;
 
   OfiTransport& transport_;
   const uint32_t number_;
-  const uint32_t slot_bytes_, receive_bytes_;
-  base::SpinLock lock_;  // guards everything below but the atomics
-  std::unique_ptr<std::byte[]> slot_memory_, receive_memory_;
-  std::vector<Slot> slots_;
-  std::vector<Slot*> free_;
+  const uint32_t frame_bytes_, receive_bytes_;
+  const WireLimits limits_;
+  const int32_t most_ahead_;  ///< numbers that may be under way to this port on one lane
+  base::SpinLock lock_;       // guards everything below but the atomics
+  FramePool pool_;
+  std::unique_ptr<std::byte[]> receive_memory_;
   std::vector<Receive> receives_;
   std::vector<Receive*> unposted_;
   std::vector<std::unique_ptr<std::unique_ptr<Channel>[]>> channels_;  // by rank, then port
-  std::vector<Channel*> all_, busy_, inbound_;
+  std::vector<Channel*> all_, busy_, watched_, inbound_;
+  std::vector<std::vector<std::byte>> strangers_;  ///< frames of ranks that were not met yet
   std::vector<uint32_t> returned_;
   Endpoint endpoint_;  // goes before what it writes to
   Descriptor bell_, self_bell_;
   bool armed_ = false;
   uint64_t keeper_saw_ = 0;
+  uint64_t empty_ns_ = 0;  ///< when last, after a death, nothing was left to receive
 
   std::atomic<bool> has_returned_{false};
+  std::atomic<bool> has_strangers_{false};
+  std::atomic<bool> expects_end_{false};
   std::atomic<std::size_t> inbound_count_{0};
   std::atomic<uint64_t> polls_{0};  ///< written by the polling thread, read by the keeper
 };

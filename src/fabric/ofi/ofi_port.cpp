@@ -66,7 +66,11 @@ void OfiPort::give_back(Loan loan) noexcept {
   WEFT_CHECK(owner != nullptr && owner->known() && loan.port < owner->ports() &&
                  loan.index < owner->geometry().packets,
              "a loan that a frame delivered");
-  engine_.give_back(*owner, loan.port, loan.index);
+  if (engine_.give_back(*owner, loan.port, loan.index)) [[likely]]
+    return;
+  for (uint32_t port = 0; port < transport_.geometry().ports; ++port)
+    if (transport_.engine(port).give_back(*owner, loan.port, loan.index)) return;
+  WEFT_CHECK(false, "a lane by which the packet came");
 }
 
 // ---- polling ----
@@ -167,19 +171,21 @@ uint32_t OfiPort::drain_returned(Sink& sink) {
 void OfiPort::look_at_deaths(Sink& sink) {
   for (const std::size_t count = transport_.death_count(); deaths_seen_ < count; ++deaths_seen_)
     deaths_.push_back(transport_.death(deaths_seen_));
-  engine_.list_inbound(channels_);  // a lane that was opened just before
   std::erase_if(deaths_,
                 [&](const OfiTransport::Death& death) { return report_down(death, sink); });
+  engine_.expect_end(!deaths_.empty());
 }
 
 bool OfiPort::report_down(const OfiTransport::Death& death, Sink& sink) {
+  if (death.at_ns != 0 && !engine_.is_drained(death.at_ns)) return false;
+  engine_.list_inbound(channels_);                // a lane that was opened just before
   for (const Channel* const channel : channels_)  // everything that came is offered first
     if (&channel->peer == death.peer &&
         (!channel->messages.is_empty() || !channel->control.is_empty()))
       return false;
   if (engine_.has_returned()) drain_returned(sink);
   returned_.clear();
-  engine_.sweep(*death.peer, returned_);
+  engine_.close(*death.peer, returned_);
   if (!returned_.empty()) sink.on_returned(returned_);
   sink.on_peer_down(death.peer->rank(), death.cause);
   return true;

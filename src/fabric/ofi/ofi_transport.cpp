@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "fabric/layout.hpp"
 #include "fabric/ofi/ofi_port.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
 #include "weft/fabric/config.hpp"
@@ -23,13 +26,27 @@ constexpr std::string_view kCardKey = "fabric.ofi";
 constexpr std::chrono::microseconds kShortestRest{500};
 constexpr std::chrono::microseconds kLongestRest{10'000};
 constexpr std::chrono::milliseconds kMostLeaving{2'000};  ///< waiting for peers at the end
+constexpr std::chrono::microseconds kLeavingStep{100};
+constexpr int kStepsPerQuestion = 100;           ///< while leaving
+constexpr uint64_t kLookNs = 200'000'000;        ///< between two looks after peers
+constexpr uint64_t kMostAtOnceNs = 100'000'000;  ///< of time awake
 
 OfiSetup setup_of(const Geometry& geometry) {
   register_fabric_config();
   return {.geometry = geometry,
           .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
           .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
-          .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives"))};
+          .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
+          .silence_ns =
+              static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  std::string text(name.data());
+  std::replace(text.begin(), text.end(), ' ', '-');
+  return text;
 }
 
 const OfiSetup& checked(const OfiSetup& setup) {
@@ -58,7 +75,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   if (const int answer = ::fi_fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
     throw Error(Errc::no_permission, fmt::format("ofi: fi_fabric: {}", error_text(answer)));
   fabric_.reset(fabric);
-  Card card{setup.geometry, {}};
+  Card card{setup.geometry, setup.inline_cells, host_name(), {}};
   for (uint32_t port = 0; port < setup.geometry.ports; ++port) {
     engines_.push_back(std::make_unique<Engine>(*this, port, info, *fabric));
     card.addresses.push_back(engines_.back()->endpoint().address());
@@ -71,7 +88,8 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  keeper_ = std::thread([this] { keep(); });
+  keeper_ = std::make_unique<Keeper>();
+  keeper_->thread = std::thread([this] { keep(); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -80,16 +98,16 @@ OfiTransport::~OfiTransport() {
     // A fork's copy: connections and the thread are its parent's. Nothing of them may be touched.
     for (auto& engine : engines_) (void)engine.release();
     (void)fabric_.release();
-    keeper_.detach();
+    (void)keeper_.release();
     return;
   }
   leave();
   {
-    const std::scoped_lock hold(keeper_lock_);
-    keeper_ends_ = true;
+    const std::scoped_lock hold(keeper_->lock);
+    keeper_->ends = true;
   }
-  keeper_told_.notify_one();
-  keeper_.join();
+  keeper_->told.notify_one();
+  keeper_->thread.join();
   if (const uint64_t strays = strays_.load(std::memory_order_relaxed); strays != 0)
     base::log(base::LogLevel::warn,
               fmt::format("ofi: {} frames came that were of no rank of this job", strays));
@@ -109,46 +127,74 @@ std::unique_ptr<Port> OfiTransport::open_port(uint32_t number) {
 // ---- peers ----
 
 Peer& OfiTransport::meet(Rank rank) noexcept {
-  const std::scoped_lock hold(setup_);
-  auto& entry = peers_[rank.value];
-  // relaxed: entries are written under this lock.
-  if (Peer* const met = entry.load(std::memory_order_relaxed)) return *met;
-  std::unique_ptr<Peer> peer;
+  const std::scoped_lock one_at_a_time(meeting_);
+  if (Peer* const met = find(rank)) return *met;
+  std::string failure;
+  std::unique_ptr<Peer> peer = make_peer(rank, failure);
+  Peer& made = *peer;
+  made.note_heard(awake_ns());
+  {
+    const std::scoped_lock hold(setup_);
+    met_.push_back(std::move(peer));
+    // release: pairs with find's acquire.
+    peers_[rank.value].store(&made, std::memory_order_release);
+  }
+  if (!failure.empty()) {
+    const std::scoped_lock hold(setup_);
+    enter_death(made, std::move(failure), true);
+  }
+  return made;
+}
+
+/// A peer with its address; one without if `failure` says why not.
+std::unique_ptr<Peer> OfiTransport::make_peer(Rank rank, std::string& failure) {
   try {
     Card card = Card::parse(job_.get(rank, kCardKey));
-    if (card.geometry.packet_bytes != geometry().packet_bytes)
-      throw Error(Errc::bad_config,
-                  fmt::format("its fabric.packet_bytes is {} instead of {}",
-                              card.geometry.packet_bytes, geometry().packet_bytes));
-    peer = std::make_unique<Peer>(rank, std::move(card));
-  } catch (const std::exception& failure) {
-    peer = std::make_unique<Peer>(rank);
-    enter_death(*peer, fmt::format("rank {} cannot be reached through ofi: {}", rank.value,
-                                   failure.what()));
+    const auto must_agree = [](const char* what, uint32_t theirs, uint32_t ours) {
+      if (theirs != ours)
+        throw Error(Errc::bad_config,
+                    fmt::format("its {} is {} instead of {}", what, theirs, ours));
+    };
+    must_agree("fabric.packet_bytes", card.geometry.packet_bytes, geometry().packet_bytes);
+    must_agree("fabric.inline_cells", card.inline_cells, setup_values_.inline_cells);
+    return std::make_unique<Peer>(rank, std::move(card));
+  } catch (const std::exception& error) {
+    failure = fmt::format("rank {} cannot be reached through ofi: {}", rank.value, error.what());
+    return std::make_unique<Peer>(rank);
   }
-  // release: pairs with find's acquire.
-  entry.store(peer.get(), std::memory_order_release);
-  met_.push_back(std::move(peer));
-  return *met_.back();
 }
 
 void OfiTransport::mark_down(Peer& peer, std::string_view why) noexcept {
   const std::scoped_lock hold(setup_);
+  if (peer.down.load(std::memory_order_relaxed)) return;             // relaxed: set under this lock
+  const int trouble = peer.trouble.load(std::memory_order_relaxed);  // relaxed: for a sentence
+  enter_death(
+      peer,
+      fmt::format(
+          "rank {} (on {}, node {}) {}{}", peer.rank().value, peer.host(),
+          job_.node_of(peer.rank()), why,
+          trouble == 0 ? "" : fmt::format("; last from libfabric: {}", error_text(trouble))),
+      false);
+}
+
+void OfiTransport::mark_left(Peer& peer) noexcept {
+  const std::scoped_lock hold(setup_);
   if (peer.down.load(std::memory_order_relaxed)) return;  // relaxed: set under this lock
-  enter_death(peer, fmt::format("rank {} (on node {}) {}", peer.rank().value,
-                                job_.node_of(peer.rank()), why));
+  peer.departed.store(true, std::memory_order_relaxed);   // relaxed: enter_death publishes it
+  enter_death(peer, fmt::format("rank {} left the job", peer.rank().value), true);
 }
 
-void OfiTransport::note_leave(Peer& peer, uint32_t lanes) noexcept {
-  // acq_rel: whoever counts the last one sees what was queued under the other engines' locks.
-  if (peer.leaves.fetch_add(1, std::memory_order_acq_rel) + 1 != lanes) return;
-  peer.departed.store(true, std::memory_order_relaxed);  // relaxed: mark_down publishes it
-  mark_down(peer, "left the job");
+void OfiTransport::peer_died(Rank rank, std::string_view cause) noexcept {
+  Peer* const peer = find(rank);
+  if (peer == nullptr || peer->rank() == self_) return;
+  const std::scoped_lock hold(setup_);
+  if (peer->down.load(std::memory_order_relaxed)) return;  // relaxed: set under this lock
+  enter_death(*peer, std::string(cause), false);
 }
 
-void OfiTransport::enter_death(Peer& peer, std::string cause) noexcept {
+void OfiTransport::enter_death(Peer& peer, std::string cause, bool in_order) noexcept {
   peer.down.store(true, std::memory_order_relaxed);  // relaxed: the release below publishes it
-  deaths_.push_back({&peer, std::move(cause)});
+  deaths_.push_back({&peer, std::move(cause), in_order ? 0 : base::now_ns()});
   // release: pairs with death_count's acquire.
   death_count_.fetch_add(1, std::memory_order_release);
   for (const auto& engine : engines_) engine->ring();
@@ -164,16 +210,36 @@ OfiTransport::Death OfiTransport::death(std::size_t number) {
 void OfiTransport::keep() noexcept {
   ::pthread_setname_np(::pthread_self(), "weft-ofi");
   auto rest = kLongestRest;
-  std::unique_lock hold(keeper_lock_);
-  while (!keeper_told_.wait_for(hold, rest, [this] { return keeper_ends_; })) {
+  uint64_t before = base::now_ns(), looked = before;
+  std::unique_lock hold(keeper_->lock);
+  while (!keeper_->told.wait_for(hold, rest, [this] { return keeper_->ends; })) {
+    const uint64_t now = base::now_ns();
+    // relaxed: one writer, and a stamp.
+    awake_ns_.store(awake_ns() + std::min(now - std::exchange(before, now), kMostAtOnceNs),
+                    std::memory_order_relaxed);
     bool moved = false;
     for (const auto& engine : engines_) moved |= engine->keep();
+    if (now - looked >= kLookNs) {
+      looked = now;
+      for (const auto& engine : engines_) engine->look_after();
+    }
     rest = moved ? kShortestRest : std::min(2 * rest, kLongestRest);
   }
 }
 
-/// Tells the peers that were met, and waits until all that was sent has arrived: what lies unread
-/// here when a connection is closed could take what is under way to the other side with it.
+/// Polls `done`, and says at which tries to ask, until it is true or it is `end`.
+template <class Done>
+bool OfiTransport::leave_until(std::chrono::steady_clock::time_point end, Done done) noexcept {
+  for (int tries = 0;; ++tries) {
+    if (done(tries % kStepsPerQuestion == 0)) return true;
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(kLeavingStep);
+  }
+}
+
+/// Waits until all that was sent has arrived, tells the peers that were met, and waits again: what
+/// lies unread here when a connection is closed could take what is under way to the other side with
+/// it.
 void OfiTransport::leave() noexcept {
   std::vector<Peer*> peers;
   {
@@ -181,19 +247,24 @@ void OfiTransport::leave() noexcept {
     for (const auto& peer : met_)
       if (peer->known() && peer->rank() != self_) peers.push_back(peer.get());
   }
-  for (Peer* const peer : peers) {
-    uint32_t lanes = 0;
-    for (const auto& engine : engines_) lanes += engine->lanes_to(*peer);
-    if (lanes == 0) engines_.front()->leave(*peer, 1, true);
-    for (const auto& engine : engines_) engine->leave(*peer, lanes, false);
-  }
+  const auto all_settled = [&](bool asks) {
+    bool settled = true;
+    for (const auto& engine : engines_)
+      for (const Peer* const peer : peers) settled &= engine->settle(*peer, asks);
+    return settled;
+  };
   const auto end = std::chrono::steady_clock::now() + kMostLeaving;
-  for (;;) {
-    bool all = true;
-    for (const auto& engine : engines_) all &= engine->has_left();
-    if (all || std::chrono::steady_clock::now() > end) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (!leave_until(end, all_settled)) return;
+  for (Peer* const peer : peers) {
+    const auto speaks = std::find_if(engines_.begin(), engines_.end(),
+                                     [&](const auto& one) { return one->speaks_to(*peer); });
+    (speaks != engines_.end() ? **speaks : *engines_.front()).leave(*peer);
   }
+  leave_until(end, [&](bool asks) {
+    bool quiet = all_settled(asks);
+    for (const auto& engine : engines_) quiet &= engine->is_quiet();
+    return quiet;
+  });
 }
 
 // ---- memory ----

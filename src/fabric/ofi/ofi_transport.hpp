@@ -4,15 +4,16 @@
 // the keeper, a thread that gets on with what is under way while nobody polls.
 // Owner and lifetime: made by make_ofi_transport, collectively; outlives its ports.
 // Who may call: anyone, anything.
-// Locks: an engine's lock may be held while `setup_` is taken, never the other way round.
+// Locks, in this order: meeting_ (held while the launcher is asked), an engine's, setup_.
 //
 // Invariants
 //  1. A Peer, once published in peers_, stays until the transport ends, dead or not.
-//  2. deaths_ only grows, `down` is set before; each port reports each entry once.
+//  2. deaths_ only grows, `down` is set before; each port reports each entry once, after it offered
+//     what had come.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -40,6 +41,7 @@ struct OfiSetup {
   uint32_t inline_cells = 4;
   uint32_t exposures = 1024;
   uint32_t receives = 64;
+  uint64_t silence_ns = 0;  ///< after so long without a word a peer is dead; 0: never
 };
 
 class OfiTransport final : public Transport {
@@ -78,6 +80,8 @@ class OfiTransport final : public Transport {
     return exposures_.resolve(key);
   }
 
+  void peer_died(Rank peer, std::string_view cause) noexcept override;
+
   // ---- for Engine and OfiPort ----
 
   [[nodiscard]] Job& job() noexcept { return job_; }
@@ -100,15 +104,24 @@ class OfiTransport final : public Transport {
     Peer* const peer = find(rank);
     return peer ? *peer : meet(rank);
   }
+  /// Ends what is said to a peer; `why` follows its name. Only the first time.
   void mark_down(Peer& peer, std::string_view why) noexcept;
-  /// The peer has left on one of `lanes` lanes; with the last it is gone.
-  void note_leave(Peer& peer, uint32_t lanes) noexcept;
+  /// It ended its transport in order.
+  void mark_left(Peer& peer) noexcept;
   /// Something came that is of nobody of this job.
   void count_stray() noexcept { strays_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// Time in which this process ran, as far as its keeper noticed: who stood still himself does not
+  /// take others for silent.
+  [[nodiscard]] uint64_t awake_ns() const noexcept {
+    return awake_ns_.load(std::memory_order_relaxed);  // relaxed: a stamp
+  }
+  [[nodiscard]] uint64_t silence_ns() const noexcept { return setup_values_.silence_ns; }
 
   struct Death {
     Peer* peer;
     std::string cause;
+    uint64_t at_ns;  ///< what came until a little later is still offered; 0: all has come
   };
   [[nodiscard]] std::size_t death_count() const noexcept {
     // acquire: pairs with enter_death's release.
@@ -123,8 +136,11 @@ class OfiTransport final : public Transport {
     uint32_t segment;
   };
   Peer& meet(Rank rank) noexcept;
-  void enter_death(Peer& peer, std::string cause) noexcept;
+  std::unique_ptr<Peer> make_peer(Rank rank, std::string& failure);
+  void enter_death(Peer& peer, std::string cause, bool in_order) noexcept;
   void leave() noexcept;
+  template <class Done>
+  bool leave_until(std::chrono::steady_clock::time_point end, Done done) noexcept;
   void keep() noexcept;
 
   Job& job_;
@@ -138,11 +154,12 @@ class OfiTransport final : public Transport {
   std::unique_ptr<std::atomic<uint32_t>[]> generations_;
   Exposures exposures_;
   std::unique_ptr<std::atomic<Peer*>[]> peers_;
-  std::atomic<uint64_t> strays_{0};
+  std::atomic<uint64_t> strays_{0}, awake_ns_{0};
   Fid<fid_fabric> fabric_;
   std::vector<std::unique_ptr<Engine>> engines_;
 
-  mutable std::mutex setup_;  // guards everything to the next blank line, and every first meeting
+  std::mutex meeting_;        // one first meeting at a time
+  mutable std::mutex setup_;  // guards everything to the next blank line
   std::vector<std::unique_ptr<Peer>> met_;
   std::vector<bool> opened_;
   std::vector<Death> deaths_;
@@ -150,10 +167,13 @@ class OfiTransport final : public Transport {
   uint32_t segments_ = 0;
   std::atomic<std::size_t> death_count_{0};
 
-  std::mutex keeper_lock_;
-  std::condition_variable keeper_told_;
-  bool keeper_ends_ = false;
-  std::thread keeper_;
+  struct Keeper {
+    std::mutex lock;
+    std::condition_variable told;
+    bool ends = false;
+    std::thread thread;
+  };
+  std::unique_ptr<Keeper> keeper_;
 };
 
 }  // namespace weft::fabric::ofi

@@ -27,7 +27,7 @@ Pages::~Pages() {
 
 namespace {
 
-constexpr uint32_t kCardVersion = 1;
+constexpr uint32_t kCardVersion = 2;
 constexpr std::size_t kMostAddressBytes = 256;
 
 /// Takes the next word off the front of `text`.
@@ -66,8 +66,9 @@ std::vector<std::byte> next_address(std::string_view& text) {
 
 std::string Card::text() const {
   const Geometry& g = geometry;
-  std::string text = fmt::format("{} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells,
-                                 g.control_cells, g.packet_bytes, g.packets);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells, g.control_cells,
+                  g.packet_bytes, g.packets, inline_cells, host.empty() ? "?" : host);
   for (const auto& address : addresses) {
     text += ' ';
     for (const std::byte byte : address)
@@ -82,9 +83,10 @@ Card Card::parse(std::string_view text) {
   Card card;
   Geometry& g = card.geometry;
   for (uint32_t* const field :
-       {&g.ports, &g.lane_cells, &g.control_cells, &g.packet_bytes, &g.packets})
+       {&g.ports, &g.lane_cells, &g.control_cells, &g.packet_bytes, &g.packets, &card.inline_cells})
     *field = next_number(text);
-  check_geometry(g, 1);
+  check_geometry(g, card.inline_cells);
+  card.host = next_word(text);
   for (uint32_t port = 0; port < g.ports; ++port) card.addresses.push_back(next_address(text));
   return card;
 }

@@ -21,6 +21,8 @@ namespace weft::fabric::ofi {
 /// What a rank publishes for its peers.
 struct Card {
   Geometry geometry;
+  uint32_t inline_cells = 0;
+  std::string host;
   std::vector<std::vector<std::byte>> addresses;  ///< one for each port
 
   [[nodiscard]] std::string text() const;
@@ -57,18 +59,35 @@ class Peer {
     return lent_[index].exchange(lent, std::memory_order_acq_rel);
   }
 
-  /// Set once, under the transport's set-up lock. Engines look under their own lock;
-  /// LaneTransport's invariant 2 holds because the sweep of what was lent takes that lock as well.
+  [[nodiscard]] const std::string& host() const noexcept { return card_.host; }
+
+  // When something came from it, by the transport's awake_ns. relaxed, all of them: a stamp that
+  // is a little old does no harm.
+  void note_heard(uint64_t now) noexcept { heard_ns_.store(now, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t heard_ns() const noexcept {
+    return heard_ns_.load(std::memory_order_relaxed);
+  }
+  /// True once in `interval`.
+  [[nodiscard]] bool is_time_to_ask(uint64_t now, uint64_t interval) noexcept {
+    if (now - asked_ns_.load(std::memory_order_relaxed) < interval) return false;
+    asked_ns_.store(now, std::memory_order_relaxed);
+    return true;
+  }
+
+  /// Nothing is sent to it any more. Set once, under the transport's set-up lock. Engines look
+  /// under their own lock; LaneTransport's invariant 2 holds because the sweep of what was lent
+  /// takes that lock as well.
   std::atomic<bool> down{false};
   /// It ended in order: what it waits for, still, is an answer to its `leave`.
   std::atomic<bool> departed{false};
-  std::atomic<uint32_t> leaves{0};  ///< lanes on which it has left
+  std::atomic<int> trouble{0};  ///< the provider's last error with it
 
  private:
   Rank rank_;
   Card card_;
   Pages mirror_;
   std::unique_ptr<std::atomic<bool>[]> lent_;
+  std::atomic<uint64_t> heard_ns_{0}, asked_ns_{0};
 };
 
 }  // namespace weft::fabric::ofi

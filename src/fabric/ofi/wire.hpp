@@ -1,11 +1,14 @@
 // What the ofi transport's frames look like on the network: a fixed header, then the bytes.
 //
-// Both ends run the same build on the same kind of machine. Everything is checked by the receiver
-// before it is used (Engine::take).
+// Both ends run the same build on the same kind of machine. Nothing of a frame is believed before
+// `decode` let it pass; what only the receiving engine can judge (numbers, credit, which packets
+// are lent) it judges itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 namespace weft::fabric::ofi {
 
@@ -14,36 +17,59 @@ enum class WireKind : uint8_t {
   packet,       ///< a message's header, then the used bytes of packet `index`
   control,      ///< a control frame
   // Between the engines, offered to no sink:
-  credit,   ///< how much of its lane the receiver has consumed: CreditBody
   returns,  ///< numbers of the receiver's packets that come back: uint32_t each
-  leave,    ///< the sender ends its transport: LeaveBody. Nothing follows on this lane
-  left,     ///< answers `leave`: all that was sent before has arrived
+  leave,    ///< the sender ends its transport, and all it sent has arrived
+  report,   ///< how much was consumed: ReportBody. The only kind without a number
+};
+
+/// What a report is for.
+enum WireFlags : uint8_t {
+  kAsks = 1,     ///< please answer
+  kAnswers = 2,  ///< does
 };
 
 struct WireHeader {
   uint32_t stamp;     ///< of the job; what has another one is not of it
   uint32_t source;    ///< the sending rank
-  uint32_t sequence;  ///< of the lane, from 0
+  uint32_t sequence;  ///< number of the frame on its lane, from 0; of a report: of none
+  uint32_t ack;       ///< of the lane's other direction: all numbers below it have arrived
   uint32_t length;    ///< bytes that follow, a packet's not among them
   uint32_t index;     ///< number of the packet
   uint32_t bytes;     ///< of the packet
   uint16_t port;      ///< the sending port
   WireKind kind;
-  uint8_t reserved8;
-  uint32_t reserved;
+  uint8_t flags;
 };
 static_assert(sizeof(WireHeader) == 32);
 
 /// In cells, since the lane was made; they only grow, so that a late one does no harm.
-struct CreditBody {
+struct ReportBody {
   uint64_t messages;
   uint64_t control;
 };
-static_assert(sizeof(CreditBody) == 16);
+static_assert(sizeof(ReportBody) == 16);
 
-struct LeaveBody {
-  uint32_t lanes;  ///< on so many lanes it leaves
+/// Of two numbers of a lane, how far `a` is ahead of `b`; they wrap.
+constexpr int32_t ahead_of(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b); }
+
+/// What the receiver knows before it looks.
+struct WireLimits {
+  uint32_t stamp;
+  uint32_t ranks;         ///< of the job
+  uint32_t self;          ///< nobody else sends as this rank
+  uint32_t most_length;   ///< of a header with its payload
+  uint32_t most_packet;   ///< bytes of a packet
+  uint32_t packet_words;  ///< bytes that a packet's header must leave of most_length
 };
-static_assert(sizeof(LeaveBody) == 4);
+
+struct Decoded {
+  WireHeader header;
+  std::span<const std::byte> body;
+  std::span<const std::byte> packet;
+};
+
+/// The frame in `bytes`, or nothing if it is none of this job's. Pure.
+[[nodiscard]] std::optional<Decoded> decode(std::span<const std::byte> bytes,
+                                            const WireLimits& limits) noexcept;
 
 }  // namespace weft::fabric::ofi

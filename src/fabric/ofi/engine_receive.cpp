@@ -1,0 +1,270 @@
+// What comes from the network: checked, brought into order, put into the queues.
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "fabric/ofi/engine.hpp"
+#include "fabric/ofi/ofi_transport.hpp"
+#include "weft/base/clock.hpp"
+
+namespace weft::fabric::ofi {
+
+namespace {
+
+constexpr std::size_t kBatch = 16;            ///< completions read by one call
+constexpr int kBatchesPerStep = 4;            ///< so that a poll ends
+constexpr std::size_t kMostStrangers = 1024;  ///< frames kept while their senders are met
+
+using Hold = std::scoped_lock<base::SpinLock>;
+
+}  // namespace
+
+bool Engine::open_queues(Channel& from) noexcept {
+  if (from.control.is_open()) [[likely]]
+    return true;
+  try {
+    if (!from.messages.is_open()) from.messages.open(transport_.geometry().lane_cells);
+    from.control.open(transport_.geometry().control_cells);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  inbound_.push_back(&from);
+  // release: pairs with inbound_count's acquire.
+  inbound_count_.store(inbound_.size(), std::memory_order_release);
+  return true;
+}
+
+void Engine::list_inbound(std::vector<Channel*>& known) noexcept {
+  const Hold hold(lock_);
+  known = inbound_;
+}
+
+bool Engine::receive() noexcept {
+  while (!unposted_.empty()) {
+    Receive* const one = unposted_.back();
+    unposted_.pop_back();
+    const std::size_t before = unposted_.size();
+    post_receive(*one);
+    if (unposted_.size() != before) break;
+  }
+  bool moved = false;
+  std::array<fi_cq_msg_entry, kBatch> entries;
+  for (int batch = 0; batch < kBatchesPerStep; ++batch) {
+    const ssize_t count = endpoint_.read(entries);
+    if (count == -FI_EAVAIL) [[unlikely]] {
+      read_error();
+      moved = true;
+      continue;
+    }
+    if (count <= 0) {
+      if (transport_.death_count() != 0) [[unlikely]]
+        empty_ns_ = base::now_ns();
+      return moved;
+    }
+    moved = true;
+    for (const auto& entry : std::span(entries).first(static_cast<std::size_t>(count))) {
+      if ((entry.flags & FI_RECV) != 0) {
+        auto& from = *static_cast<Receive*>(entry.op_context);
+        take({from.buffer, std::min<std::size_t>(entry.len, receive_bytes_)});
+        post_receive(from);
+      } else {
+        note_sent(*static_cast<OutFrame*>(entry.op_context), 0);
+      }
+    }
+  }
+  return moved;
+}
+
+void Engine::post_receive(Receive& one) noexcept {
+  if (endpoint_.receive({one.buffer, receive_bytes_}, one.context) != 0) unposted_.push_back(&one);
+}
+
+void Engine::read_error() noexcept {
+  fi_cq_err_entry error;
+  if (!endpoint_.read_error(error) || error.op_context == nullptr) return;
+  const auto* const at = static_cast<const Receive*>(error.op_context);
+  if (std::less_equal<>()(receives_.data(), at) &&
+      std::less<>()(at, receives_.data() + receives_.size())) {
+    // What did not fit its buffer is of nobody who speaks as we do.
+    transport_.count_stray();
+    post_receive(*static_cast<Receive*>(error.op_context));
+  } else {
+    note_sent(*static_cast<OutFrame*>(error.op_context), error.err != 0 ? error.err : FI_EIO);
+  }
+}
+
+/// One frame from the network. Nothing in it is believed before it was looked at.
+void Engine::take(std::span<const std::byte> bytes) noexcept {
+  const auto frame = decode(bytes, limits_);
+  if (!frame) return transport_.count_stray();
+  const WireHeader& header = frame->header;
+  Peer* const peer = transport_.find(Rank{static_cast<int32_t>(header.source)});
+  if (peer == nullptr) [[unlikely]] {
+    // What is not kept is sent again.
+    if (strangers_.size() < kMostStrangers) try {
+        strangers_.emplace_back(bytes.begin(), bytes.end());
+        has_strangers_.store(true, std::memory_order_relaxed);  // relaxed: whether to look
+      } catch (const std::bad_alloc&) {
+      }
+    return;
+  }
+  if (!peer->known() || header.port >= peer->ports()) return transport_.count_stray();
+  Channel* const from = channel(*peer, header.port);
+  if (from == nullptr) return;                                           // it is sent again
+  const bool departed = peer->departed.load(std::memory_order_relaxed);  // relaxed: under the lock
+  if (from->closed && !departed) return;
+  peer->note_heard(transport_.awake_ns());
+  if (!from->outbox.may_acknowledge(header.ack))
+    return refuse(*from, "it acknowledges what was not sent");
+  from->outbox.acknowledge(header.ack, [this](OutFrame& sent) { pool_.give(sent); });
+  if (header.kind != WireKind::report)
+    take_numbered(*from, *frame);
+  else if (!take_report(*from, *frame))
+    refuse(*from, "a report of more than was sent");
+}
+
+void Engine::take_numbered(Channel& from, const Decoded& frame) noexcept {
+  const uint32_t number = frame.header.sequence;
+  const int32_t ahead = ahead_of(number, from.expected);
+  if (ahead < 0) return;  // it came before
+  if (ahead > 0) [[unlikely]] {
+    if (ahead >= most_ahead_) return refuse(from, "a number out of range");
+    try {
+      auto& kept = from.early[number];
+      if (kept.empty()) {
+        const auto raw = std::as_bytes(std::span(&frame.header, 1));
+        kept.reserve(raw.size() + frame.body.size() + frame.packet.size());
+        for (const auto piece : {raw, frame.body, frame.packet})
+          kept.insert(kept.end(), piece.begin(), piece.end());
+      }
+    } catch (const std::bad_alloc&) {
+    }
+    return;
+  }
+  Admitted answer = admit(from, frame);
+  if (answer == Admitted::yes) ++from.expected;
+  while (answer == Admitted::yes && !from.early.empty()) [[unlikely]] {
+      const auto next = from.early.find(from.expected);
+      if (next == from.early.end()) break;
+      // A copy that memory ran out for is none; that frame is sent again.
+      const auto kept = decode(next->second, limits_);
+      answer = kept ? admit(from, *kept) : Admitted::not_now;
+      from.early.erase(next);
+      if (answer == Admitted::yes) ++from.expected;
+    }
+  if (answer == Admitted::nonsense) refuse(from, "more than it may");
+}
+
+/// False: nonsense.
+bool Engine::take_report(Channel& to, const Decoded& frame) noexcept {
+  ReportBody consumed;
+  std::memcpy(&consumed, frame.body.data(), sizeof consumed);
+  if (consumed.messages > to.messages_sent || consumed.control > to.control_sent) return false;
+  const Geometry& theirs = to.peer.geometry();
+  to.messages_allowed = std::max(to.messages_allowed, consumed.messages + theirs.lane_cells);
+  to.control_allowed = std::max(to.control_allowed, consumed.control + theirs.control_cells);
+  to.starved = false;
+  to.stuck_since_ns = 0;
+  const uint8_t flags = frame.header.flags;
+  if ((flags & kAsks) != 0) {
+    to.report_due |= kAnswers;
+    enqueue(to);
+  }
+  // What was sent before we asked should have come before the question.
+  if ((flags & kAnswers) != 0 && ahead_of(to.asked_before, frame.header.ack) > 0) {
+    to.outbox.rewind();
+    enqueue(to);
+  }
+  ring_if_armed();
+  return true;
+}
+
+Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
+  const WireKind kind = frame.header.kind;
+  if (from.closed && kind != WireKind::leave) return Admitted::yes;  // of one that left
+  switch (kind) {
+    case WireKind::message:
+    case WireKind::control: {
+      if (!open_queues(from)) return Admitted::not_now;
+      FrameQueue& queue = kind == WireKind::control ? from.control : from.messages;
+      if (!queue.push(false, frame.body, {})) return Admitted::nonsense;
+      ring_if_armed();
+      return Admitted::yes;
+    }
+    case WireKind::packet:
+      return admit_packet(from, frame);
+    case WireKind::returns:
+      return admit_returns(from, frame) ? Admitted::yes : Admitted::nonsense;
+    case WireKind::leave:
+      from.report_due |= kAnswers;
+      enqueue(from);
+      transport_.mark_left(from.peer);
+      return Admitted::yes;
+    case WireKind::report:
+      break;
+  }
+  return Admitted::nonsense;
+}
+
+Engine::Admitted Engine::admit_packet(Channel& from, const Decoded& frame) noexcept {
+  using PacketRef = FrameQueue::PacketRef;
+  Peer& peer = from.peer;
+  const PacketRef ref{frame.header.index, frame.header.bytes};
+  if (!open_queues(from)) return Admitted::not_now;
+  if (ref.index >= peer.geometry().packets || peer.set_lent(ref.index, true))
+    return Admitted::nonsense;
+  if (ref.bytes != 0)
+    std::memcpy(peer.packet(ref.index).data(), frame.packet.data(), frame.packet.size());
+  if (!from.messages.push(true, std::as_bytes(std::span(&ref, 1)), frame.body))
+    return Admitted::nonsense;
+  ring_if_armed();
+  return Admitted::yes;
+}
+
+/// False: nonsense.
+bool Engine::admit_returns(Channel& from, const Decoded& frame) noexcept {
+  const LoanBook& book = transport_.book();
+  for (std::size_t at = 0; at < frame.body.size(); at += sizeof(uint32_t)) {
+    uint32_t index;
+    std::memcpy(&index, frame.body.data() + at, sizeof index);
+    if (index >= book.packets() ||
+        !book.is_lent(index, from.peer.rank().value, static_cast<uint16_t>(number_)))
+      return false;
+    push_returned_locked(index);
+  }
+  return true;
+}
+
+/// What a peer sends makes no sense: nothing more of it is believed.
+void Engine::refuse(Channel& from, std::string_view what) noexcept {
+  from.closed = true;
+  transport_.mark_down(from.peer, fmt::format("sent nonsense: {}", what));
+}
+
+/// Asks for the addresses of those who wrote first, outside the lock.
+void Engine::meet_strangers() noexcept {
+  if (!has_strangers_.load(std::memory_order_relaxed)) [[likely]]  // relaxed: a hint
+    return;
+  std::vector<std::vector<std::byte>> frames;
+  {
+    const Hold hold(lock_);
+    frames.swap(strangers_);
+    has_strangers_.store(false, std::memory_order_relaxed);  // relaxed: as above
+  }
+  for (const auto& bytes : frames) {
+    WireHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    (void)transport_.known_or_met(Rank{static_cast<int32_t>(header.source)});
+    const Hold hold(lock_);
+    take(bytes);
+  }
+}
+
+}  // namespace weft::fabric::ofi

@@ -1,0 +1,219 @@
+// Packets that go back, sleeping, what the keeper does for peers that fall silent, and the end.
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "fabric/ofi/engine.hpp"
+#include "fabric/ofi/ofi_transport.hpp"
+#include "weft/base/clock.hpp"
+
+namespace weft::fabric::ofi {
+
+namespace {
+
+constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that are not kept for the next poll
+constexpr uint64_t kDrainNs = 20'000'000;  ///< what a peer sent before its end has come by then
+
+using Hold = std::scoped_lock<base::SpinLock>;
+
+}  // namespace
+
+// ---- packets that go back ----
+
+bool Engine::give_back(Peer& owner, uint32_t port, uint32_t index) noexcept {
+  const Hold hold(lock_);
+  // relaxed: under the lock. Its packets are nobody's any more.
+  const bool down = owner.down.load(std::memory_order_relaxed);
+  Channel* const to = down ? nullptr : channel(owner, port);
+  if (to == nullptr && !down) return false;
+  WEFT_CHECK(owner.set_lent(index, false), "a loan that a frame delivered");
+  if (to == nullptr) return true;
+  to->returns.push_back(index);
+  enqueue(*to);
+  if (to->returns.size() >= kReturnsAtOnce && !to->outbox.has_unsent()) serve(*to);
+  return true;
+}
+
+void Engine::push_returned(uint32_t index) noexcept {
+  const Hold hold(lock_);
+  push_returned_locked(index);
+}
+
+void Engine::push_returned_locked(uint32_t index) noexcept {
+  transport_.book().unlend(index);
+  returned_.push_back(index);                            // reserved in full
+  has_returned_.store(true, std::memory_order_relaxed);  // as in has_returned
+  ring_if_armed();
+}
+
+void Engine::take_returned(std::vector<uint32_t>& into) noexcept {
+  const Hold hold(lock_);
+  into.insert(into.end(), returned_.begin(), returned_.end());
+  returned_.clear();
+  has_returned_.store(false, std::memory_order_relaxed);  // as above
+}
+
+// ---- a peer's end ----
+
+bool Engine::is_drained(uint64_t since_ns) noexcept {
+  const Hold hold(lock_);
+  if (empty_ns_ < since_ns + kDrainNs) receive();
+  return empty_ns_ >= since_ns + kDrainNs;
+}
+
+void Engine::close(const Peer& peer, std::vector<uint32_t>& into) noexcept {
+  const Hold hold(lock_);
+  const auto number = static_cast<uint16_t>(number_);
+  LoanBook& book = transport_.book();
+  for (Channel* const one : all_) {
+    if (&one->peer != &peer) continue;
+    one->closed = true;
+    one->early.clear();
+    drop_outbox(*one);
+  }
+  for (uint32_t index = 0; index < book.packets(); ++index) {
+    if (!book.is_lent(index, peer.rank().value, number)) continue;
+    book.unlend(index);
+    into.push_back(index);
+  }
+}
+
+// ---- sleeping ----
+
+void Engine::arm() noexcept {
+  const Hold hold(lock_);
+  armed_ = true;
+  if (endpoint_.wait_fd() < 0) return;  // the keeper rings
+  epoll_event event{};
+  event.events = EPOLLIN;
+  const bool joined =
+      ::epoll_ctl(bell_.get(), EPOLL_CTL_ADD, endpoint_.wait_fd(), &event) == 0 || errno == EEXIST;
+  if (!joined || !endpoint_.may_sleep()) ring();
+}
+
+void Engine::disarm() noexcept {
+  const Hold hold(lock_);
+  armed_ = false;
+  if (endpoint_.wait_fd() >= 0)
+    ::epoll_ctl(bell_.get(), EPOLL_CTL_DEL, endpoint_.wait_fd(), nullptr);
+  uint64_t rings;
+  while (::read(self_bell_.get(), &rings, sizeof rings) < 0 && errno == EINTR) {
+  }
+}
+
+void Engine::ring() const noexcept {
+  const uint64_t one = 1;
+  while (::write(self_bell_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+}
+
+void Engine::ring_if_armed() noexcept {
+  if (armed_) ring();
+}
+
+// ---- the keeper's part ----
+
+bool Engine::keep() noexcept {
+  if (expects_end_.load(std::memory_order_relaxed)) ring();       // relaxed: looked at again
+  const uint64_t polls = polls_.load(std::memory_order_relaxed);  // relaxed: a hint
+  if (std::exchange(keeper_saw_, polls) != polls) return false;   // somebody polls
+  bool moved = false;
+  {
+    const std::unique_lock hold(lock_, std::try_to_lock);
+    if (!hold) return false;
+    const bool idle = busy_.empty() && unposted_.empty();
+    if (idle && armed_ && endpoint_.wait_fd() >= 0) return false;  // its sleeper will be woken
+    moved = step();
+  }
+  meet_strangers();
+  return moved;
+}
+
+void Engine::ask(Channel& one) noexcept {
+  one.report_due |= kAsks;
+  enqueue(one);
+}
+
+void Engine::look_after() noexcept {
+  const Hold hold(lock_);
+  for (std::size_t i = 0; i < watched_.size();) {
+    Channel& one = *watched_[i];
+    // relaxed: under the lock.
+    if (one.peer.down.load(std::memory_order_relaxed) || (one.outbox.is_empty() && !one.starved)) {
+      one.watched = false;
+      watched_[i] = watched_.back();
+      watched_.pop_back();
+      continue;
+    }
+    const uint32_t now = one.outbox.acknowledged();
+    if (std::exchange(one.looked, true) && now == one.acknowledged_then) ask(one);
+    one.acknowledged_then = now;
+    ++i;
+  }
+  for (Channel* const one : all_) check_pulse(*one);
+  step();
+}
+
+/// Asks a peer that was not heard for long, and gives it up when it was not for too long.
+void Engine::check_pulse(Channel& one) noexcept {
+  Peer& peer = one.peer;
+  const uint64_t patience = transport_.silence_ns();
+  // relaxed: as above.
+  if (patience == 0 || peer.down.load(std::memory_order_relaxed) ||
+      peer.rank() == transport_.self())
+    return;
+  const uint64_t now = transport_.awake_ns();
+  const uint64_t silent = now - std::min(now, peer.heard_ns());
+  if (silent > patience)
+    transport_.mark_down(peer, fmt::format("was silent for {} s", patience / 1'000'000'000));
+  else if (silent > patience / 4 && peer.is_time_to_ask(now, patience / 8))
+    ask(one);
+}
+
+// ---- the end ----
+
+bool Engine::settle(const Peer& peer, bool asks) noexcept {
+  const Hold hold(lock_);
+  bool settled = true;
+  for (Channel* const one : all_) {
+    if (&one->peer != &peer || one->outbox.is_empty()) continue;
+    settled = false;
+    if (asks) ask(*one);
+  }
+  step();
+  // relaxed: under the lock.
+  return settled || peer.down.load(std::memory_order_relaxed);
+}
+
+bool Engine::speaks_to(const Peer& peer) noexcept {
+  const Hold hold(lock_);
+  return std::any_of(all_.begin(), all_.end(),
+                     [&](const Channel* one) { return &one->peer == &peer; });
+}
+
+void Engine::leave(Peer& peer) noexcept {
+  const Hold hold(lock_);
+  if (peer.down.load(std::memory_order_relaxed)) return;  // relaxed: under the lock
+  const auto open = std::find_if(all_.begin(), all_.end(),
+                                 [&](const Channel* one) { return &one->peer == &peer; });
+  Channel* const to = open != all_.end() ? *open : channel(peer, 0);
+  if (to != nullptr) post(*to, WireKind::leave, {}, {});
+}
+
+bool Engine::is_quiet() noexcept {
+  const Hold hold(lock_);
+  step();
+  return std::all_of(all_.begin(), all_.end(), [](const Channel* one) {
+    // relaxed: under the lock, and asked again.
+    const bool dead = one->peer.down.load(std::memory_order_relaxed) &&
+                      !one->peer.departed.load(std::memory_order_relaxed);
+    return dead || (one->under_way == 0 && one->report_due == 0);
+  });
+}
+
+}  // namespace weft::fabric::ofi

@@ -1,0 +1,143 @@
+// What was sent on a lane and is not known to have arrived: numbered, in order, sent again if need
+// be.
+//
+// Purpose: a provider's connection may break and come back without a word, and takes what was under
+// way with it. A frame therefore stays here until the peer's engine says that it has come.
+// Owner and lifetime: frames are of an Engine's FramePool, an Outbox is part of a Channel.
+// Who may call: the holder of the engine's lock.
+//
+// Invariants
+//  1. Frames from `oldest_` on have consecutive numbers, `acknowledged()` the first; those before
+//     `unsent_` were given to the provider at least once since the last rewind.
+//  2. A frame in the provider's hands (`under_way`) is not written to, freed or given to it again.
+//  3. How many there are is bounded by what bounds their kinds: credit, the peer's packets, one
+//     `leave`.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "fabric/ofi/wire.hpp"
+
+namespace weft::fabric::ofi {
+
+struct Channel;
+
+struct OutFrame {
+  fi_context2 context;  // first: a completion gives its address
+  Channel* channel;
+  OutFrame* next;
+  std::span<const std::byte> packet;  ///< where it lies; it is lent
+  uint32_t length;                    ///< of header and what follows it, but for the packet
+  bool under_way;                     ///< in the provider's hands
+  bool kept;                          ///< in an Outbox; else free as soon as it is not under way
+  bool returns_packet;  ///< its packet goes back to the pool then: the peer died meanwhile
+
+  [[nodiscard]] std::byte* bytes() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+  [[nodiscard]] WireHeader& header() noexcept { return *reinterpret_cast<WireHeader*>(bytes()); }
+};
+static_assert(alignof(OutFrame) >= alignof(WireHeader) &&
+              sizeof(OutFrame) % alignof(WireHeader) == 0);
+
+/// Frames of one length; takes memory in chunks, and keeps it.
+class FramePool {
+ public:
+  explicit FramePool(std::size_t frame_bytes)
+      : stride_((sizeof(OutFrame) + frame_bytes + alignof(std::max_align_t) - 1) /
+                alignof(std::max_align_t) * alignof(std::max_align_t)) {}
+
+  /// Null: no memory.
+  [[nodiscard]] OutFrame* take() noexcept {
+    if (free_ == nullptr && !grow()) [[unlikely]]
+      return nullptr;
+    return std::exchange(free_, free_->next);
+  }
+  void give(OutFrame& frame) noexcept {
+    frame.next = free_;
+    free_ = &frame;
+  }
+
+ private:
+  static constexpr std::size_t kChunk = 64;  ///< frames
+  bool grow() noexcept;
+
+  const std::size_t stride_;
+  OutFrame* free_ = nullptr;
+  std::vector<std::unique_ptr<std::byte[]>> chunks_;
+};
+
+class Outbox {
+ public:
+  [[nodiscard]] bool is_empty() const noexcept { return oldest_ == nullptr; }
+  [[nodiscard]] bool has_unsent() const noexcept { return unsent_ != nullptr; }
+  /// The number of the first frame that is not known to have arrived; of the first not sent yet; of
+  /// the next one to be appended.
+  [[nodiscard]] uint32_t acknowledged() const noexcept { return acknowledged_; }
+  [[nodiscard]] uint32_t first_unsent() const noexcept {
+    return unsent_ ? unsent_->header().sequence : next_;
+  }
+
+  void append(OutFrame& frame) noexcept {
+    frame.header().sequence = next_++;
+    frame.kept = true;
+    frame.next = nullptr;
+    (oldest_ == nullptr ? oldest_ : newest_->next) = &frame;
+    newest_ = &frame;
+    if (unsent_ == nullptr) unsent_ = &frame;
+  }
+  /// The next one to give to the provider; null: none, or it has that one still.
+  [[nodiscard]] OutFrame* next() const noexcept {
+    return unsent_ != nullptr && !unsent_->under_way ? unsent_ : nullptr;
+  }
+  void advance() noexcept { unsent_ = unsent_->next; }
+  /// Everything not acknowledged is to be sent again.
+  void rewind() noexcept { unsent_ = oldest_; }
+
+  /// False: what was never sent cannot have arrived.
+  [[nodiscard]] bool may_acknowledge(uint32_t number) const noexcept {
+    return ahead_of(number, next_) <= 0;
+  }
+  /// All below `number` have arrived; `free` gets those that are not under way.
+  template <class Free>
+  void acknowledge(uint32_t number, Free free) noexcept {
+    while (oldest_ != nullptr && ahead_of(number, acknowledged_) > 0) {
+      drop_oldest(free);
+      ++acknowledged_;
+    }
+  }
+  /// The peer is gone: nothing is sent any more.
+  template <class Free>
+  void clear(Free free) noexcept {
+    while (oldest_ != nullptr) drop_oldest(free);
+    acknowledged_ = next_;
+  }
+  template <class Do>
+  void for_each(Do act) noexcept {
+    for (OutFrame* one = oldest_; one != nullptr; one = one->next) act(*one);
+  }
+
+ private:
+  template <class Free>
+  void drop_oldest(Free free) noexcept {
+    OutFrame& gone = *oldest_;
+    if (unsent_ == oldest_) unsent_ = oldest_->next;
+    oldest_ = oldest_->next;
+    gone.kept = false;
+    if (!gone.under_way) free(gone);
+  }
+
+  OutFrame* oldest_ = nullptr;
+  OutFrame* unsent_ = nullptr;
+  OutFrame* newest_ = nullptr;  // valid unless empty
+  uint32_t acknowledged_ = 0;
+  uint32_t next_ = 0;
+};
+
+}  // namespace weft::fabric::ofi

@@ -1,0 +1,47 @@
+#include "fabric/ofi/wire.hpp"
+
+#include <cstring>
+
+namespace weft::fabric::ofi {
+
+namespace {
+
+/// Whether so many bytes, of a packet so many, may follow a header of this kind.
+bool is_length_right(const WireHeader& header, const WireLimits& limits) noexcept {
+  if (header.kind != WireKind::packet && (header.bytes != 0 || header.index != 0)) return false;
+  switch (header.kind) {
+    case WireKind::message:
+    case WireKind::control:
+      return header.length <= limits.most_length;
+    case WireKind::packet:
+      return header.bytes <= limits.most_packet &&
+             header.length + uint64_t{limits.packet_words} <= limits.most_length;
+    case WireKind::returns:
+      return header.length != 0 && header.length % sizeof(uint32_t) == 0 &&
+             header.length <= limits.most_length;
+    case WireKind::leave:
+      return header.length == 0;
+    case WireKind::report:
+      return header.length == sizeof(ReportBody) && header.sequence == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<Decoded> decode(std::span<const std::byte> bytes, const WireLimits& limits) noexcept {
+  WireHeader header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto rest = bytes.subspan(sizeof header);
+  if (header.stamp != limits.stamp || header.source >= limits.ranks ||
+      header.source == limits.self || header.length > rest.size() ||
+      header.bytes != rest.size() - header.length)
+    return std::nullopt;
+  const bool is_report = header.kind == WireKind::report;
+  if (header.flags > (is_report ? kAsks | kAnswers : 0) || !is_length_right(header, limits))
+    return std::nullopt;
+  return Decoded{header, rest.first(header.length), rest.subspan(header.length)};
+}
+
+}  // namespace weft::fabric::ofi

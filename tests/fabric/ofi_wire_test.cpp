@@ -1,0 +1,233 @@
+// The ofi transport's decoder and its outbox: pure parts, by themselves.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "fabric/ofi/outbox.hpp"
+#include "fabric/ofi/wire.hpp"
+
+namespace weft::fabric::ofi {
+namespace {
+
+constexpr WireLimits kLimits{.stamp = 0x5eed,
+                             .ranks = 4,
+                             .self = 1,
+                             .most_length = 248,
+                             .most_packet = 1024,
+                             .packet_words = 8};
+
+struct Made {
+  WireHeader header{.stamp = kLimits.stamp,
+                    .source = 2,
+                    .sequence = 7,
+                    .ack = 3,
+                    .length = 0,
+                    .index = 0,
+                    .bytes = 0,
+                    .port = 1,
+                    .kind = WireKind::message,
+                    .flags = 0};
+  std::size_t rest = 0;  ///< bytes that really follow
+
+  static Made of(WireKind kind, uint32_t length, uint32_t packet = 0) {
+    Made made;
+    made.header.kind = kind;
+    made.header.length = length;
+    made.header.bytes = packet;
+    made.rest = std::size_t{length} + packet;
+    if (kind == WireKind::report) made.header.sequence = 0;
+    return made;
+  }
+  [[nodiscard]] std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all(sizeof header + rest);
+    std::memcpy(all.data(), &header, sizeof header);
+    for (std::size_t i = 0; i < rest; ++i) all[sizeof header + i] = static_cast<std::byte>(i);
+    return all;
+  }
+  [[nodiscard]] bool passes() const { return decode(bytes(), kLimits).has_value(); }
+};
+
+std::vector<Made> good_ones() {
+  return {Made::of(WireKind::message, 0),
+          Made::of(WireKind::message, 248),
+          Made::of(WireKind::control, 16),
+          Made::of(WireKind::packet, 16, 1024),
+          Made::of(WireKind::packet, 240, 0),
+          Made::of(WireKind::returns, 4),
+          Made::of(WireKind::returns, 248),
+          Made::of(WireKind::leave, 0),
+          Made::of(WireKind::report, sizeof(ReportBody))};
+}
+
+TEST(OfiWire, WhatIsRightPassesWithItsParts) {
+  for (const Made& one : good_ones()) {
+    const auto bytes = one.bytes();
+    const auto frame = decode(bytes, kLimits);
+    ASSERT_TRUE(frame.has_value()) << static_cast<int>(one.header.kind);
+    EXPECT_EQ(frame->body.size(), one.header.length);
+    EXPECT_EQ(frame->packet.size(), one.header.bytes);
+    EXPECT_EQ(frame->body.data(), bytes.data() + sizeof(WireHeader));
+    EXPECT_EQ(frame->header.ack, 3u);
+  }
+}
+
+TEST(OfiWire, WhatIsOfAnotherJobOrRankIsNot) {
+  for (const Made& one : good_ones()) {
+    Made other = one;
+    other.header.stamp ^= 1;
+    EXPECT_FALSE(other.passes());
+    other = one;
+    other.header.source = kLimits.ranks;
+    EXPECT_FALSE(other.passes());
+    other.header.source = kLimits.self;
+    EXPECT_FALSE(other.passes());
+  }
+}
+
+TEST(OfiWire, EveryLengthIsChecked) {
+  for (const Made& one : good_ones()) {
+    const auto whole = one.bytes();
+    for (std::size_t less = 0; less < whole.size(); ++less)
+      EXPECT_FALSE(decode(std::span(whole).first(less), kLimits)) << less;
+    auto longer = whole;
+    longer.push_back({});
+    EXPECT_FALSE(decode(longer, kLimits));
+  }
+  EXPECT_FALSE(Made::of(WireKind::message, 249).passes());
+  EXPECT_FALSE(Made::of(WireKind::control, 249).passes());
+  EXPECT_FALSE(Made::of(WireKind::packet, 241, 8).passes());  // its words do not fit any more
+  EXPECT_FALSE(Made::of(WireKind::packet, 16, 1025).passes());
+  EXPECT_FALSE(Made::of(WireKind::returns, 0).passes());
+  EXPECT_FALSE(Made::of(WireKind::returns, 6).passes());
+  EXPECT_FALSE(Made::of(WireKind::returns, 252).passes());
+  EXPECT_FALSE(Made::of(WireKind::leave, 4).passes());
+  EXPECT_FALSE(Made::of(WireKind::report, 8).passes());
+  // Lengths whose sum wraps.
+  Made one = Made::of(WireKind::packet, 16, 0);
+  one.header.length = 0xffffffff;
+  one.header.bytes = 17;
+  EXPECT_FALSE(one.passes());
+}
+
+TEST(OfiWire, FieldsThatAKindDoesNotHaveAreNothing) {
+  Made one = Made::of(WireKind::message, 16, 8);
+  EXPECT_FALSE(one.passes());
+  one = Made::of(WireKind::message, 16);
+  one.header.index = 1;
+  EXPECT_FALSE(one.passes());
+  one = Made::of(WireKind::message, 16);
+  one.header.flags = kAsks;
+  EXPECT_FALSE(one.passes());
+  one = Made::of(WireKind::report, sizeof(ReportBody));
+  one.header.flags = kAsks | kAnswers;
+  EXPECT_TRUE(one.passes());
+  one.header.flags = 4;
+  EXPECT_FALSE(one.passes());
+  one = Made::of(WireKind::report, sizeof(ReportBody));
+  one.header.sequence = 1;
+  EXPECT_FALSE(one.passes());
+  for (int kind : {0, 7, 255}) {
+    one = Made::of(static_cast<WireKind>(kind), 0);
+    EXPECT_FALSE(one.passes());
+  }
+}
+
+TEST(OfiWire, NoiseNeverReachesBeyondItsBytes) {
+  std::minstd_rand random(1);
+  const auto good = good_ones();
+  for (int round = 0; round < 200'000; ++round) {
+    auto bytes = good[random() % good.size()].bytes();
+    for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips)
+      bytes[random() % std::min<std::size_t>(bytes.size(), 48)] ^=
+          static_cast<std::byte>(1u << random() % 8);
+    const auto frame = decode(bytes, kLimits);
+    if (!frame) continue;
+    ASSERT_LE(frame->body.size(), kLimits.most_length);
+    ASSERT_LE(frame->packet.size(), kLimits.most_packet);
+    ASSERT_EQ(sizeof(WireHeader) + frame->body.size() + frame->packet.size(), bytes.size());
+  }
+}
+
+/// The outbox against a list: what a connection does, at random.
+TEST(OfiOutbox, EveryFrameIsThereUntilItHasArrivedAndNoLonger) {
+  for (uint32_t seed = 1; seed <= 200; ++seed) {
+    std::minstd_rand random(seed);
+    const auto below = [&](uint32_t most) { return static_cast<uint32_t>(random() % most); };
+    FramePool pool(64);
+    Outbox outbox;
+    std::deque<OutFrame*> kept;       // model: numbers acknowledged … appended
+    std::vector<OutFrame*> provider;  // in its hands
+    uint32_t appended = 0, arrived = 0, freed = 0, given = 0, next_given = 0;
+    const auto free = [&](OutFrame& frame) {
+      ASSERT_FALSE(frame.under_way);
+      ++freed;
+      pool.give(frame);
+    };
+    for (int i = 0; i < 2000; ++i) switch (random() % 6) {
+        case 0: {
+          OutFrame* const frame = pool.take();
+          ASSERT_NE(frame, nullptr);
+          frame->under_way = frame->kept = false;
+          outbox.append(*frame);
+          ASSERT_EQ(frame->header().sequence, appended++);
+          kept.push_back(frame);
+          break;
+        }
+        case 1:
+        case 2:
+          if (OutFrame* const next = outbox.next()) {
+            ASSERT_FALSE(next->under_way);
+            ASSERT_EQ(next->header().sequence, next_given);
+            ASSERT_EQ(outbox.first_unsent(), next_given++);
+            next->under_way = true;
+            provider.push_back(next);
+            outbox.advance();
+            given = std::max(given, next_given);
+          }
+          break;
+        case 3:
+          if (!provider.empty()) {  // one ends, in any order
+            std::swap(provider[random() % provider.size()], provider.back());
+            OutFrame& ended = *provider.back();
+            provider.pop_back();
+            ended.under_way = false;
+            if (!ended.kept) free(ended);
+          }
+          break;
+        case 4: {
+          const uint32_t number = arrived + below(given - arrived + 1);
+          ASSERT_TRUE(outbox.may_acknowledge(number));
+          outbox.acknowledge(number, free);
+          for (; arrived < number; ++arrived) kept.pop_front();
+          next_given = std::max(next_given, arrived);
+          outbox.acknowledge(arrived - below(3), free);  // a late one
+          break;
+        }
+        default:
+          if (random() % 8 == 0) {
+            outbox.rewind();
+            next_given = arrived;
+          }
+      }
+    ASSERT_EQ(outbox.acknowledged(), arrived);
+    ASSERT_EQ(outbox.is_empty(), kept.empty());
+    ASSERT_FALSE(outbox.may_acknowledge(appended + 1));
+    std::size_t at = 0;
+    outbox.for_each([&](OutFrame& frame) { ASSERT_EQ(&frame, kept[at++]); });
+    ASSERT_EQ(at, kept.size());
+    outbox.clear(free);
+    EXPECT_TRUE(outbox.is_empty() && !outbox.has_unsent());
+    for (OutFrame* const one : provider) {
+      one->under_way = false;
+      if (!one->kept) free(*one);
+    }
+    EXPECT_EQ(freed, appended);
+  }
+}
+
+}  // namespace
+}  // namespace weft::fabric::ofi
