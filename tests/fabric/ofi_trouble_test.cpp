@@ -248,6 +248,7 @@ TEST_P(OfiProcesses, ADeathThatTheLauncherTellsBringsPacketsBack) {
     transport->peer_died(Rank{1}, "rank 1 was killed");
     transport->peer_died(Rank{1}, "rank 1 was killed");  // once is enough
     WEFT_EXPECT_IN_RANK(poll_long(*port, sink, [&] { return !sink.downs.empty(); }));
+    WEFT_EXPECT_IN_RANK(sink.downs[0].second == "rank 1 was killed");
     WEFT_EXPECT_IN_RANK(sink.returned == std::vector<uint32_t>{3});
     port->poll(sink, 64);
     WEFT_EXPECT_IN_RANK(sink.downs.size() == 1);
