@@ -7,16 +7,16 @@ set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Boost REQUIRED COMPONENTS context)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
-# Off while the transport is young: CI does not build it yet.
-option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev): a first part of it" OFF)
+option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev, libsodium-dev)" ON)
 if(WEFT_OFI)
   pkg_check_modules(OFI REQUIRED IMPORTED_TARGET libfabric>=1.15)
+  pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 else()
   set(OFI_FOUND FALSE)  # the cache may say otherwise
 endif()
 if(OFI_FOUND)
-  set(WEFT_OFI_MODULE OFI)
-  set(WEFT_PC_OFI " libfabric")
+  set(WEFT_OFI_MODULE OFI SODIUM)
+  set(WEFT_PC_OFI " libfabric libsodium")
 endif()
 
 # The programs alone:

@@ -68,6 +68,8 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      "fence."},
     {"fabric.cma", choice, "auto", 0, 0, "auto|off",
      "Cross-memory attach: probed for each peer, or never used."},
+    {"fabric.security", choice, "plain", 0, 0, "plain|mac",
+     "Frames between nodes: as they are, or each with a tag that only this job's ranks can make."},
     {"fabric.ofi.provider",
      text,
      "",

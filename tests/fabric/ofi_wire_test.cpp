@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "fabric/ofi/frame_key.hpp"
 #include "fabric/ofi/outbox.hpp"
 #include "fabric/ofi/wire.hpp"
 
@@ -18,7 +19,8 @@ constexpr WireLimits kLimits{.stamp = 0x5eed,
                              .self = 1,
                              .most_length = 248,
                              .most_packet = 1024,
-                             .packet_words = 8};
+                             .packet_words = 8,
+                             .tag_bytes = 0};
 
 struct Made {
   WireHeader header{.stamp = kLimits.stamp,
@@ -133,6 +135,30 @@ TEST(OfiWire, FieldsThatAKindDoesNotHaveAreNothing) {
   for (int kind : {0, 7, 255}) {
     one = Made::of(static_cast<WireKind>(kind), 0);
     EXPECT_FALSE(one.passes());
+  }
+}
+
+TEST(OfiWire, ATagLiesBetweenBodyAndPacket) {
+  WireLimits limits = kLimits;
+  limits.tag_bytes = FrameKey::kTagBytes;
+  const FrameKey key("a secret"), other("another");
+  for (const Made& one : good_ones()) {
+    auto bytes = one.bytes();
+    EXPECT_FALSE(decode(bytes, limits));
+    const std::size_t head = sizeof(WireHeader) + one.header.length;
+    const auto whole = std::span<const std::byte>(bytes);
+    const auto tag = key.tag(1, 0, whole.first(head), whole.subspan(head));
+    bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(head), tag.begin(), tag.end());
+    const auto frame = decode(bytes, limits);
+    ASSERT_TRUE(frame.has_value());
+    EXPECT_EQ(frame->body.size(), one.header.length);
+    EXPECT_EQ(frame->packet.size(), one.header.bytes);
+    EXPECT_TRUE(FrameKey::is_same(key.tag(1, 0, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(other.tag(1, 0, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(key.tag(2, 0, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(key.tag(1, 1, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(tag, frame->tag.first(8)));
+    EXPECT_FALSE(decode(std::span(bytes).first(bytes.size() - 1), limits));
   }
 }
 

@@ -31,7 +31,8 @@ WireLimits limits_for(OfiTransport& transport) {
           .self = static_cast<uint32_t>(transport.self().value),
           .most_length = transport.max_inline(),
           .most_packet = transport.geometry().packet_bytes,
-          .packet_words = sizeof(FrameQueue::PacketRef)};
+          .packet_words = sizeof(FrameQueue::PacketRef),
+          .tag_bytes = transport.tag_bytes()};
 }
 
 std::span<const std::byte> bytes_of(const auto& object) {
@@ -43,9 +44,10 @@ std::span<const std::byte> bytes_of(const auto& object) {
 Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_fabric& fabric)
     : transport_(transport),
       number_(number),
-      frame_bytes_(static_cast<uint32_t>(sizeof(WireHeader)) + transport.max_inline()),
-      receive_bytes_(frame_bytes_ + transport.geometry().packet_bytes),
       limits_(limits_for(transport)),
+      frame_bytes_(static_cast<uint32_t>(sizeof(WireHeader)) + limits_.most_length +
+                   limits_.tag_bytes),
+      receive_bytes_(frame_bytes_ + limits_.most_packet),
       most_ahead_(static_cast<int32_t>(transport.geometry().lane_cells +
                                        transport.geometry().control_cells +
                                        transport.geometry().packets + 1)),
@@ -200,7 +202,13 @@ bool Engine::pump(Channel& to) noexcept {
 
 bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
   frame.header().ack = to.expected;
-  const iovec pieces[] = {{frame.bytes(), frame.length},
+  if (limits_.tag_bytes != 0) [[unlikely]] {
+    const auto tag =
+        transport_.frame_key()->tag(static_cast<uint32_t>(to.peer.rank().value), to.port,
+                                    {frame.bytes(), frame.length}, frame.packet);
+    std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
+  }
+  const iovec pieces[] = {{frame.bytes(), frame.length + limits_.tag_bytes},
                           {const_cast<std::byte*>(frame.packet.data()), frame.packet.size()}};
   const ssize_t answer =
       endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);

@@ -142,6 +142,7 @@ class Engine {
   void read_error() noexcept;
   void take(std::span<const std::byte> bytes) noexcept;
   void take_numbered(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] bool is_genuine(const Decoded& frame) const noexcept;
   [[nodiscard]] bool take_report(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] Admitted admit(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] Admitted admit_packet(Channel& channel, const Decoded& frame) noexcept;
@@ -157,8 +158,8 @@ class Engine {
 
   OfiTransport& transport_;
   const uint32_t number_;
-  const uint32_t frame_bytes_, receive_bytes_;
   const WireLimits limits_;
+  const uint32_t frame_bytes_, receive_bytes_;
   const int32_t most_ahead_;  ///< numbers that may be under way to this port on one lane
   base::SpinLock lock_;       // guards everything below but the atomics
   FramePool pool_;

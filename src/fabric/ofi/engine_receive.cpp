@@ -103,7 +103,7 @@ void Engine::read_error() noexcept {
 /// One frame from the network. Nothing in it is believed before it was looked at.
 void Engine::take(std::span<const std::byte> bytes) noexcept {
   const auto frame = decode(bytes, limits_);
-  if (!frame) return transport_.count_stray();
+  if (!frame || !is_genuine(*frame)) return transport_.count_stray();
   const WireHeader& header = frame->header;
   Peer* const peer = transport_.find(Rank{static_cast<int32_t>(header.source)});
   if (peer == nullptr) [[unlikely]] {
@@ -130,6 +130,14 @@ void Engine::take(std::span<const std::byte> bytes) noexcept {
     refuse(*from, "a report of more than was sent");
 }
 
+/// Whether it has the tag that it must have, where tags are wanted.
+bool Engine::is_genuine(const Decoded& frame) const noexcept {
+  if (limits_.tag_bytes == 0) [[likely]]
+    return true;
+  const auto tag = transport_.frame_key()->tag(limits_.self, number_, frame.head, frame.packet);
+  return FrameKey::is_same(tag, frame.tag);
+}
+
 void Engine::take_numbered(Channel& from, const Decoded& frame) noexcept {
   const uint32_t number = frame.header.sequence;
   const int32_t ahead = ahead_of(number, from.expected);
@@ -139,9 +147,8 @@ void Engine::take_numbered(Channel& from, const Decoded& frame) noexcept {
     try {
       auto& kept = from.early[number];
       if (kept.empty()) {
-        const auto raw = std::as_bytes(std::span(&frame.header, 1));
-        kept.reserve(raw.size() + frame.body.size() + frame.packet.size());
-        for (const auto piece : {raw, frame.body, frame.packet})
+        kept.reserve(frame.head.size() + frame.tag.size() + frame.packet.size());
+        for (const auto piece : {frame.head, frame.tag, frame.packet})
           kept.insert(kept.end(), piece.begin(), piece.end());
       }
     } catch (const std::bad_alloc&) {

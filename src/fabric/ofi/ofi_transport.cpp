@@ -37,6 +37,7 @@ OfiSetup setup_of(const Geometry& geometry) {
           .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
           .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
           .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
+          .is_tagged = base::config_text("fabric.security") == "mac",
           .silence_ns =
               static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000};
 }
@@ -61,6 +62,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
       setup_values_(checked(setup)),
       self_(job.rank()),
       stamp_(static_cast<uint32_t>(text_hash(job.id()) ^ text_hash(job.key()))),
+      frame_key_(setup.is_tagged ? std::make_unique<const FrameKey>(job.key()) : nullptr),
       max_inline_(
           static_cast<uint32_t>(setup.inline_cells * FrameQueue::kCell - sizeof(FrameQueue::Word))),
       pid_(::getpid()),
@@ -75,7 +77,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   if (const int answer = ::fi_fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
     throw Error(Errc::no_permission, fmt::format("ofi: fi_fabric: {}", error_text(answer)));
   fabric_.reset(fabric);
-  Card card{setup.geometry, setup.inline_cells, host_name(), {}};
+  Card card{setup.geometry, setup.inline_cells, tag_bytes(), host_name(), {}};
   for (uint32_t port = 0; port < setup.geometry.ports; ++port) {
     engines_.push_back(std::make_unique<Engine>(*this, port, info, *fabric));
     card.addresses.push_back(engines_.back()->endpoint().address());
@@ -110,7 +112,8 @@ OfiTransport::~OfiTransport() {
   keeper_->thread.join();
   if (const uint64_t strays = strays_.load(std::memory_order_relaxed); strays != 0)
     base::log(base::LogLevel::warn,
-              fmt::format("ofi: {} frames came that were of no rank of this job", strays));
+              fmt::format("ofi: {} frames came that were of no rank of this job, and were dropped",
+                          strays));
 }
 
 std::unique_ptr<Port> OfiTransport::open_port(uint32_t number) {
@@ -157,6 +160,7 @@ std::unique_ptr<Peer> OfiTransport::make_peer(Rank rank, std::string& failure) {
     };
     must_agree("fabric.packet_bytes", card.geometry.packet_bytes, geometry().packet_bytes);
     must_agree("fabric.inline_cells", card.inline_cells, setup_values_.inline_cells);
+    must_agree("number of tag bytes (fabric.security)", card.tag_bytes, tag_bytes());
     return std::make_unique<Peer>(rank, std::move(card));
   } catch (const std::exception& error) {
     failure = fmt::format("rank {} cannot be reached through ofi: {}", rank.value, error.what());

@@ -28,6 +28,7 @@
 #include "fabric/exposure.hpp"
 #include "fabric/loans.hpp"
 #include "fabric/ofi/engine.hpp"
+#include "fabric/ofi/frame_key.hpp"
 #include "fabric/ofi/pages.hpp"
 #include "fabric/ofi/peer.hpp"
 #include "weft/fabric/job.hpp"
@@ -41,6 +42,7 @@ struct OfiSetup {
   uint32_t inline_cells = 4;
   uint32_t exposures = 1024;
   uint32_t receives = 64;
+  bool is_tagged = false;   ///< fabric.security=mac
   uint64_t silence_ns = 0;  ///< after so long without a word a peer is dead; 0: never
 };
 
@@ -87,6 +89,11 @@ class OfiTransport final : public Transport {
   [[nodiscard]] Job& job() noexcept { return job_; }
   [[nodiscard]] Rank self() const noexcept { return self_; }
   [[nodiscard]] uint32_t stamp() const noexcept { return stamp_; }
+  /// Null: frames have no tags.
+  [[nodiscard]] const FrameKey* frame_key() const noexcept { return frame_key_.get(); }
+  [[nodiscard]] uint32_t tag_bytes() const noexcept {
+    return frame_key_ ? uint32_t{FrameKey::kTagBytes} : 0;
+  }
   [[nodiscard]] uint32_t receives() const noexcept { return setup_values_.receives; }
   [[nodiscard]] uint32_t max_inline() const noexcept { return max_inline_; }
   [[nodiscard]] LoanBook& book() noexcept { return book_; }
@@ -110,6 +117,9 @@ class OfiTransport final : public Transport {
   void mark_left(Peer& peer) noexcept;
   /// Something came that is of nobody of this job.
   void count_stray() noexcept { strays_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t strays() const noexcept {
+    return strays_.load(std::memory_order_relaxed);  // relaxed: a count
+  }
 
   /// Time in which this process ran, as far as its keeper noticed: who stood still himself does not
   /// take others for silent.
@@ -147,6 +157,7 @@ class OfiTransport final : public Transport {
   const OfiSetup setup_values_;
   const Rank self_;
   const uint32_t stamp_;
+  const std::unique_ptr<const FrameKey> frame_key_;
   const uint32_t max_inline_;
   const int64_t pid_;
   Pages packets_;

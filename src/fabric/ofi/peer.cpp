@@ -66,9 +66,9 @@ std::vector<std::byte> next_address(std::string_view& text) {
 
 std::string Card::text() const {
   const Geometry& g = geometry;
-  std::string text =
-      fmt::format("{} {} {} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells, g.control_cells,
-                  g.packet_bytes, g.packets, inline_cells, host.empty() ? "?" : host);
+  std::string text = fmt::format("{} {} {} {} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells,
+                                 g.control_cells, g.packet_bytes, g.packets, inline_cells,
+                                 tag_bytes, host.empty() ? "?" : host);
   for (const auto& address : addresses) {
     text += ' ';
     for (const std::byte byte : address)
@@ -82,8 +82,8 @@ Card Card::parse(std::string_view text) {
     throw Error(Errc::protocol, "its address is of another version");
   Card card;
   Geometry& g = card.geometry;
-  for (uint32_t* const field :
-       {&g.ports, &g.lane_cells, &g.control_cells, &g.packet_bytes, &g.packets, &card.inline_cells})
+  for (uint32_t* const field : {&g.ports, &g.lane_cells, &g.control_cells, &g.packet_bytes,
+                                &g.packets, &card.inline_cells, &card.tag_bytes})
     *field = next_number(text);
   check_geometry(g, card.inline_cells);
   card.host = next_word(text);

@@ -22,6 +22,7 @@ namespace weft::fabric::ofi {
 struct Card {
   Geometry geometry;
   uint32_t inline_cells = 0;
+  uint32_t tag_bytes = 0;
   std::string host;
   std::vector<std::vector<std::byte>> addresses;  ///< one for each port
 

@@ -31,17 +31,19 @@ bool is_length_right(const WireHeader& header, const WireLimits& limits) noexcep
 
 std::optional<Decoded> decode(std::span<const std::byte> bytes, const WireLimits& limits) noexcept {
   WireHeader header;
-  if (bytes.size() < sizeof header) return std::nullopt;
+  if (bytes.size() < sizeof header + limits.tag_bytes) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
-  const auto rest = bytes.subspan(sizeof header);
+  const std::size_t rest = bytes.size() - sizeof header - limits.tag_bytes;
   if (header.stamp != limits.stamp || header.source >= limits.ranks ||
-      header.source == limits.self || header.length > rest.size() ||
-      header.bytes != rest.size() - header.length)
+      header.source == limits.self || header.length > rest || header.bytes != rest - header.length)
     return std::nullopt;
   const bool is_report = header.kind == WireKind::report;
   if (header.flags > (is_report ? kAsks | kAnswers : 0) || !is_length_right(header, limits))
     return std::nullopt;
-  return Decoded{header, rest.first(header.length), rest.subspan(header.length)};
+  const auto head = bytes.first(sizeof header + header.length);
+  return Decoded{header, head, head.subspan(sizeof header),
+                 bytes.subspan(head.size(), limits.tag_bytes),
+                 bytes.subspan(head.size() + limits.tag_bytes)};
 }
 
 }  // namespace weft::fabric::ofi

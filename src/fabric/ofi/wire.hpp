@@ -1,4 +1,5 @@
-// What the ofi transport's frames look like on the network: a fixed header, then the bytes.
+// What the ofi transport's frames look like on the network: a fixed header, then the bytes, then a
+// tag if the job wants one, then a packet.
 //
 // Both ends run the same build on the same kind of machine. Nothing of a frame is believed before
 // `decode` let it pass; what only the receiving engine can judge (numbers, credit, which packets
@@ -60,11 +61,14 @@ struct WireLimits {
   uint32_t most_length;   ///< of a header with its payload
   uint32_t most_packet;   ///< bytes of a packet
   uint32_t packet_words;  ///< bytes that a packet's header must leave of most_length
+  uint32_t tag_bytes;     ///< of the tag between body and packet; 0: there is none
 };
 
 struct Decoded {
   WireHeader header;
+  std::span<const std::byte> head;  ///< header and body, as they came
   std::span<const std::byte> body;
+  std::span<const std::byte> tag;
   std::span<const std::byte> packet;
 };
 

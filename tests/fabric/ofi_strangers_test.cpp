@@ -1,0 +1,224 @@
+// The ofi transport among strangers: an endpoint that is of no rank sends to one, what it likes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric/conformance_ranks.hpp"
+#include "fabric/ofi/ofi_transport.hpp"
+#include "weft/base/config.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft::fabric::test {
+namespace {
+
+using ofi::Card;
+using ofi::FrameKey;
+using ofi::WireHeader;
+using ofi::WireKind;
+
+/// Rank 0 of a job of two, whose rank 1 is only pretended, by somebody who can send to it.
+class OfiStrangers : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    register_fabric_config();
+    base::set_config("fabric.ofi.provider", "tcp;ofi_rxm");
+    base::set_config("fabric.security", GetParam() ? "mac" : "plain");
+    jobs_ = make_local_job(2);
+    std::thread rank([&] { victim_ = make_ofi_transport(*jobs_[0], small_geometry()); });
+    // Rank 1's card: the truth, but nobody of ours listens there.
+    info_ = ofi::choose_provider(true);
+    fid_fabric* fabric = nullptr;
+    ASSERT_EQ(::fi_fabric(info_->fabric_attr, &fabric, nullptr), 0);
+    fabric_.reset(fabric);
+    endpoint_ = std::make_unique<ofi::Endpoint>(info_, *fabric, 256);
+    Geometry geometry = small_geometry();
+    const auto cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells"));
+    const uint32_t tag = GetParam() ? FrameKey::kTagBytes : 0;
+    Card card{geometry, cells, tag, "nowhere", {}};
+    for (uint32_t port = 0; port < geometry.ports; ++port)
+      card.addresses.push_back(endpoint_->address());
+    jobs_[1]->put("fabric.ofi", card.text());
+    jobs_[1]->fence();
+    rank.join();
+    port_ = victim_->open_port(0);
+    const Card theirs = Card::parse(jobs_[1]->get(Rank{0}, "fabric.ofi"));
+    to_ = endpoint_->insert(theirs.addresses[0]);
+    key_ = std::make_unique<FrameKey>(jobs_[1]->key());
+    stamp_ = dynamic_cast<ofi::OfiTransport&>(*victim_).stamp();
+  }
+  void TearDown() override {
+    port_.reset();
+    victim_.reset();
+    base::set_config("fabric.ofi.provider", "");
+    base::set_config("fabric.security", "plain");
+  }
+
+  [[nodiscard]] uint64_t strays() const {
+    return dynamic_cast<ofi::OfiTransport&>(*victim_).strays();
+  }
+  /// A right frame of rank 1: with its tag where one is wanted.
+  [[nodiscard]] std::vector<std::byte> frame(
+      uint32_t sequence, std::string_view text,
+      const std::function<void(WireHeader&)>& change = {}) const {
+    WireHeader header{.stamp = stamp_,
+                      .source = 1,
+                      .sequence = sequence,
+                      .ack = 0,
+                      .length = static_cast<uint32_t>(text.size()),
+                      .index = 0,
+                      .bytes = 0,
+                      .port = 0,
+                      .kind = WireKind::message,
+                      .flags = 0};
+    if (change) change(header);
+    const std::size_t head = sizeof header + text.size();
+    std::vector<std::byte> bytes(head + (GetParam() ? FrameKey::kTagBytes : 0));
+    std::memcpy(bytes.data(), &header, sizeof header);
+    std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
+    if (!GetParam()) return bytes;
+    const auto tag = key_->tag(0, 0, std::span(bytes).first(head), {});
+    std::memcpy(bytes.data() + head, tag.data(), tag.size());
+    return bytes;
+  }
+  /// Sends it and goes on until it is in the kernel's hands.
+  void send(const std::vector<std::byte>& bytes) {
+    const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    fi_context2 context{};
+    const auto step = [&] {
+      port_->poll(sink_, 64);
+      std::array<fi_cq_msg_entry, 1> entry;
+      return endpoint_->read(entry) == 1;
+    };
+    while (endpoint_->send(&piece, 1, to_, context) != 0) (void)step();
+    while (!step()) {
+    }
+  }
+  void poll_until_strays(uint64_t count) {
+    EXPECT_TRUE(poll_until(*port_, sink_, [&] { return strays() >= count; }));
+  }
+
+  std::vector<std::unique_ptr<Job>> jobs_;
+  ofi::Info info_;
+  ofi::Fid<fid_fabric> fabric_;
+  std::unique_ptr<ofi::Endpoint> endpoint_;
+  fi_addr_t to_ = 0;
+  uint32_t stamp_ = 0;
+  std::unique_ptr<FrameKey> key_;
+  std::unique_ptr<Transport> victim_;
+  std::unique_ptr<Port> port_;
+  Recorder sink_;
+};
+
+TEST_P(OfiStrangers, WhatIsRightIsDeliveredOnceThoughItComesTwice) {
+  const auto first = frame(0, "first");
+  send(first);
+  send(first);
+  send(frame(1, "second"));
+  send(first);
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 2; }));
+  for (int i = 0; i < 1000; ++i) port_->poll(sink_, 64);
+  ASSERT_EQ(sink_.frames.size(), 2u);
+  EXPECT_EQ(sink_.frames[0].head, "first");
+  EXPECT_EQ(sink_.frames[1].head, "second");
+  EXPECT_EQ(strays(), 0u);
+  EXPECT_TRUE(sink_.downs.empty());
+}
+
+TEST_P(OfiStrangers, WhatIsOfNobodyIsCountedAndDropped) {
+  uint64_t count = 0;
+  const auto stray = [&](const std::vector<std::byte>& bytes) {
+    send(bytes);
+    poll_until_strays(++count);
+  };
+  stray(std::vector<std::byte>(1));
+  stray(std::vector<std::byte>(200));
+  stray(frame(0, "x", [](WireHeader& h) { h.stamp ^= 1; }));
+  stray(frame(0, "x", [](WireHeader& h) { h.source = 0; }));
+  stray(frame(0, "x", [](WireHeader& h) { h.source = 2; }));
+  stray(frame(0, "x", [](WireHeader& h) { h.port = 2; }));
+  stray(frame(0, "x", [](WireHeader& h) { h.length = 2; }));
+  stray(frame(0, "x", [](WireHeader& h) { h.kind = static_cast<WireKind>(9); }));
+  send(frame(0, "good"));
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+  EXPECT_EQ(sink_.frames[0].head, "good");
+  EXPECT_EQ(strays(), count);
+  EXPECT_TRUE(sink_.downs.empty());
+}
+
+TEST_P(OfiStrangers, NoChangedBitIsBelievedWhereFramesAreTagged) {
+  if (!GetParam()) GTEST_SKIP() << "frames have no tags";
+  const auto good = frame(0, "good");
+  uint64_t count = 0;
+  for (std::size_t bit = 0; bit < 8 * good.size(); bit += 3) {
+    auto bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+    send(bad);
+    ++count;
+  }
+  poll_until_strays(count);
+  EXPECT_TRUE(sink_.frames.empty() && sink_.downs.empty());
+  // Nor what was meant for somebody else.
+  auto other = frame(0, "good");
+  const auto tag = key_->tag(0, 1, std::span(other).first(other.size() - FrameKey::kTagBytes), {});
+  std::copy(tag.begin(), tag.end(), other.end() - FrameKey::kTagBytes);
+  send(other);
+  poll_until_strays(count + 1);
+  send(good);
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+}
+
+/// Each makes sense by itself, and none with what went before: the peer is given up, by name.
+TEST_P(OfiStrangers, APeerThatSendsNonsenseIsDown) {
+  using Bytes = std::vector<std::byte>;
+  const std::vector<std::pair<const char*, std::function<Bytes()>>> nonsense = {
+      {"a number", [&] { return frame(100'000, "x"); }},
+      {"acknowledges", [&] { return frame(0, "x", [](WireHeader& h) { h.ack = 1; }); }},
+      {"more than",
+       [&] {
+         return frame(0, std::string(4, '\1'), [](WireHeader& h) { h.kind = WireKind::returns; });
+       }},
+      {"a report",
+       [&] {
+         return frame(0, std::string(16, '\1'), [](WireHeader& h) { h.kind = WireKind::report; });
+       }},
+  };
+  for (const auto& [what, make] : nonsense) {
+    if (victim_ == nullptr) SetUp();
+    send(make());
+    EXPECT_TRUE(poll_until(*port_, sink_, [&] { return !sink_.downs.empty(); })) << what;
+    ASSERT_EQ(sink_.downs.size(), 1u) << what;
+    EXPECT_EQ(sink_.downs[0].first, Rank{1});
+    EXPECT_NE(sink_.downs[0].second.find("sent nonsense"), std::string::npos) << what;
+    EXPECT_NE(sink_.downs[0].second.find("rank 1 (on nowhere"), std::string::npos) << what;
+    EXPECT_NE(sink_.downs[0].second.find(what), std::string::npos) << sink_.downs[0].second;
+    send(frame(0, "late"));
+    for (int i = 0; i < 1000; ++i) port_->poll(sink_, 64);
+    EXPECT_TRUE(sink_.frames.empty());
+    sink_ = Recorder();
+    TearDown();
+  }
+}
+
+/// More than the lane holds, though nothing was reported as consumed.
+TEST_P(OfiStrangers, CreditIsNotExceeded) {
+  sink_.hold = [](const Frame&) { return true; };
+  const uint32_t cells = small_geometry().lane_cells;
+  for (uint32_t i = 0; i <= cells; ++i) send(frame(i, "x"));
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] {
+    sink_.hold = nullptr;
+    return !sink_.downs.empty();
+  }));
+  EXPECT_EQ(sink_.frames.size(), cells);
+}
+
+INSTANTIATE_TEST_SUITE_P(Security, OfiStrangers, ::testing::Bool(),
+                         [](const auto& one) { return one.param ? "mac" : "plain"; });
+
+}  // namespace
+}  // namespace weft::fabric::test
