@@ -2,6 +2,7 @@
 
 #include <array>
 #include <mutex>
+#include <utility>
 
 #include "fabric/lane_setup.hpp"
 #include "fabric/shm_store.hpp"
@@ -117,10 +118,11 @@ Geometry default_geometry(uint32_t ports) {
           number("fabric.packet_bytes"), number("fabric.packets")};
 }
 
-LaneSetup lane_setup(const Geometry& geometry) {
+LaneSetup lane_setup(const Geometry& geometry, std::vector<Rank> ranks) {
   register_fabric_config();
   LaneSetup setup;
   setup.geometry = geometry;
+  setup.ranks = std::move(ranks);
   setup.inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells"));
   setup.exposures = static_cast<uint32_t>(base::config_int("fabric.exposures"));
   setup.packet_node = static_cast<int>(base::config_int("fabric.packet_node"));

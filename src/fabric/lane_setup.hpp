@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "weft/base/types.hpp"
 #include "weft/fabric/transport.hpp"
 
 namespace weft::fabric {
 
 struct LaneSetup {
   Geometry geometry;
+  std::vector<Rank> ranks;    ///< those it connects, ascending, this one among them
   uint32_t inline_cells = 4;  ///< most cells of a frame
   uint32_t exposures = 1024;  ///< rows of the exposure table
   bool reads = true;          ///< may cross-memory attach be tried
@@ -16,7 +19,7 @@ struct LaneSetup {
   int packet_node = -1;       ///< NUMA node of the packets; -1: this rank's own
 };
 
-/// `geometry`, and the rest from the configuration.
-LaneSetup lane_setup(const Geometry& geometry);
+/// These, and the rest from the configuration.
+LaneSetup lane_setup(const Geometry& geometry, std::vector<Rank> ranks);
 
 }  // namespace weft::fabric

@@ -15,9 +15,9 @@
 
 namespace weft::fabric {
 
-Layout LaneTransport::layout_for(const Job& job, const LaneSetup& setup) {
+Layout LaneTransport::layout_for(const LaneSetup& setup) {
   check_geometry(setup.geometry, setup.inline_cells);
-  return Layout(setup.geometry, static_cast<uint32_t>(job.node_ranks().size()), setup.exposures);
+  return Layout(setup.geometry, static_cast<uint32_t>(setup.ranks.size()), setup.exposures);
 }
 
 LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<Backing> backing)
@@ -27,14 +27,14 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
       membarrier_(setup.membarrier && register_membarrier()),
       pid_(::getpid()),
       backing_(std::move(backing)),
-      own_(backing_->base(), layout_for(job, setup)),
+      own_(backing_->base(), layout_for(setup)),
       book_(setup.geometry.packets),
       exposures_(&own_.generation(0), self_.value, setup.exposures),
       peers_(std::make_unique<std::atomic<Peer*>[]>(static_cast<std::size_t>(job.size()))),
       ports_(setup.geometry.ports, nullptr) {
-  const auto& node = job.node_ranks();
-  my_lane_ = static_cast<uint32_t>(std::find(node.begin(), node.end(), self_) - node.begin());
-  WEFT_CHECK(my_lane_ < node.size(), "a rank is among its node's ranks");
+  const auto& ranks = options_.ranks;
+  my_lane_ = static_cast<uint32_t>(std::find(ranks.begin(), ranks.end(), self_) - ranks.begin());
+  WEFT_CHECK(my_lane_ < ranks.size(), "a rank is among those that its transport connects");
   fill_header();
   place_packets();
   WEFT_CHECK(meet(self_).attached(), "a rank reaches itself");
@@ -59,7 +59,7 @@ LaneTransport::~LaneTransport() {
 void LaneTransport::fill_header() {
   SegmentHeader& header = own_.header();
   header.version = kSegmentVersion;
-  header.lanes = static_cast<uint32_t>(job_.node_ranks().size());
+  header.lanes = static_cast<uint32_t>(options_.ranks.size());
   header.job_hash = text_hash(job_.id());
   header.key_hash = text_hash(job_.key());
   header.total_bytes = own_.layout().total;
@@ -85,8 +85,7 @@ void LaneTransport::place_packets() noexcept {
 }
 
 bool LaneTransport::reaches(Rank rank) const noexcept {
-  const auto& node = job_.node_ranks();
-  return std::binary_search(node.begin(), node.end(), rank);
+  return std::binary_search(options_.ranks.begin(), options_.ranks.end(), rank);
 }
 
 std::span<std::byte> LaneTransport::packet_area() noexcept {
@@ -140,8 +139,14 @@ Peer& LaneTransport::meet(Rank rank) noexcept {
 }
 
 std::unique_ptr<Peer> LaneTransport::attach(Rank rank) {
+  if (!reaches(rank)) throw Error(Errc::no_such_peer, "it is not on this node");
   auto link = backing_->attach(rank);
   const auto& header = *reinterpret_cast<const SegmentHeader*>(link->base());
+  if (header.lanes != options_.ranks.size())  // this rank's lane there may be another's
+    throw Error(Errc::bad_config,
+                fmt::format("it has lanes for {} ranks, this one for {}: is fabric.transport the "
+                            "same in all ranks?",
+                            header.lanes, options_.ranks.size()));
   return std::make_unique<Peer>(
       rank, std::move(link),
       SegmentView(const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&header)),

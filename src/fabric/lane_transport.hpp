@@ -44,8 +44,8 @@ class LaneTransport final : public Transport {
   LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<Backing> backing);
   ~LaneTransport() override;
 
-  /// The segment that `job`'s ranks make with this set-up.
-  static Layout layout_for(const Job& job, const LaneSetup& setup);
+  /// The segment of a rank with this set-up.
+  static Layout layout_for(const LaneSetup& setup);
 
   [[nodiscard]] std::string_view name() const noexcept override { return backing_->name(); }
   [[nodiscard]] const Geometry& geometry() const noexcept override { return options_.geometry; }
@@ -104,7 +104,7 @@ class LaneTransport final : public Transport {
   [[nodiscard]] LoanBook& book() noexcept { return book_; }
   [[nodiscard]] Rank self() const noexcept { return self_; }
   [[nodiscard]] uint32_t inline_cells() const noexcept { return options_.inline_cells; }
-  [[nodiscard]] Rank rank_of_lane(uint32_t lane) const noexcept { return job_.node_ranks()[lane]; }
+  [[nodiscard]] Rank rank_of_lane(uint32_t lane) const noexcept { return options_.ranks[lane]; }
   [[nodiscard]] uint32_t lanes() const noexcept { return own_.header().lanes; }
 
  private:
@@ -112,7 +112,7 @@ class LaneTransport final : public Transport {
     std::span<std::byte> memory;
     uint32_t segment;
   };
-  [[nodiscard]] Peer* reachable(Rank rank) noexcept;  // met, or met now; nullptr: not of this node
+  [[nodiscard]] Peer* reachable(Rank rank) noexcept;  // met, or met now; nullptr: not among ranks
   [[nodiscard]] bool can_read(Peer& peer) noexcept;
   void fill_header();
   void place_packets() noexcept;

@@ -15,6 +15,7 @@
 #include "fabric/backing.hpp"
 #include "fabric/lane_setup.hpp"
 #include "fabric/lane_transport.hpp"
+#include "fabric/parts.hpp"
 #include "weft/fabric/job.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -172,10 +173,15 @@ class LocalBacking final : public Backing {
 
 }  // namespace
 
+std::unique_ptr<Transport> make_local_part(Job& job, const Geometry& geometry,
+                                           std::vector<Rank> ranks) {
+  const LaneSetup setup = lane_setup(geometry, std::move(ranks));
+  auto backing = std::make_unique<LocalBacking>(job, LaneTransport::layout_for(setup).total);
+  return std::make_unique<LaneTransport>(job, setup, std::move(backing));
+}
+
 std::unique_ptr<Transport> make_local_transport(Job& job, const Geometry& geometry) {
-  const LaneSetup setup = lane_setup(geometry);
-  auto backing = std::make_unique<LocalBacking>(job, LaneTransport::layout_for(job, setup).total);
-  auto transport = std::make_unique<LaneTransport>(job, setup, std::move(backing));
+  auto transport = make_local_part(job, geometry, job.node_ranks());
   job.fence();
   return transport;
 }

@@ -20,6 +20,7 @@
 #include "fabric/cma.hpp"
 #include "fabric/lane_setup.hpp"
 #include "fabric/lane_transport.hpp"
+#include "fabric/parts.hpp"
 #include "fabric/proc.hpp"
 #include "fabric/shm_store.hpp"
 #include "weft/base/config.hpp"
@@ -254,10 +255,15 @@ class ShmBacking final : public Backing {
 
 }  // namespace
 
+std::unique_ptr<Transport> make_shm_part(Job& job, const Geometry& geometry,
+                                         std::vector<Rank> ranks) {
+  const LaneSetup setup = lane_setup(geometry, std::move(ranks));
+  auto backing = std::make_unique<ShmBacking>(job, LaneTransport::layout_for(setup));
+  return std::make_unique<LaneTransport>(job, setup, std::move(backing));
+}
+
 std::unique_ptr<Transport> make_shm_transport(Job& job, const Geometry& geometry) {
-  const LaneSetup setup = lane_setup(geometry);
-  auto backing = std::make_unique<ShmBacking>(job, LaneTransport::layout_for(job, setup));
-  auto transport = std::make_unique<LaneTransport>(job, setup, std::move(backing));
+  auto transport = make_shm_part(job, geometry, job.node_ranks());
   job.fence();
   return transport;
 }

@@ -1,0 +1,24 @@
+// Transports that are not made for themselves: the parts of a job's transport.
+//
+// They publish what peers need, and leave the fence behind which it can be had to whoever makes
+// them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "weft/base/types.hpp"
+#include "weft/fabric/job.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::fabric {
+
+/// `ranks`, ascending and this one among them, through shared segments. Throws Error(no_memory,
+/// no_permission).
+std::unique_ptr<Transport> make_shm_part(Job& job, const Geometry& geometry,
+                                         std::vector<Rank> ranks);
+/// `ranks` of this process, as above.
+std::unique_ptr<Transport> make_local_part(Job& job, const Geometry& geometry,
+                                           std::vector<Rank> ranks);
+
+}  // namespace weft::fabric
