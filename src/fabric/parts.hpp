@@ -4,7 +4,9 @@
 // them.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "weft/base/types.hpp"
@@ -20,5 +22,9 @@ std::unique_ptr<Transport> make_shm_part(Job& job, const Geometry& geometry,
 /// `ranks` of this process, as above.
 std::unique_ptr<Transport> make_local_part(Job& job, const Geometry& geometry,
                                            std::vector<Rank> ranks);
+/// All ranks, over libfabric, with this rank's packets in `packets`, which outlives it; empty: in
+/// memory of its own. Throws as make_ofi_transport.
+std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
+                                         std::span<std::byte> packets);
 
 }  // namespace weft::fabric

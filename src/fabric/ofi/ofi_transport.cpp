@@ -13,6 +13,7 @@
 
 #include "fabric/layout.hpp"
 #include "fabric/ofi/ofi_port.hpp"
+#include "fabric/parts.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
@@ -31,7 +32,7 @@ constexpr int kStepsPerQuestion = 100;           ///< while leaving
 constexpr uint64_t kLookNs = 200'000'000;        ///< between two looks after peers
 constexpr uint64_t kMostAtOnceNs = 100'000'000;  ///< of time awake
 
-OfiSetup setup_of(const Geometry& geometry) {
+OfiSetup setup_of(const Geometry& geometry, std::span<std::byte> packets) {
   register_fabric_config();
   return {.geometry = geometry,
           .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
@@ -39,7 +40,12 @@ OfiSetup setup_of(const Geometry& geometry) {
           .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
           .is_tagged = base::config_text("fabric.security") == "mac",
           .silence_ns =
-              static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000};
+              static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000,
+          .packets = packets};
+}
+
+std::size_t packet_area_bytes(const Geometry& geometry) noexcept {
+  return std::size_t{geometry.packets} * geometry.packet_bytes;
 }
 
 std::string host_name() {
@@ -52,6 +58,8 @@ std::string host_name() {
 
 const OfiSetup& checked(const OfiSetup& setup) {
   check_geometry(setup.geometry, setup.inline_cells);
+  WEFT_CHECK(setup.packets.empty() || setup.packets.size() == packet_area_bytes(setup.geometry),
+             "an area as large as all packets");
   return setup;
 }
 
@@ -66,13 +74,17 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
       max_inline_(
           static_cast<uint32_t>(setup.inline_cells * FrameQueue::kCell - sizeof(FrameQueue::Word))),
       pid_(::getpid()),
-      packets_(std::size_t{setup.geometry.packets} * setup.geometry.packet_bytes),
+      packets_(setup.packets.empty() ? Pages(packet_area_bytes(setup.geometry)) : Pages()),
+      packet_area_(setup.packets.empty()
+                       ? std::span(packets_.base(), packet_area_bytes(setup.geometry))
+                       : setup.packets),
       book_(setup.geometry.packets),
       generations_(std::make_unique<std::atomic<uint32_t>[]>(setup.exposures)),
       exposures_(generations_.get(), self_.value, setup.exposures),
       peers_(std::make_unique<std::atomic<Peer*>[]>(static_cast<std::size_t>(job.size()))),
       opened_(setup.geometry.ports, false) {
-  const Info info = choose_provider(job.node_count() == 1);
+  // Where nodes are pretended, all ranks are on this machine.
+  const Info info = choose_provider(static_cast<int>(job.node_ranks().size()) == job.size());
   fid_fabric* fabric = nullptr;
   if (const int answer = ::fi_fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
     throw Error(Errc::no_permission, fmt::format("ofi: fi_fabric: {}", error_text(answer)));
@@ -325,9 +337,14 @@ MemoryKey OfiTransport::expose(std::span<std::byte> memory) {
 namespace weft::fabric {
 
 std::unique_ptr<Transport> make_ofi_transport(Job& job, const Geometry& geometry) {
-  auto transport = std::make_unique<ofi::OfiTransport>(job, ofi::setup_of(geometry));
+  auto transport = make_ofi_part(job, geometry, {});
   job.fence();
   return transport;
+}
+
+std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
+                                         std::span<std::byte> packets) {
+  return std::make_unique<ofi::OfiTransport>(job, ofi::setup_of(geometry, packets));
 }
 
 static_assert(TransportProvider<decltype(&make_ofi_transport)>);

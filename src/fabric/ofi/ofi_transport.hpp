@@ -42,8 +42,9 @@ struct OfiSetup {
   uint32_t inline_cells = 4;
   uint32_t exposures = 1024;
   uint32_t receives = 64;
-  bool is_tagged = false;   ///< fabric.security=mac
-  uint64_t silence_ns = 0;  ///< after so long without a word a peer is dead; 0: never
+  bool is_tagged = false;             ///< fabric.security=mac
+  uint64_t silence_ns = 0;            ///< after so long without a word a peer is dead; 0: never
+  std::span<std::byte> packets = {};  ///< where they lie; empty: in pages of its own
 };
 
 class OfiTransport final : public Transport {
@@ -58,9 +59,7 @@ class OfiTransport final : public Transport {
   [[nodiscard]] bool reaches(Rank rank) const noexcept override {
     return rank.value >= 0 && rank.value < job_.size();
   }
-  [[nodiscard]] std::span<std::byte> packet_area() noexcept override {
-    return {packets_.base(), std::size_t{geometry().packets} * geometry().packet_bytes};
-  }
+  [[nodiscard]] std::span<std::byte> packet_area() noexcept override { return packet_area_; }
   std::unique_ptr<Port> open_port(uint32_t number) override;
 
   bool can_read(Rank peer) noexcept override { return peer == self_; }
@@ -160,7 +159,8 @@ class OfiTransport final : public Transport {
   const std::unique_ptr<const FrameKey> frame_key_;
   const uint32_t max_inline_;
   const int64_t pid_;
-  Pages packets_;
+  Pages packets_;  ///< none if they lie elsewhere
+  const std::span<std::byte> packet_area_;
   LoanBook book_;
   std::unique_ptr<std::atomic<uint32_t>[]> generations_;
   Exposures exposures_;
