@@ -38,12 +38,7 @@ std::unique_ptr<fabric::Job> join_once(const RuntimeOptions& options) {
 
 std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geometry geometry,
                                                   const RuntimeOptions& options) {
-  const bool in_process = job.provider() == "local" || job.provider() == "alone";
-  const std::string wanted = base::config_text("fabric.transport");
-  auto transport = wanted == "ofi" ? fabric::make_ofi_transport(job, geometry)
-                   : wanted == "automatic" && in_process
-                       ? fabric::make_local_transport(job, geometry)
-                       : fabric::make_shm_transport(job, geometry);
+  auto transport = fabric::make_transport(job, geometry);
   return options.wrap ? options.wrap(std::move(transport)) : std::move(transport);
 }
 

@@ -15,9 +15,9 @@ namespace {
 using enum base::ConfigType;
 
 constexpr std::array kTable = std::to_array<base::ConfigKey>({
-    {"fabric.transport", choice, "automatic", 0, 0, "automatic|shm|ofi",
-     "How ranks reach each other: shared memory on one node (automatic), or the network also "
-     "there."},
+    {"fabric.transport", choice, "automatic", 0, 0, "automatic|shm|ofi|by_node",
+     "How ranks reach each other. automatic: shared memory if all have it, else by_node: shared "
+     "memory within nodes, also pretended ones, and the network between them."},
     {"fabric.lane_cells",
      integer,
      "256",

@@ -27,4 +27,7 @@ std::unique_ptr<Transport> make_local_part(Job& job, const Geometry& geometry,
 std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
                                          std::span<std::byte> packets);
 
+/// The ranks to which memory is shared and that are of this rank's node, pretended or not.
+std::vector<Rank> near_ranks(const Job& job);
+
 }  // namespace weft::fabric

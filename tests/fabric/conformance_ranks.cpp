@@ -1,15 +1,37 @@
 #include "fabric/conformance_ranks.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
 #include <thread>
 
+#include "fabric/by_node_transport.hpp"
+#include "fabric/parts.hpp"
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
 #include "weft/fabric/interceptors.hpp"
 
 namespace weft::fabric::test {
+
+namespace {
+
+std::vector<std::unique_ptr<Job>> make_job(const Provider& provider, int n) {
+  if (provider.beside) return make_local_job(2 * n, 2);
+  return make_local_job(n, std::min(n, provider.nodes));
+}
+
+/// As make_by_node_transport, with segments also where all ranks are threads.
+[[maybe_unused]] std::unique_ptr<Transport> make_by_node_with_shm(Job& job,
+                                                                  const Geometry& geometry) {
+  const std::vector<Rank> ranks = near_ranks(job);
+  auto near = make_shm_part(job, geometry, ranks);
+  auto far = make_ofi_part(job, geometry, near->packet_area());
+  job.fence();
+  return std::make_unique<ByNodeTransport>(job.size(), ranks, std::move(near), std::move(far));
+}
+
+}  // namespace
 
 const std::vector<Provider>& plain_providers() {
   static const std::vector<Provider> all = {
@@ -23,6 +45,21 @@ const std::vector<Provider>& plain_providers() {
     {"ofi_net", 2, make_ofi_transport, {{"fabric.ofi.provider", "net"}}, {}, false, false},
     {"ofi_mac", 2, make_ofi_transport, {{"fabric.security", "mac"}}, {}, false, false},
     {"ofi_self", 1, make_ofi_transport, {}, {}, false, false},
+    // Two ranks are far from each other; of three or more, some are near.
+    {.name = "by_node",
+     .make = make_by_node_transport,
+     .reads_peers = false,
+     .makes_runs = false,
+     .nodes = 2},
+    {.name = "by_node_shm",
+     .make = make_by_node_with_shm,
+     .reads_peers = false,
+     .makes_runs = false,
+     .nodes = 2,
+     .only_plain = true},
+    // All are near, beside others that are not.
+    {.name = "by_node_near", .make = make_by_node_transport, .beside = true, .only_plain = true},
+    {.name = "by_node_shm_near", .make = make_by_node_with_shm, .beside = true},
 #endif
   };
   return all;
@@ -33,6 +70,7 @@ const std::vector<Provider>& providers() {
     using Wrapped = std::unique_ptr<Transport>;
     std::vector<Provider> made = plain_providers();
     for (const Provider& plain : plain_providers()) {
+      if (plain.only_plain) continue;
       const auto add = [&](const char* how, std::function<Wrapped(Wrapped)> wrap) {
         Provider one = plain;
         one.name += how;
@@ -72,7 +110,7 @@ void Recorder::on_returned(std::span<const uint32_t> packets) {
 void Recorder::on_peer_down(Rank peer, std::string_view cause) { downs.emplace_back(peer, cause); }
 
 Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry)
-    : jobs_(make_local_job(n)), transports_(jobs_.size()), ports_(jobs_.size()) {
+    : size_(n), jobs_(make_job(provider, n)), transports_(jobs_.size()), ports_(jobs_.size()) {
   register_fabric_config();
   std::vector<std::pair<std::string, std::string>> before;
   for (const auto& [key, value] : provider.config) {

@@ -25,6 +25,11 @@ struct Provider {
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> wrap = {};
   bool reads_peers = true;  ///< and maps their memory
   bool makes_runs = true;   ///< of short frames
+  int nodes = 1;            ///< to which its ranks are dealt in blocks, if there are enough
+  /// As many ranks again are made beside those of the test, on another node: then all of the test's
+  /// are of one, in a job of two.
+  bool beside = false;
+  bool only_plain = false;  ///< not in interceptors: another provider stands for it
   friend std::ostream& operator<<(std::ostream& out, const Provider& p) { return out << p.name; }
 };
 
@@ -56,11 +61,11 @@ class Recorder final : public Sink {
   int held = 0;
 };
 
-/// `n` ranks with `ports` open ports each.
+/// `n` ranks with `ports` open ports each, and those beside them.
 class Ranks {
  public:
   Ranks(const Provider& provider, int n, const Geometry& geometry);
-  [[nodiscard]] int size() const { return static_cast<int>(transports_.size()); }
+  [[nodiscard]] int size() const { return size_; }
   Transport& transport(int rank) { return *transports_.at(static_cast<std::size_t>(rank)); }
   Port& port(int rank, uint32_t number = 0) {
     return *ports_.at(static_cast<std::size_t>(rank)).at(number);
@@ -71,6 +76,7 @@ class Ranks {
   [[nodiscard]] int at(int rank) const { return rank % size(); }
 
  private:
+  int size_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::vector<std::unique_ptr<Port>>> ports_;

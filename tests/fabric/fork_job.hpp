@@ -37,7 +37,8 @@ class SharedJob {
     Value values[kMostRanks][4];
   };
 
-  explicit SharedJob(int ranks) : ranks_(ranks) {
+  /// `nodes`: those that are pretended, to which the ranks are dealt in equal blocks.
+  explicit SharedJob(int ranks, int nodes = 1) : ranks_(ranks), nodes_(nodes) {
     static std::atomic<int> number{0};
     void* const at =
         ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -80,8 +81,10 @@ class SharedJob {
     [[nodiscard]] const std::vector<Rank>& node_ranks() const noexcept override {
       return job_.node_;
     }
-    [[nodiscard]] int node_of(Rank) const noexcept override { return 0; }
-    [[nodiscard]] int node_count() const noexcept override { return 1; }
+    [[nodiscard]] int node_of(Rank rank) const noexcept override {
+      return rank.value * job_.nodes_ / job_.ranks_;
+    }
+    [[nodiscard]] int node_count() const noexcept override { return job_.nodes_; }
     [[nodiscard]] const std::string& id() const noexcept override { return job_.id_; }
     [[nodiscard]] const std::string& key() const noexcept override { return key_; }
     [[nodiscard]] std::string_view provider() const noexcept override { return "fork"; }
@@ -126,6 +129,7 @@ class SharedJob {
   };
 
   int ranks_;
+  int nodes_;
   Board* board_;
   std::string id_;
   std::vector<Rank> node_;

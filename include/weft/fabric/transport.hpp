@@ -1,6 +1,6 @@
 // The transport contract: moving bytes between ranks, knowing nothing of what they mean.
 //
-// A Transport is what one rank has of one way to reach others (self, local, shm, ofi).
+// A Transport is what one rank has of one way to reach others (self, local, shm, ofi, by_node).
 // A Port is one device's share of it: own inbound rings, own doorbell, polled by one thread at a
 // time. Everything on the message path is non-blocking, allocates nothing and makes no system
 // call, except that a send to a sleeping port rings its doorbell.
@@ -271,5 +271,24 @@ std::unique_ptr<Transport> make_shm_transport(Job& job, const Geometry& geometry
 /// All ranks of the job, over libfabric. Throws Error(bad_config) if no provider fits, or this
 /// build is without it; Error(no_memory, no_permission).
 std::unique_ptr<Transport> make_ofi_transport(Job& job, const Geometry& geometry);
+/// The ranks of this node through memory, all others over libfabric; where all are of this node,
+/// without libfabric. Pretended nodes count as nodes. Throws what those two do.
+std::unique_ptr<Transport> make_by_node_transport(Job& job, const Geometry& geometry);
+
+/// A way to reach a whole job.
+enum class TransportChoice : uint8_t { local, shm, by_node, ofi };
+/// What it depends on.
+struct JobShape {
+  bool in_process;     ///< its ranks are threads of one process, or it is one rank alone
+  bool shares_memory;  ///< all its ranks do
+  bool one_node;       ///< also where nodes are pretended
+};
+/// What `make_transport` makes for such a job: as `fabric.transport` says; `automatic`: `local` or
+/// `shm` if all ranks share memory, else `by_node`.
+TransportChoice choose_transport(JobShape shape);
+/// For `job`; every rank of it gets the same answer.
+TransportChoice choose_transport(const Job& job);
+/// That. Throws what its maker does.
+std::unique_ptr<Transport> make_transport(Job& job, const Geometry& geometry);
 
 }  // namespace weft::fabric

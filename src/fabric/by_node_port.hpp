@@ -1,0 +1,86 @@
+// A port of both sides: sends go by the peer's rank, polls serve both.
+//
+// Owner and lifetime: made by ByNodeTransport::open_port, ends before it; owns both ports.
+// Who may call: as fabric::Port says. Everything that only the polling thread touches is below the
+// line that says so, away from what senders on this port read.
+// Progress: as the side that it asks. On the way to a near rank it adds a look at one byte and one
+// virtual call.
+//
+// Invariants
+//  1. From `arm` to `disarm` every poll looks at both sides, unless near used the budget up.
+//  2. If near used the budget up when it was far's turn, far is first in the next poll, and in the
+//     one behind it near is: neither keeps the other from its turn for longer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "fabric/doorbell.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::fabric {
+
+class ByNodePort final : public Port {
+ public:
+  /// `is_near`: by rank; outlives the port. Throws Error(no_memory) if there is no bell to be had.
+  ByNodePort(const uint8_t* is_near, std::unique_ptr<Port> near, std::unique_ptr<Port> far);
+
+  [[nodiscard]] uint32_t max_inline() const noexcept override { return max_inline_; }
+  [[nodiscard]] uint32_t max_control() const noexcept override { return max_control_; }
+  Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                std::span<const std::byte> payload) noexcept override {
+    return side(to).try_send(to, to_port, header, payload);
+  }
+  Post try_send_short(Address to, ShortHeader header,
+                      std::span<const std::byte> payload) noexcept override {
+    return side(to.rank).try_send_short(to, header, payload);
+  }
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                       uint32_t bytes) noexcept override {
+    return side(to).try_send_packet(to, to_port, header, index, bytes);
+  }
+  Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
+    return side(to).try_control(to, to_port, header);
+  }
+  void give_back(Loan loan) noexcept override { side(Rank{loan.owner}).give_back(loan); }
+
+  uint32_t poll(Sink& sink, uint32_t budget) override;
+  /// At near's lanes: a look at the network is no few instructions.
+  uint32_t linger(Sink& sink, uint32_t budget) override;
+  /// From the side that yielded last.
+  ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override {
+    return last_->take_short(wanted, into);
+  }
+
+  void arm() noexcept override;
+  void disarm() noexcept override;
+  [[nodiscard]] int bell_fd() const noexcept override { return bell_.get(); }
+  void ring_self() noexcept override { near_->ring_self(); }
+
+ private:
+  class FarSink;
+
+  [[nodiscard]] Port& side(Rank rank) const noexcept {
+    return is_near_[rank.value] != 0 ? *near_ : *far_;
+  }
+  uint32_t poll_near(Sink& sink, uint32_t budget);
+  uint32_t poll_far(Sink& sink, uint32_t budget);
+
+  const uint8_t* const is_near_;
+  const std::unique_ptr<Port> near_, far_;
+  const uint32_t max_inline_, max_control_;
+  Descriptor bell_;  ///< an epoll set of both bells
+
+  // ---- the polling thread's own ----
+  alignas(base::kCacheLine) Port* last_;  // the side that yielded last
+  uint32_t rested_ = 0;                   // polls since the last look at far
+  uint32_t rest_ = 0;                     // and how many there are to be
+  uint32_t fruitless_ = 0;                // looks at far since it yielded
+  bool far_first_ = false;                // near used the budget up when it was far's turn
+  bool armed_ = false;
+  bool stray_told_ = false;
+};
+
+}  // namespace weft::fabric
