@@ -1,8 +1,10 @@
-// Ranks as threads of the test's process, each with a runtime of its own over the local transport.
+// Ranks as threads of the test's process, each with a runtime of its own, over the local transport
+// unless the configuration says otherwise.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -69,10 +71,17 @@ class Trouble {
   std::jthread stopper_;
 };
 
+/// On how many nodes a job of `ranks` is: `wanted`, or as many more as CTest asks for
+/// (COMM_TEST_NODES) where the test asks for none.
+inline int nodes_of_job(int ranks, int wanted) {
+  const base::Environment given = base::environment("COMM_TEST_NODES");
+  return wanted == 1 && given.found ? std::min(ranks, std::stoi(given.value)) : wanted;
+}
+
 /// Runs `body(runtime)` on `ranks` ranks and fails the test for what any of them throws.
 inline void on_ranks(int ranks, const std::function<void(Runtime&)>& body,
                      const RuntimeOptions& options = {}, int nodes = 1) {
-  auto jobs = fabric::make_local_job(ranks, nodes);
+  auto jobs = fabric::make_local_job(ranks, nodes_of_job(ranks, nodes));
   std::vector<std::string> failures(static_cast<std::size_t>(ranks));
   const Trouble trouble(ranks);
   {

@@ -1,0 +1,155 @@
+// Jobs whose nodes are apart: what collectives send between nodes, counted, and remote memory of
+// both kinds of peers.
+#include <atomic>
+#include <optional>
+
+#include "comm/ranks.hpp"
+#include "fabric/interceptor_base.hpp"
+#include "weft/base/config.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft {
+namespace {
+
+using test::pattern;
+
+constexpr int kRanks = 8;
+constexpr int kNodes = 4;
+
+/// What one rank sent, by where it went.
+struct Sent {
+  std::atomic<int> within{0}, between{0};
+};
+
+class CountingPort final : public fabric::PassingPort {
+ public:
+  CountingPort(std::unique_ptr<fabric::Port> inner, const fabric::Job& job, Sent& sent)
+      : PassingPort(std::move(inner)), job_(job), sent_(sent) {}
+  Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                std::span<const std::byte> payload) noexcept override {
+    return counted(to, inner().try_send(to, to_port, header, payload));
+  }
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                       uint32_t bytes) noexcept override {
+    return counted(to, inner().try_send_packet(to, to_port, header, index, bytes));
+  }
+
+ private:
+  Post counted(Rank to, Post answer) noexcept {
+    if (answer == Post::retry) return answer;
+    ++(job_.node_of(to) == job_.node_of(job_.rank()) ? sent_.within : sent_.between);
+    return answer;
+  }
+  const fabric::Job& job_;
+  Sent& sent_;
+};
+
+/// Runs `body(runtime, sent)` on every rank of a job of four nodes, by node.
+void on_nodes(const std::function<void(Runtime&, Sent&)>& body) {
+  fabric::register_fabric_config();
+  base::set_config("fabric.transport", "by_node");
+  const auto jobs = fabric::make_local_job(kRanks, kNodes);
+  std::vector<Sent> sent(kRanks);
+  std::vector<std::string> failures(kRanks);
+  test::on_threads(kRanks, [&](int r) {
+    const auto index = static_cast<std::size_t>(r);
+    RuntimeOptions options;
+    options.job = jobs[index].get();
+    options.wrap = [&](std::unique_ptr<fabric::Transport> inner) {
+      EXPECT_EQ(inner->name(), "by_node");
+      return fabric::wrap_ports(
+          std::move(inner), [&](std::unique_ptr<fabric::Port> port, uint32_t) {
+            return std::make_unique<CountingPort>(std::move(port), *jobs[index], sent[index]);
+          });
+    };
+    try {
+      Runtime runtime(options);
+      body(runtime, sent[index]);
+      runtime.barrier();
+    } catch (const std::exception& error) {
+      std::cerr << "rank " << r << ": " << error.what() << std::endl;
+      failures[index] = error.what();
+    }
+  });
+  base::set_config("fabric.transport", "automatic");
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(ByNode, CollectivesSendAsLittleBetweenNodesAsThereAreOtherNodes) {
+  constexpr int kTimes = 5;
+  constexpr int kOthers = kNodes - 1;
+  std::atomic<int> broadcast{0}, allreduce{0}, barrier{0}, within{0};
+  on_nodes([&](Runtime& rt, Sent& sent) {
+    Team team(rt);
+    const auto counted = [&](std::atomic<int>& sum, const auto& collective) {
+      const int before = sent.between;
+      collective();
+      sum += sent.between - before;  // what this rank sends it has sent when it returns
+    };
+    for (int root = 0; root < kTimes; ++root) {
+      const auto want = pattern(1000, static_cast<uint32_t>(root));
+      auto data = rt.rank().value == root ? want : std::vector<std::byte>(want.size());
+      counted(broadcast, [&] { team.broadcast(Rank{root}, data); });
+      EXPECT_TRUE(data == want);
+      int64_t sum = 0;
+      counted(allreduce, [&] { sum = team.sum(rt.rank().value); });
+      EXPECT_EQ(sum, kRanks * (kRanks - 1) / 2);
+      counted(barrier, [&] { team.barrier(); });
+    }
+    within += sent.within;
+  });
+  // Once to every other node; an allreduce and a barrier there and back.
+  EXPECT_EQ(broadcast, kTimes * kOthers);
+  EXPECT_EQ(allreduce, kTimes * kOthers * 2);
+  EXPECT_EQ(barrier, kTimes * kOthers * 2);
+  EXPECT_GT(within, 0);
+}
+
+/// Rank 0's memory is written and read by a neighbour and by a rank of another node, in every size
+/// class, whether it could be mapped by neighbours or not.
+TEST(ByNode, PutsAndGetsFindTheirMemoryFromBothSides) {
+  constexpr std::size_t kBytes = 200'000;
+  for (const bool shared : {false, true}) {
+    on_nodes([&](Runtime& rt, Sent&) {
+      Endpoint memory(rt, {.arrival = Arrival::memory});
+      Endpoint talk(rt, {.arrival = Arrival::matched});
+      const int me = rt.rank().value;
+      std::vector<std::byte> own;
+      if (!shared && me == 0) own.resize(kBytes);
+      std::span<std::byte> region(own);
+      fabric::MemoryKey key;
+      std::optional<Region> exposed;
+      if (me == 0) {
+        if (shared) region = rt.allocate_shared(kBytes);
+        key = exposed.emplace(rt, region).key();
+        EXPECT_EQ(key.segment != 0, shared);
+        for (const int user : {1, 7}) talk.send_wait(Rank{user}, Tag{1}, test::bytes_of(key));
+      }
+      if (me == 1 || me == 7) {
+        talk.recv_wait(Rank{0}, Tag{1}, test::writable(key));
+        const std::size_t part = me == 1 ? 0 : kBytes / 2;
+        for (const std::size_t bytes : {8, 200, 5000, 90'000}) {
+          const auto want = pattern(bytes, static_cast<uint32_t>(me));
+          EXPECT_EQ(memory.put_wait(key, part, want).error, Errc::ok);
+          std::vector<std::byte> got(bytes);
+          EXPECT_EQ(memory.get_wait(key, part, got).error, Errc::ok);
+          EXPECT_TRUE(got == want) << bytes;
+        }
+      }
+      rt.barrier();
+      if (me == 0) {
+        for (const int user : {1, 7}) {
+          const auto want = pattern(90'000, static_cast<uint32_t>(user));
+          EXPECT_TRUE(
+              std::equal(want.begin(), want.end(), region.begin() + (user == 1 ? 0 : kBytes / 2)));
+        }
+        exposed.reset();
+        if (shared) rt.release_shared(region);
+      }
+      rt.barrier();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace weft
