@@ -60,6 +60,9 @@ class ByNodeTransport final : public Transport {
   }
   MemoryKey expose(std::span<std::byte> memory) override { return near_->expose(memory); }
   void withdraw(const MemoryKey& key) noexcept override { near_->withdraw(key); }
+  void peer_died(Rank peer, std::string_view cause) noexcept override {
+    side(peer).peer_died(peer, cause);
+  }
   std::optional<std::span<std::byte>> resolve(const MemoryKey& key) noexcept override {
     return near_->resolve(key);
   }
