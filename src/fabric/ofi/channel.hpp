@@ -44,6 +44,7 @@ struct Channel {
   bool looked = false;             ///< acknowledged_then was set
   uint32_t acknowledged_then = 0;  ///< when the keeper looked last
   uint32_t asked_before = 0;       ///< the first number that was not sent when we asked last
+  uint64_t sent_ns = 0;            ///< when something was sent at once
   uint64_t stuck_since_ns = 0;     ///< nothing gets on since; 0: it does
   uint64_t resume_ns = 0;          ///< after an error, not before; 0: at once
   ConnectProbe probe;

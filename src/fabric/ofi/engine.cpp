@@ -22,6 +22,9 @@ namespace {
 
 constexpr uint64_t kPatienceNs = 200'000'000;  ///< before a peer that takes nothing is suspected
 constexpr uint64_t kRestNs = 10'000'000;       ///< after an error, before it is tried again
+constexpr uint64_t kGatherNs = 5'000;          ///< what follows so soon waits for the next step
+constexpr uint32_t kBatchBytes = 4096;
+constexpr uint32_t kMostGathered = 64;
 
 using Hold = std::scoped_lock<base::SpinLock>;
 
@@ -48,10 +51,12 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       frame_bytes_(static_cast<uint32_t>(sizeof(WireHeader)) + limits_.most_length +
                    limits_.tag_bytes),
       receive_bytes_(frame_bytes_ + limits_.most_packet),
+      batch_bytes_(std::min(receive_bytes_, kBatchBytes)),
       most_ahead_(static_cast<int32_t>(transport.geometry().lane_cells +
                                        transport.geometry().control_cells +
                                        transport.geometry().packets + 1)),
       pool_(frame_bytes_),
+      batches_(batch_bytes_),
       receives_(std::min<std::size_t>(info->rx_attr->size, transport.receives())),
       channels_(static_cast<std::size_t>(transport.job().size())),
       endpoint_(info, fabric, info->tx_attr->size + receives_.size()) {
@@ -149,7 +154,7 @@ OutFrame* Engine::make_frame(Channel& to, WireKind kind, std::span<const std::by
   frame->channel = &to;
   frame->packet = {};
   frame->length = static_cast<uint32_t>(sizeof(WireHeader) + length);
-  frame->under_way = frame->kept = frame->returns_packet = false;
+  frame->under_way = frame->kept = frame->returns_packet = frame->is_batch = false;
   std::byte* const at = frame->bytes();
   const WireHeader header{.stamp = limits_.stamp,
                           .source = limits_.self,
@@ -176,10 +181,24 @@ bool Engine::post(Channel& to, WireKind kind, std::span<const std::byte> first,
   return true;
 }
 
+/// The first goes at once, and a packet; what follows on its heels waits for the next step, or for
+/// more, and goes with it: a system call at each end costs more than dozens of short frames.
 void Engine::append(Channel& to, OutFrame& frame) noexcept {
   to.outbox.append(frame);
   watch(to);
-  pump(to);
+  const uint32_t waiting = to.outbox.unsent_count();
+  if (waiting == 1) {
+    const uint64_t now = base::now_ns();
+    if (!frame.packet.empty() || now - to.sent_ns >= kGatherNs) {
+      to.sent_ns = now;
+      pump(to);
+    } else {
+      enqueue(to);
+      transport_.note_gathering();
+    }
+  } else if (waiting >= kMostGathered || !frame.packet.empty()) {
+    pump(to);
+  }
 }
 
 /// Gives the provider what it takes of what was not sent yet. True: something.
@@ -190,25 +209,57 @@ bool Engine::pump(Channel& to) noexcept {
   }
   bool moved = false;
   while (OutFrame* const next = to.outbox.next()) {
-    if (!hand_over(to, *next)) {
+    std::size_t count = 1;
+    OutFrame& one = gather(to, *next, count);
+    if (!hand_over(to, one)) {
+      if (&one != next) free(one);
       enqueue(to);
       return moved;
     }
-    to.outbox.advance();
+    to.outbox.advance(count);
     moved = true;
   }
   return moved;
 }
 
-bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
-  frame.header().ack = to.expected;
-  if (limits_.tag_bytes != 0) [[unlikely]] {
-    const auto tag =
-        transport_.frame_key()->tag(static_cast<uint32_t>(to.peer.rank().value), to.port,
-                                    {frame.bytes(), frame.length}, frame.packet);
-    std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
+OutFrame& Engine::gather(Channel& to, OutFrame& first, std::size_t& count) noexcept {
+  const auto fits = [&](const OutFrame* one, std::size_t used) {
+    return one != nullptr && !one->under_way && one->packet.empty() &&
+           used + one->length + limits_.tag_bytes <= batch_bytes_;
+  };
+  if (!fits(&first, 0) || !fits(first.next, first.length + limits_.tag_bytes)) return first;
+  OutFrame* const batch = batches_.take();
+  if (batch == nullptr) return first;
+  std::size_t used = 0;
+  count = 0;
+  for (OutFrame* one = &first; fits(one, used); one = one->next, ++count) {
+    seal(to, *one);
+    const std::size_t length = one->length + limits_.tag_bytes;
+    std::memcpy(batch->bytes() + used, one->bytes(), length);
+    used += length;
   }
-  const iovec pieces[] = {{frame.bytes(), frame.length + limits_.tag_bytes},
+  batch->channel = &to;
+  batch->packet = {};
+  batch->length = static_cast<uint32_t>(used);
+  batch->under_way = batch->kept = batch->returns_packet = false;
+  batch->is_batch = true;
+  return *batch;
+}
+
+/// The last words of a frame before it goes: how far the other direction has come, and the tag.
+void Engine::seal(const Channel& to, OutFrame& frame) noexcept {
+  frame.header().ack = to.expected;
+  if (limits_.tag_bytes == 0) [[likely]]
+    return;
+  const auto tag = transport_.frame_key()->tag(static_cast<uint32_t>(to.peer.rank().value), to.port,
+                                               {frame.bytes(), frame.length}, frame.packet);
+  std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
+}
+
+bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
+  if (!frame.is_batch) seal(to, frame);
+  const std::size_t length = frame.length + (frame.is_batch ? 0 : limits_.tag_bytes);
+  const iovec pieces[] = {{frame.bytes(), length},
                           {const_cast<std::byte*>(frame.packet.data()), frame.packet.size()}};
   const ssize_t answer =
       endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);
@@ -227,7 +278,7 @@ void Engine::note_sent(OutFrame& frame, int error) noexcept {
   frame.under_way = false;
   --to.under_way;
   if (frame.returns_packet) push_returned_locked(frame.header().index);
-  if (!frame.kept) pool_.give(frame);
+  if (!frame.kept) free(frame);
   if (error != 0) [[unlikely]] {
     to.outbox.rewind();
     note_trouble(to, error);
@@ -251,7 +302,7 @@ bool Engine::send_report(Channel& to) noexcept {
   if (frame == nullptr) return false;
   frame->header().flags = to.report_due & (kAsks | kAnswers);
   if (!hand_over(to, *frame)) {
-    pool_.give(*frame);
+    free(*frame);
     return false;
   }
   if ((to.report_due & kAsks) != 0) to.asked_before = to.outbox.first_unsent();
@@ -261,10 +312,11 @@ bool Engine::send_report(Channel& to) noexcept {
   return true;
 }
 
+/// Puts the numbers of packets to be given back into frames.
 bool Engine::send_returns(Channel& to) noexcept {
   const std::size_t most = transport_.max_inline() / sizeof(uint32_t);
   bool moved = false;
-  while (!to.returns.empty() && !to.outbox.has_unsent()) {
+  while (!to.returns.empty()) {
     const std::size_t count = std::min(most, to.returns.size());
     if (!post(to, WireKind::returns, std::as_bytes(std::span(to.returns).last(count)), {})) break;
     to.returns.resize(to.returns.size() - count);
@@ -281,7 +333,7 @@ void Engine::drop_outbox(Channel& one) noexcept {
     transport_.book().lend(frame.header().index, transport_.self().value,
                            static_cast<uint16_t>(number_));
   });
-  one.outbox.clear([this](OutFrame& frame) { pool_.give(frame); });
+  one.outbox.clear([this](OutFrame& frame) { free(frame); });
   one.returns.clear();
   one.starved = false;
 }
@@ -323,8 +375,8 @@ bool Engine::step() noexcept {
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
     moved |= serve(one);
-    if (one.report_due == 0 && (one.outbox.next() == nullptr) &&
-        (one.returns.empty() || one.outbox.has_unsent())) {
+    // What the provider still has in its hands comes back here when it lets go of it.
+    if (one.report_due == 0 && one.returns.empty() && one.outbox.next() == nullptr) {
       one.busy = false;
       busy_[i] = busy_.back();
       busy_.pop_back();
@@ -348,8 +400,8 @@ bool Engine::serve(Channel& one) noexcept {
     if (now - one.stuck_since_ns > kPatienceNs) one.report_due = 0;
     return false;
   }
-  bool moved = pump(one);
-  moved |= send_returns(one);
+  bool moved = send_returns(one);
+  moved |= pump(one);
   const bool consumed = one.messages.consumed() != one.messages_reported ||
                         one.control.consumed() != one.control_reported;
   if (consumed || one.report_due != 0) moved |= send_report(one);

@@ -12,7 +12,8 @@
 // come back, sleeping, the keeper's part, the end).
 //
 // Invariants: those of Channel and Outbox, and
-//  1. A frame of the pool is free, in an outbox, or in the provider's hands. Receive buffers are in
+//  1. A frame of the pools is free, in an outbox, or in the provider's hands. Receive buffers are
+//  in
 //     the provider's hands, or in `unposted_`.
 //  2. A packet is entered in the loan book before it is sent, and struck when it comes back, both
 //     under the lock: a sweep for a dead peer, under the lock after `down`, misses none.
@@ -122,6 +123,10 @@ class Engine {
   bool post(Channel& channel, WireKind kind, std::span<const std::byte> first,
             std::span<const std::byte> second) noexcept;
   void append(Channel& channel, OutFrame& frame) noexcept;
+  void free(OutFrame& frame) noexcept { (frame.is_batch ? batches_ : pool_).give(frame); }
+  void seal(const Channel& channel, OutFrame& frame) noexcept;
+  /// Several frames from `first` on, together, and how many; or that one by itself.
+  OutFrame& gather(Channel& channel, OutFrame& first, std::size_t& count) noexcept;
   bool pump(Channel& channel) noexcept;
   [[nodiscard]] bool hand_over(Channel& channel, OutFrame& frame) noexcept;
   [[nodiscard]] bool send_report(Channel& channel) noexcept;
@@ -141,6 +146,8 @@ class Engine {
   void post_receive(Receive& one) noexcept;
   void read_error() noexcept;
   void take(std::span<const std::byte> bytes) noexcept;
+  [[nodiscard]] bool take_frame(const Decoded& frame) noexcept;
+  void put_aside(std::span<const std::byte> bytes) noexcept;
   void take_numbered(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] bool is_genuine(const Decoded& frame) const noexcept;
   [[nodiscard]] bool take_report(Channel& channel, const Decoded& frame) noexcept;
@@ -159,10 +166,10 @@ class Engine {
   OfiTransport& transport_;
   const uint32_t number_;
   const WireLimits limits_;
-  const uint32_t frame_bytes_, receive_bytes_;
+  const uint32_t frame_bytes_, receive_bytes_, batch_bytes_;
   const int32_t most_ahead_;  ///< numbers that may be under way to this port on one lane
   base::SpinLock lock_;       // guards everything below but the atomics
-  FramePool pool_;
+  FramePool pool_, batches_;
   std::unique_ptr<std::byte[]> receive_memory_;
   std::vector<Receive> receives_;
   std::vector<Receive*> unposted_;

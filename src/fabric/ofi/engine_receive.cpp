@@ -100,34 +100,46 @@ void Engine::read_error() noexcept {
   }
 }
 
-/// One frame from the network. Nothing in it is believed before it was looked at.
+/// What came from the network as one. Nothing in it is believed before it was looked at.
 void Engine::take(std::span<const std::byte> bytes) noexcept {
-  const auto frame = decode(bytes, limits_);
-  if (!frame || !is_genuine(*frame)) return transport_.count_stray();
-  const WireHeader& header = frame->header;
-  Peer* const peer = transport_.find(Rank{static_cast<int32_t>(header.source)});
-  if (peer == nullptr) [[unlikely]] {
-    // What is not kept is sent again.
-    if (strangers_.size() < kMostStrangers) try {
-        strangers_.emplace_back(bytes.begin(), bytes.end());
-        has_strangers_.store(true, std::memory_order_relaxed);  // relaxed: whether to look
-      } catch (const std::bad_alloc&) {
-      }
-    return;
+  do {
+    const auto frame = decode(bytes, limits_);
+    if (!frame || !is_genuine(*frame)) return transport_.count_stray();
+    if (!take_frame(*frame)) return put_aside(bytes);
+    bytes = bytes.subspan(frame->bytes);
+  } while (!bytes.empty());
+}
+
+/// Keeps what came from a rank that was not met yet. What is not kept is sent again.
+void Engine::put_aside(std::span<const std::byte> bytes) noexcept {
+  if (strangers_.size() >= kMostStrangers) return;
+  try {
+    strangers_.emplace_back(bytes.begin(), bytes.end());
+    has_strangers_.store(true, std::memory_order_relaxed);  // relaxed: whether to look
+  } catch (const std::bad_alloc&) {
   }
-  if (!peer->known() || header.port >= peer->ports()) return transport_.count_stray();
+}
+
+/// False: of a rank that was not met yet.
+bool Engine::take_frame(const Decoded& frame) noexcept {
+  const WireHeader& header = frame.header;
+  Peer* const peer = transport_.find(Rank{static_cast<int32_t>(header.source)});
+  if (peer == nullptr) [[unlikely]]
+    return false;
+  if (!peer->known() || header.port >= peer->ports()) return transport_.count_stray(), true;
   Channel* const from = channel(*peer, header.port);
-  if (from == nullptr) return;                                           // it is sent again
+  if (from == nullptr) return true;  // no memory: it is sent again
   const bool departed = peer->departed.load(std::memory_order_relaxed);  // relaxed: under the lock
-  if (from->closed && !departed) return;
+  if (from->closed && !departed) return true;
   peer->note_heard(transport_.awake_ns());
   if (!from->outbox.may_acknowledge(header.ack))
-    return refuse(*from, "it acknowledges what was not sent");
-  from->outbox.acknowledge(header.ack, [this](OutFrame& sent) { pool_.give(sent); });
+    return refuse(*from, "it acknowledges what was not sent"), true;
+  from->outbox.acknowledge(header.ack, [this](OutFrame& sent) { free(sent); });
   if (header.kind != WireKind::report)
-    take_numbered(*from, *frame);
-  else if (!take_report(*from, *frame))
+    take_numbered(*from, frame);
+  else if (!take_report(*from, frame))
     refuse(*from, "a report of more than was sent");
+  return true;
 }
 
 /// Whether it has the tag that it must have, where tags are wanted.

@@ -34,14 +34,14 @@ constexpr uint64_t kMostAtOnceNs = 100'000'000;  ///< of time awake
 
 OfiSetup setup_of(const Geometry& geometry, std::span<std::byte> packets) {
   register_fabric_config();
-  return {.geometry = geometry,
-          .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
-          .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
-          .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
-          .is_tagged = base::config_text("fabric.security") == "mac",
-          .silence_ns =
-              static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000,
-          .packets = packets};
+  return {
+      .geometry = geometry,
+      .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
+      .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
+      .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
+      .is_tagged = base::config_text("fabric.security") == "mac",
+      .silence_ns = static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000,
+      .packets = packets};
 }
 
 std::size_t packet_area_bytes(const Geometry& geometry) noexcept {
@@ -223,23 +223,35 @@ OfiTransport::Death OfiTransport::death(std::size_t number) {
 
 // ---- the keeper, and the end ----
 
+void OfiTransport::note_gathering() noexcept {
+  // relaxed, all of them: a round that is missed is made up for at the end of the longest rest.
+  if (keeper_->gathering.load(std::memory_order_relaxed)) return;
+  keeper_->gathering.store(true, std::memory_order_relaxed);
+  if (!keeper_->is_quick.load(std::memory_order_relaxed)) keeper_->told.notify_one();
+}
+
 void OfiTransport::keep() noexcept {
   ::pthread_setname_np(::pthread_self(), "weft-ofi");
   auto rest = kLongestRest;
   uint64_t before = base::now_ns(), looked = before;
   std::unique_lock hold(keeper_->lock);
-  while (!keeper_->told.wait_for(hold, rest, [this] { return keeper_->ends; })) {
+  while (!keeper_->ends) {
+    // Woken early, for somebody gathers: then soon.
+    if (keeper_->told.wait_for(hold, rest) == std::cv_status::no_timeout && !keeper_->ends)
+      keeper_->told.wait_for(hold, kShortestRest);
+    if (keeper_->ends) break;
     const uint64_t now = base::now_ns();
     // relaxed: one writer, and a stamp.
     awake_ns_.store(awake_ns() + std::min(now - std::exchange(before, now), kMostAtOnceNs),
                     std::memory_order_relaxed);
-    bool moved = false;
+    bool moved = keeper_->gathering.exchange(false, std::memory_order_relaxed);
     for (const auto& engine : engines_) moved |= engine->keep();
     if (now - looked >= kLookNs) {
       looked = now;
       for (const auto& engine : engines_) engine->look_after();
     }
     rest = moved ? kShortestRest : std::min(2 * rest, kLongestRest);
+    keeper_->is_quick.store(rest == kShortestRest, std::memory_order_relaxed);
   }
 }
 

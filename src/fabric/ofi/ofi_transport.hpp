@@ -125,6 +125,8 @@ class OfiTransport final : public Transport {
   [[nodiscard]] uint64_t awake_ns() const noexcept {
     return awake_ns_.load(std::memory_order_relaxed);  // relaxed: a stamp
   }
+  /// Something waits for the next step. Should nobody poll, the keeper makes one soon.
+  void note_gathering() noexcept;
   [[nodiscard]] uint64_t silence_ns() const noexcept { return setup_values_.silence_ns; }
 
   struct Death {
@@ -182,6 +184,8 @@ class OfiTransport final : public Transport {
     std::mutex lock;
     std::condition_variable told;
     bool ends = false;
+    std::atomic<bool> gathering{false};  ///< somebody said so since the last round
+    std::atomic<bool> is_quick{false};   ///< the next round is soon
     std::thread thread;
   };
   std::unique_ptr<Keeper> keeper_;

@@ -38,6 +38,7 @@ struct OutFrame {
   uint32_t length;                    ///< of header and what follows it, but for the packet
   bool under_way;                     ///< in the provider's hands
   bool kept;                          ///< in an Outbox; else free as soon as it is not under way
+  bool is_batch;                      ///< copies of several, of the pool of those
   bool returns_packet;  ///< its packet goes back to the pool then: the peer died meanwhile
 
   [[nodiscard]] std::byte* bytes() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
@@ -96,7 +97,10 @@ class Outbox {
   [[nodiscard]] OutFrame* next() const noexcept {
     return unsent_ != nullptr && !unsent_->under_way ? unsent_ : nullptr;
   }
-  void advance() noexcept { unsent_ = unsent_->next; }
+  void advance(std::size_t count) noexcept {
+    for (; count != 0; --count) unsent_ = unsent_->next;
+  }
+  [[nodiscard]] uint32_t unsent_count() const noexcept { return next_ - first_unsent(); }
   /// Everything not acknowledged is to be sent again.
   void rewind() noexcept { unsent_ = oldest_; }
 

@@ -35,15 +35,19 @@ std::optional<Decoded> decode(std::span<const std::byte> bytes, const WireLimits
   std::memcpy(&header, bytes.data(), sizeof header);
   const std::size_t rest = bytes.size() - sizeof header - limits.tag_bytes;
   if (header.stamp != limits.stamp || header.source >= limits.ranks ||
-      header.source == limits.self || header.length > rest || header.bytes != rest - header.length)
+      header.source == limits.self || header.length > rest || header.bytes > rest - header.length)
     return std::nullopt;
   const bool is_report = header.kind == WireKind::report;
   if (header.flags > (is_report ? kAsks | kAnswers : 0) || !is_length_right(header, limits))
     return std::nullopt;
   const auto head = bytes.first(sizeof header + header.length);
-  return Decoded{header, head, head.subspan(sizeof header),
-                 bytes.subspan(head.size(), limits.tag_bytes),
-                 bytes.subspan(head.size() + limits.tag_bytes)};
+  const auto after = bytes.subspan(head.size());
+  return Decoded{header,
+                 head,
+                 head.subspan(sizeof header),
+                 after.first(limits.tag_bytes),
+                 after.subspan(limits.tag_bytes, header.bytes),
+                 head.size() + limits.tag_bytes + header.bytes};
 }
 
 }  // namespace weft::fabric::ofi

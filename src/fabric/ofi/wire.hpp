@@ -1,5 +1,6 @@
 // What the ofi transport's frames look like on the network: a fixed header, then the bytes, then a
-// tag if the job wants one, then a packet.
+// tag if the job wants one, then a packet. What the provider carries as one message is a frame, or
+// several.
 //
 // Both ends run the same build on the same kind of machine. Nothing of a frame is believed before
 // `decode` let it pass; what only the receiving engine can judge (numbers, credit, which packets
@@ -70,9 +71,10 @@ struct Decoded {
   std::span<const std::byte> body;
   std::span<const std::byte> tag;
   std::span<const std::byte> packet;
+  std::size_t bytes;  ///< of all of it; then comes the next
 };
 
-/// The frame in `bytes`, or nothing if it is none of this job's. Pure.
+/// The first frame in `bytes`, or nothing if it is none of this job's. Pure.
 [[nodiscard]] std::optional<Decoded> decode(std::span<const std::byte> bytes,
                                             const WireLimits& limits) noexcept;
 
