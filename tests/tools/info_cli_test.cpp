@@ -39,8 +39,23 @@ TEST(InfoCommand, ShowsHowOverflowsOfTaskStacksAreMet) {
   EXPECT_THAT(info("").output, ContainsRegex("  guards of task stacks +(guard|mprotect|canaries)"));
 }
 
+TEST(InfoCommand, ShowsWhichTransportWouldBeUsed) {
+  const auto said = [](const char* environment) {
+    const auto outcome = info("--transports", environment);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, Not(HasSubstr("Machine")));
+    return outcome.output;
+  };
+  EXPECT_THAT(said(""), ContainsRegex("  used on one node +shm\n  used on several +by_node "));
+  EXPECT_THAT(said("WEFT_FABRIC_TRANSPORT=by_node"), ContainsRegex("  used on one node +shm\n"));
+  EXPECT_THAT(said("WEFT_FABRIC_TRANSPORT=ofi"),
+              ContainsRegex("  used on one node +ofi\n  used on several +ofi\n"));
+  EXPECT_THAT(said("WEFT_FABRIC_TRANSPORT=shm"), ContainsRegex("  used on several +shm\n"));
+}
+
 TEST(InfoCommand, RefusesBadFlagsLikeTheOtherTools) {
-  for (const char* flags : {"--colour", "something", "--markdown", "--config --json --markdown"}) {
+  for (const char* flags : {"--colour", "something", "--markdown", "--config --json --markdown",
+                            "--transports --config"}) {
     const auto outcome = info(flags);
     EXPECT_EQ(outcome.code, 2) << flags;
     EXPECT_THAT(outcome.output, HasSubstr("--help")) << flags;

@@ -16,8 +16,12 @@ int main(int argc, char** argv) {
   bool config = false;
   bool markdown = false;
   bool json = false;
+  bool transports = false;
   app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION_STRING);
-  app.add_flag("--config", config, "every configuration key: value, origin, default, range, help");
+  auto* keys = app.add_flag("--config", config,
+                            "every configuration key: value, origin, default, range, help");
+  app.add_flag("--transports", transports, "the transports alone, and which one would be used")
+      ->excludes(keys);
   auto* as_page = app.add_flag("--markdown", markdown, "with --config: the documentation's page");
   auto* as_object = app.add_flag("--json", json, "for programs");
   as_page->needs("--config");
@@ -37,8 +41,10 @@ int main(int argc, char** argv) {
       text = json ? weft::info::config_as_json() : weft::info::config_as_text();
     } else {
       using namespace weft::info;
-      const std::vector<Section> sections = {about_build(), about_machine(), about_kernel(),
-                                             about_transports(), about_configuration()};
+      const std::vector<Section> sections =
+          transports ? std::vector{about_transports()}
+                     : std::vector{about_build(), about_machine(), about_kernel(),
+                                   about_transports(), about_configuration()};
       text = json ? as_json(sections) : as_text(sections);
     }
     weft::base::warn_unknown_config();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 
 #include "report.hpp"
 #include "weft/base/config.hpp"
@@ -24,6 +25,26 @@ std::string try_to_make(Provider make, const char* use) {
   }
 }
 
+std::string_view name_of(fabric::TransportChoice choice) {
+  switch (choice) {
+    case fabric::TransportChoice::local:
+      return "local";
+    case fabric::TransportChoice::shm:
+      return "shm";
+    case fabric::TransportChoice::by_node:
+      return "by_node (shm within nodes, ofi between them)";
+    case fabric::TransportChoice::ofi:
+      break;
+  }
+  return "ofi";
+}
+
+/// What a job would use that was started as this program was, on one node or several.
+std::string used(bool several_nodes) {
+  return std::string(name_of(fabric::choose_transport(fabric::JobShape{
+      .in_process = false, .shares_memory = !several_nodes, .one_node = !several_nodes})));
+}
+
 std::string launcher() {
   const bool started = base::environment("PMIX_RANK").found;
   return started ? "PMIx" : "none: a program started like this is a job of one";
@@ -37,7 +58,9 @@ Section about_transports() {
            {"self", try_to_make(fabric::make_local_transport, "a rank to itself")},
            {"local", try_to_make(fabric::make_local_transport, "ranks as threads, for tests")},
            {"shm", try_to_make(fabric::make_shm_transport, "the ranks of one node")},
-           {"ofi", try_to_make(fabric::make_ofi_transport, "all ranks, over libfabric")}}};
+           {"ofi", try_to_make(fabric::make_ofi_transport, "all ranks, over libfabric")},
+           {"used on one node", used(false)},
+           {"used on several", used(true)}}};
 }
 
 }  // namespace weft::info
