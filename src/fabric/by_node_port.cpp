@@ -63,6 +63,7 @@ class ByNodePort::FarSink final : public Sink {
   bool is_stray(Rank source) {
     if (port_.is_near_[source.value] == 0) [[likely]]
       return false;
+    port_.last_ = port_.near_.get();  // the short way passes this by: no more of it from far
     if (!std::exchange(port_.stray_told_, true))
       base::log(base::LogLevel::warn,
                 fmt::format("rank {} is of this node and speaks over the network, which is not "
@@ -123,7 +124,7 @@ uint32_t ByNodePort::poll_far(Sink& sink, uint32_t budget) {
   FarSink between(*this, sink);
   const uint32_t taken = far_->poll(between, budget);
   rested_ = 0;
-  if (taken != 0) last_ = far_.get();
+  if (taken != 0 && !stray_told_) last_ = far_.get();
   if (taken != 0 || between.held()) {
     fruitless_ = rest_ = 0;
   } else if (!armed_ && ++fruitless_ > kLooks) {

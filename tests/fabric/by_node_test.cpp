@@ -281,6 +281,9 @@ TEST_F(Stray, ANeighbourIsNotListenedToOverTheNetwork) {
   EXPECT_TRUE(sink.downs.empty());
   EXPECT_EQ(far->given_back, 1) << "to the side that brought it";
   EXPECT_EQ(near->given_back, 0);
+  far->short_ones = 1;
+  std::byte into[8];
+  EXPECT_FALSE(port->take_short({}, into));
 }
 
 // ---- which one a job gets ----
