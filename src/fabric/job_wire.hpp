@@ -8,6 +8,8 @@ namespace weft::fabric {
 /// The environment variable that carries the job's key to the ranks: readable by the user alone,
 /// unlike a command line. (Not a WEFT_… name: it is no configuration.)
 inline constexpr const char* kJobKeyVariable = "WEFTRUN_KEY";
+/// What the PMIx namespaces of weftrun's jobs begin with.
+inline constexpr const char* kNamespacePrefix = "weft-";
 /// Of several programs of a job: this one's number, and how many ranks it has.
 inline constexpr const char* kAppVariable = "WEFTRUN_APP";
 inline constexpr const char* kAppRanksVariable = "WEFTRUN_APP_RANKS";

@@ -85,7 +85,8 @@ void forget_outer_job() {
   for (char** pair = environ; *pair != nullptr; ++pair) {
     const std::string_view name(*pair, std::strcspn(*pair, "="));
     const bool theirs = name.starts_with("PMIX_") && !name.starts_with("PMIX_MCA_");
-    if (theirs || name.starts_with("WEFTRUN_")) names.emplace_back(name);
+    const bool pmi1s = name == "PMI_FD" || name == "PMI_RANK" || name == "PMI_SIZE";
+    if (theirs || pmi1s || name.starts_with("WEFTRUN_")) names.emplace_back(name);
   }
   for (const std::string& name : names)
     unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): no threads yet

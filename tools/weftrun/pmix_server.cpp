@@ -108,7 +108,7 @@ struct PmixServer::Callbacks {
 };
 
 PmixServer::PmixServer(const Plan& plan)
-    : nspace_(fmt::format("weft-{}-{}", getpid(), fabric::random_hex(4))),
+    : nspace_(fmt::format("{}{}-{}", fabric::kNamespacePrefix, getpid(), fabric::random_hex(4))),
       bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   g_server = this;
   static pmix_server_module_t module{};
