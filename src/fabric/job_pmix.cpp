@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
 #include <cstdio>
@@ -15,10 +16,12 @@
 #include <optional>
 #include <utility>
 
+#include "fabric/job_pmix_farewell.hpp"
 #include "fabric/job_pmix_news.hpp"
 #include "fabric/job_pmix_store.hpp"
 #include "fabric/job_secret.hpp"
 #include "fabric/job_wire.hpp"
+#include "fabric/launch_signs.hpp"
 #include "weft/base/config.hpp"
 
 namespace weft::fabric {
@@ -89,8 +92,13 @@ class PmixSession {
   void fence() {
     refuse_in_fork();
     store_->commit();
-    PmixNews::fence(news_);
+    // relaxed, here and in leave: fences are called one at a time, and whoever leaves while another
+    // thread is in one is not in it.
+    const uint64_t ended = fences_.load(std::memory_order_relaxed) + 1;
+    PmixNews::fence(news_,
+                    farewell_ ? [&] { return farewell_->missing(ended); } : PmixNews::Missing());
     store_->count_fence();
+    fences_.store(ended, std::memory_order_relaxed);
   }
   [[noreturn]] void abort(int code, std::string_view why) const;
   /// Replaces the handler; returns when the one before is not being called any more.
@@ -117,7 +125,9 @@ class PmixSession {
   std::vector<int> node_of_;  ///< empty when a formula does
   std::string id_;
   std::string key_;
-  std::optional<PmixStore> store_;  ///< made once `near_` is known
+  std::optional<PmixStore> store_;        ///< made once `near_` is known
+  std::optional<PmixFarewell> farewell_;  ///< not under weftrun
+  std::atomic<uint64_t> fences_{0};       ///< that ended well
   const std::shared_ptr<PmixNews> news_ = std::make_shared<PmixNews>();
 };
 
@@ -127,9 +137,11 @@ PmixSession::PmixSession() {
     const pmix_status_t status = PMIx_Init(&me_, nullptr, 0);
     if (status != PMIX_SUCCESS)
       throw Error(Errc::launcher,
-                  fmt::format("PMIx_Init: {}: the launcher named by PMIX_NAMESPACE={} does not "
-                              "answer (did it end?)",
-                              pmix_text(status), base::environment("PMIX_NAMESPACE").value));
+                  fmt::format("PMIx_Init: {}: {}, which set PMIX_NAMESPACE={}, does not answer: it "
+                              "ended, or this program was not started by it but by one of its "
+                              "ranks; unset PMIX_NAMESPACE to run it as a job of one",
+                              pmix_text(status), read_launch_signs(surroundings()).launcher,
+                              base::environment("PMIX_NAMESPACE").value));
   }
   try {
     const PmixValue size = job_info(PMIX_JOB_SIZE, false);
@@ -150,7 +162,9 @@ PmixSession::PmixSession() {
 }
 
 void PmixSession::leave() const noexcept {
-  if (!in_fork()) PMIx_Finalize(nullptr, 0);
+  if (in_fork()) return;
+  if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
+  PMIx_Finalize(nullptr, 0);
 }
 
 pmix_proc_t PmixSession::proc(pmix_rank_t rank) const {
@@ -215,11 +229,14 @@ int PmixSession::node_of(Rank rank) const noexcept {
 /// weftrun hands the key out in the environment; under other launchers rank 0 makes one.
 void PmixSession::agree_on_key() {
   const base::Environment given = base::environment(kJobKeyVariable);
-  if (given.found && !given.value.empty()) {
+  // A launcher inside weftrun hands that variable down to ranks of its own.
+  if (given.found && !given.value.empty() &&
+      std::string_view(me_.nspace).starts_with(kNamespacePrefix)) {
     under_weftrun_ = true;
     key_ = given.value;
     return;
   }
+  farewell_.emplace(me_);
   if (me_.rank == 0) put("key", random_job_key());
   fence();
   key_ = get(Rank{0}, "key");
@@ -234,6 +251,7 @@ void PmixSession::abort(int code, std::string_view why) const {
   const int exit_code = abort_exit_code(code);
   if (!in_fork()) {
     const std::string text(why);
+    if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
     const pmix_status_t status = PMIx_Abort(exit_code, text.c_str(), nullptr, 0);
     if (status != PMIX_SUCCESS || !under_weftrun_)
       print_line(fmt::format("weft: rank {} ended the job: {}", me_.rank, why));

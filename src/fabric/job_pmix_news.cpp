@@ -14,6 +14,8 @@ namespace {
 
 /// How long a failed fence waits to be told who died.
 constexpr std::chrono::seconds kCauseWait{2};
+/// How often a fence that takes long looks whether somebody left.
+constexpr std::chrono::seconds kLookAgain{1};
 
 }  // namespace
 
@@ -98,7 +100,7 @@ void PmixNews::on_death(const Told& told) {
     for (auto& [rank, cause] : earlier) told(Rank{rank}, std::move(cause));
 }
 
-void PmixNews::fence(const std::shared_ptr<PmixNews>& news) {
+void PmixNews::fence(const std::shared_ptr<PmixNews>& news, const Missing& missing) {
   {
     std::unique_lock hold(news->lock_);
     if (news->bad()) news->throw_fence_error(hold, PMIX_SUCCESS);
@@ -107,13 +109,34 @@ void PmixNews::fence(const std::shared_ptr<PmixNews>& news) {
   auto for_callback = std::make_unique<std::shared_ptr<FenceWait>>(wait);
   const pmix_status_t asked =
       PMIx_Fence_nb(nullptr, 0, nullptr, 0, on_fence_end, for_callback.get());
-  if (asked == PMIX_OPERATION_SUCCEEDED) return;
   std::unique_lock hold(news->lock_);
-  if (asked != PMIX_SUCCESS) news->throw_fence_error(hold, asked);
-  [[maybe_unused]] const auto* handed_over = for_callback.release();
-  news->changed_.wait(hold, [&] { return wait->status || news->bad(); });
-  if (wait->status != PMIX_SUCCESS)
-    news->throw_fence_error(hold, wait->status.value_or(PMIX_SUCCESS));
+  if (asked == PMIX_OPERATION_SUCCEEDED) {
+    wait->status = PMIX_SUCCESS;
+  } else if (asked != PMIX_SUCCESS) {
+    news->throw_fence_error(hold, asked);
+  } else {
+    [[maybe_unused]] const auto* handed_over = for_callback.release();
+  }
+  const auto over = [&] { return wait->status || news->bad(); };
+  while (!over()) {
+    if (!missing) {
+      news->changed_.wait(hold, over);
+    } else if (!news->changed_.wait_for(hold, kLookAgain, over)) {
+      news->somebody_left(hold, missing);
+    }
+  }
+  if (wait->status == PMIX_SUCCESS && !news->somebody_left(hold, missing)) return;
+  news->throw_fence_error(hold, wait->status.value_or(PMIX_SUCCESS));
+}
+
+/// Asks, without the lock, and notes the answer.
+bool PmixNews::somebody_left(std::unique_lock<std::mutex>& hold, const Missing& missing) {
+  if (!missing) return false;
+  hold.unlock();
+  const std::optional<int> gone = missing();
+  hold.lock();
+  if (gone) left_.emplace(*gone, "left the job");
+  return gone.has_value();
 }
 
 /// Throws what best says why a fence cannot end well. `status` is what PMIx answered, if it did.

@@ -32,9 +32,13 @@ class PmixNews {
   /// From now on `told` (or nobody) is called for each rank that is dead, the earlier ones at once.
   /// Returns when the handler before it is not being called any more.
   void on_death(const Told& told);
+  /// Asked, with no lock held, for a rank that left and will not come to this fence.
+  using Missing = std::function<std::optional<int>()>;
+
   /// Runs a fence; returns when it ended well. Throws Error(peer_died) or Error(launcher), at once
-  /// if what is known already says that no fence can end.
-  static void fence(const std::shared_ptr<PmixNews>& news);
+  /// if what is known already says that no fence can end. `missing` (or nothing) is asked now and
+  /// then while it lasts, and once it ended.
+  static void fence(const std::shared_ptr<PmixNews>& news, const Missing& missing);
 
  private:
   struct FenceWait;
@@ -46,6 +50,7 @@ class PmixNews {
   [[nodiscard]] bool bad() const noexcept {
     return launcher_lost_ || !dead_.empty() || !left_.empty();
   }
+  bool somebody_left(std::unique_lock<std::mutex>& hold, const Missing& missing);
   [[noreturn]] void throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status_t status);
 
   std::mutex lock_;  ///< of what follows
