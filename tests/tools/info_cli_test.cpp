@@ -53,9 +53,34 @@ TEST(InfoCommand, ShowsWhichTransportWouldBeUsed) {
   EXPECT_THAT(said("WEFT_FABRIC_TRANSPORT=shm"), ContainsRegex("  used on several +shm\n"));
 }
 
+TEST(InfoCommand, SaysHowItWasLaunched) {
+  const auto alone = info("--launch");
+  EXPECT_EQ(alone.code, 0);
+  EXPECT_THAT(alone.output, ContainsRegex("^Launch\n  started by +nobody"));
+  EXPECT_THAT(alone.output, ContainsRegex("\n  provider +alone\n  rank +0 of 1\n  nodes +1\n"));
+  const auto warned = info("--launch", "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4");
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_THAT(warned.output, ContainsRegex("\n  not used +SLURM_STEP_NUM_TASKS=4: "));
+  EXPECT_THAT(warned.output, ContainsRegex("\n  warning +this is one of 4 processes that srun"));
+  EXPECT_THAT(warned.output, HasSubstr("weft warn: this is one of 4 processes"));
+  // Two facts of one name are both in the object.
+  const auto facts = nlohmann::json::parse(info("--launch --json", "PMI_FD=5 PMIX_RANK=0").output);
+  EXPECT_THAT(facts.at("launch").at("not used").get<std::string>(),
+              ContainsRegex("^PMIX_RANK=0: .*\nPMI_FD=5: "));
+}
+
+TEST(InfoCommand, SaysWhyItCannotJoin) {
+  const auto outcome = info("--launch", "PMI_FD=999 PMI_RANK=0 PMI_SIZE=2");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, ContainsRegex("\n  started by +a PMI-1 launcher\n"));
+  EXPECT_THAT(outcome.output, ContainsRegex("\n  joined +no: PMI_FD=999 is no open socket"));
+  EXPECT_THAT(info("", "PMI_FD=999 PMI_RANK=0 PMI_SIZE=2").output,
+              ContainsRegex("  launcher +a PMI-1 launcher; weft-info --launch says more"));
+}
+
 TEST(InfoCommand, RefusesBadFlagsLikeTheOtherTools) {
-  for (const char* flags : {"--colour", "something", "--markdown", "--config --json --markdown",
-                            "--transports --config"}) {
+  for (const char* flags :
+       {"--colour", "something", "--markdown", "--config --json --markdown", "--launch --config"}) {
     const auto outcome = info(flags);
     EXPECT_EQ(outcome.code, 2) << flags;
     EXPECT_THAT(outcome.output, HasSubstr("--help")) << flags;

@@ -1,5 +1,5 @@
 // weft-info: what weft is here: version, machine, kernel, transports, configuration. Needs no
-// launcher.
+// launcher; started by one, it says with --launch what it finds of it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,14 +14,17 @@
 int main(int argc, char** argv) {
   CLI::App app{"Shows what weft is and finds on this machine."};
   bool config = false;
+  bool launch = false;
   bool markdown = false;
   bool json = false;
   bool transports = false;
   app.set_version_flag("--version", std::string("weft ") + WEFT_VERSION_STRING);
-  auto* keys = app.add_flag("--config", config,
-                            "every configuration key: value, origin, default, range, help");
+  app.add_flag("--config", config, "every configuration key: value, origin, default, range, help");
+  app.add_flag("--launch", launch, "how this process was started, and the job it joins")
+      ->excludes("--config");
   app.add_flag("--transports", transports, "the transports alone, and which one would be used")
-      ->excludes(keys);
+      ->excludes("--config")
+      ->excludes("--launch");
   auto* as_page = app.add_flag("--markdown", markdown, "with --config: the documentation's page");
   auto* as_object = app.add_flag("--json", json, "for programs");
   as_page->needs("--config");
@@ -35,7 +38,13 @@ int main(int argc, char** argv) {
   try {
     weft::info::register_all_tables();
     std::string text;
-    if (config && markdown) {
+    bool good = true;
+    if (launch) {
+      const weft::info::Launch found = weft::info::about_launch();
+      good = found.joined;
+      if (found.speaks)
+        text = json ? weft::info::as_json({found.section}) : weft::info::as_text({found.section});
+    } else if (config && markdown) {
       text = weft::info::config_as_markdown();
     } else if (config) {
       text = json ? weft::info::config_as_json() : weft::info::config_as_text();
@@ -49,7 +58,7 @@ int main(int argc, char** argv) {
     }
     weft::base::warn_unknown_config();
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return 1;
-    return 0;
+    return good ? 0 : 1;
   } catch (const weft::Error& error) {
     fmt::print(stderr, "weft-info: {}\n", error.what());
     return 1;

@@ -38,7 +38,10 @@ std::string as_json(const std::vector<Section>& sections) {
   for (const Section& section : sections) {
     std::string title = section.title;
     std::ranges::transform(title, title.begin(), [](unsigned char c) { return std::tolower(c); });
-    for (const Fact& fact : section.facts) all[title][fact.name] = fact.value;
+    for (const Fact& fact : section.facts) {
+      auto& value = all[title][fact.name];
+      value = value.is_null() ? fact.value : value.get<std::string>() + '\n' + fact.value;
+    }
   }
   return all.dump(2) + '\n';
 }

@@ -19,12 +19,21 @@ struct Section {
 
 /// Two columns under each title; a value of several lines is indented.
 std::string as_text(const std::vector<Section>& sections);
-/// {"title": {"name": "value", …}, …}; the titles in lower case.
+/// {"title": {"name": "value", …}, …}; the titles in lower case. Facts of one name are lines of one
+/// value.
 std::string as_json(const std::vector<Section>& sections);
 
 Section about_build();
 Section about_machine();
 Section about_kernel();
 Section about_transports();
+
+/// How this process was started. It joins the job for that, so all ranks have to ask.
+struct Launch {
+  Section section;
+  bool joined;  ///< or the section says why not
+  bool speaks;  ///< one process of the job prints it
+};
+Launch about_launch();
 
 }  // namespace weft::info

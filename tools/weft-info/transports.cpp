@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "fabric/launch_signs.hpp"
 #include "report.hpp"
-#include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
 #include "weft/fabric/config.hpp"
 #include "weft/fabric/job.hpp"
@@ -46,8 +46,9 @@ std::string used(bool several_nodes) {
 }
 
 std::string launcher() {
-  const bool started = base::environment("PMIX_RANK").found;
-  return started ? "PMIx" : "none: a program started like this is a job of one";
+  const auto signs = fabric::read_launch_signs(fabric::surroundings());
+  if (signs.by == fabric::JoinBy::alone) return "none: a program started like this is a job of one";
+  return signs.launcher + "; weft-info --launch says more";
 }
 
 }  // namespace
