@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,7 +38,19 @@ Pmi1Connection::Pmi1Connection(int descriptor) : descriptor_(descriptor) {
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
+/// Waits until the server has read what was sent before: of two requests that it reads at once,
+/// which only a barrier and another can be, Slurm's forgets the second.
+void Pmi1Connection::await_reader() const {
+  constexpr int kMostLooks = 100'000;  // a server that reads nothing for so long is out of order
+  int unread = 0;
+  for (int look = 0; look < kMostLooks; ++look) {
+    if (ioctl(descriptor_, SIOCOUTQ, &unread) != 0 || unread == 0) return;
+    usleep(50);
+  }
+}
+
 void Pmi1Connection::send(std::string_view line) {
+  await_reader();
   std::string text(line);
   text.push_back('\n');
   for (std::string_view rest = text; !rest.empty();) {

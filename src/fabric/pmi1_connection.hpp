@@ -34,6 +34,7 @@ class Pmi1Connection {
   void tell(std::string_view line) noexcept;
 
  private:
+  void await_reader() const;
   void send(std::string_view line);
   template <class Over>
   void wait(std::unique_lock<std::mutex>& hold, Over over);

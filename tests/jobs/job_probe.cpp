@@ -2,6 +2,7 @@
 //
 //   job_probe info            prints rank, size, node and provider
 //   job_probe exchange        puts, fences, gets; checks every value that it gets
+//   job_probe overlap         asks for values while another of its threads is in a fence
 //   job_probe start           joins, fences, leaves
 //   job_probe abort RANK CODE that rank aborts the job, the others wait in a fence
 //   job_probe survive RANK    that rank kills itself; the others print what they are told
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -65,6 +67,13 @@ std::string value_of(int rank, int round) {
   return value;
 }
 
+/// Larger than any launcher's messages, of every byte.
+std::string large_value_of(int rank) {
+  std::string value;
+  for (int i = 0; i < 20'000; ++i) value.push_back(static_cast<char>((i * 7 + rank) % 256));
+  return value;
+}
+
 int info(Job& job, const Arguments&) {
   std::string near;
   for (const Rank rank : job.node_ranks()) near += fmt::format(" {}", rank.value);
@@ -78,10 +87,13 @@ int exchange(Job& job, const Arguments&) {
   const int mine = job.rank().value;
   job.put("first", value_of(mine, 1));
   job.put("empty", "");
+  job.put("large", large_value_of(mine));
   job.fence();
   for (int peer = 0; peer < job.size(); ++peer)
     require(job.get(Rank{peer}, "first") == value_of(peer, 1), "a wrong value");
   require(job.get(Rank{(mine + 1) % job.size()}, "empty").empty(), "an empty value is not");
+  const Rank next_one{(mine + 1) % job.size()};
+  require(job.get(next_one, "large") == large_value_of(next_one.value), "a wrong large value");
   // A key that a peer published after this rank had first asked it for something.
   job.put("second", value_of(mine, 2));
   job.fence();
@@ -107,6 +119,25 @@ int exchange(Job& job, const Arguments&) {
     require(false, "a value that was never put came");
   } catch (const Error& error) {
     require(error.code() == Errc::no_such_peer, error.what());
+  }
+  print("good");
+  return 0;
+}
+
+int overlap(Job& job, const Arguments&) {
+  job.fence();
+  std::atomic<bool> over{false};
+  std::jthread other([&] {
+    job.fence();
+    over = true;
+  });
+  int asked = 0;
+  for (; !over || asked == 0; ++asked) {
+    try {
+      job.get(Rank{(job.rank().value + 1) % job.size()}, "never");
+    } catch (const Error& error) {
+      require(error.code() == Errc::no_such_peer, error.what());
+    }
   }
   print("good");
   return 0;
@@ -238,9 +269,10 @@ int idle(Job& job, const Arguments&) {
 
 int main(int argc, char** argv) {
   const std::map<std::string, int (*)(Job&, const Arguments&)> modes{
-      {"info", info},       {"exchange", exchange}, {"start", start},     {"abort", abort_job},
-      {"survive", survive}, {"absent", absent},     {"fork", fork_child}, {"again", again},
-      {"fail", fail},       {"desert", desert},     {"idle", idle},       {"late", late}};
+      {"info", info},       {"exchange", exchange}, {"overlap", overlap}, {"start", start},
+      {"abort", abort_job}, {"survive", survive},   {"absent", absent},   {"fork", fork_child},
+      {"again", again},     {"fail", fail},         {"desert", desert},   {"idle", idle},
+      {"late", late}};
   try {
     require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
     static std::unique_ptr<Job> job = weft::fabric::join_job();

@@ -681,7 +681,7 @@ class Contract(JobTest):
         done = subprocess.run([PROBE, "info"], env=dict(os.environ, **gone),
                               stderr=subprocess.PIPE, timeout=WATCHDOG_S)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("the launcher named by PMIX_NAMESPACE=gone does not answer",
+        self.assertIn("a PMIx launcher, which set PMIX_NAMESPACE=gone, does not answer",
                       done.stderr.decode())
 
     def test_abort(self):
