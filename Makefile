@@ -64,9 +64,11 @@ compare: programs
 	@scripts/compare $(COMPARE_FLAGS)
 
 test: build
+	@scripts/bootstrap test
 	@$(call run_tests,release)
 
 asan tsan: bootstrap
+	@[ $@ = tsan ] || scripts/bootstrap test
 	@$(call configure,$@,$(call LARGE_PIECES,ALL))
 	@$(call build,$@)
 	@scripts/sanitized $(call run_tests,$@)
@@ -75,6 +77,7 @@ asan tsan: bootstrap
 stress: TIMEOUT := 7200
 stress: export WEFT_STRESS_SECONDS ?= 30
 stress: bootstrap
+	@scripts/bootstrap test
 	@for preset in release tsan asan; do \
 	  echo "stress: $$preset, WEFT_STRESS_SECONDS=$$WEFT_STRESS_SECONDS"; \
 	  $(call configure,$$preset) && $(call build,$$preset) && \

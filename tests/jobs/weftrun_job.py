@@ -85,7 +85,9 @@ def kill_rounds(few=25):
 
 
 class Job:
-    """One run of weftrun."""
+    """One run of weftrun, or of another launcher: `launcher` is how its command line begins."""
+
+    launcher = None
 
     def __init__(self, *arguments, env=None, **popen):
         self.marker = uuid.uuid4().hex
@@ -95,7 +97,8 @@ class Job:
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
         popen.setdefault("stderr", subprocess.PIPE)
-        self.process = subprocess.Popen([WEFTRUN, *map(str, arguments)], env=environment, **popen)
+        self.process = subprocess.Popen([*(self.launcher or [WEFTRUN]), *map(str, arguments)],
+                                        env=environment, **popen)
 
     def finish(self, text_in=None):
         out, err = self.process.communicate(text_in, timeout=WATCHDOG_S)
@@ -146,8 +149,10 @@ class Job:
 
 
 class JobTest(unittest.TestCase):
+    job_type = Job
+
     def start(self, *arguments, **popen):
-        job = Job(*arguments, **popen)
+        job = self.job_type(*arguments, **popen)
         self.addCleanup(job.cleanup)
         return job
 
