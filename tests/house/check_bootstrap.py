@@ -10,7 +10,7 @@ import tempfile
 from house import ROOT, finish
 
 TOOLS = ("sh", "cat", "dirname", "mktemp", "rm", "tail", "uname", "env", "gcc", "g++", "cmake",
-         "ninja", "make", "python3", "pkg-config")
+         "ninja", "make", "python3", "pkg-config", "ip", "nft", "ssh", "sshd")
 findings = []
 
 
