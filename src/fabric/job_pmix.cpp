@@ -152,7 +152,10 @@ PmixSession::PmixSession() {
       id_.push_back(safe ? *c : '_');
     }
     find_nodes();
-    store_.emplace(me_, size_, near_);
+    // A launcher inside weftrun hands that variable down to ranks of its own.
+    under_weftrun_ = !base::environment(kJobKeyVariable).value.empty() &&
+                     std::string_view(me_.nspace).starts_with(kNamespacePrefix);
+    store_.emplace(me_, size_, near_, under_weftrun_);
     news_->subscribe();
     agree_on_key();
   } catch (...) {
@@ -228,12 +231,8 @@ int PmixSession::node_of(Rank rank) const noexcept {
 
 /// weftrun hands the key out in the environment; under other launchers rank 0 makes one.
 void PmixSession::agree_on_key() {
-  const base::Environment given = base::environment(kJobKeyVariable);
-  // A launcher inside weftrun hands that variable down to ranks of its own.
-  if (given.found && !given.value.empty() &&
-      std::string_view(me_.nspace).starts_with(kNamespacePrefix)) {
-    under_weftrun_ = true;
-    key_ = given.value;
+  if (under_weftrun_) {
+    key_ = base::environment(kJobKeyVariable).value;
     return;
   }
   farewell_.emplace(me_);

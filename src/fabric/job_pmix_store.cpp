@@ -89,7 +89,8 @@ std::string PmixStore::get(Rank from, std::string_view key) {
   const auto find = [&](int generation) {
     const std::string full = full_key(key, generation);
     std::optional<std::string> found = fetch(from, full, true);
-    if (found || fresh || (generation > 1 && !is_near(from))) return found;
+    const bool asks = generation == 1 || says_no_ || is_near(from);
+    if (found || fresh || !asks) return found;
     found = fetch(from, full, false);
     fresh = found.has_value();
     return found;

@@ -33,9 +33,10 @@ using PmixValue = std::unique_ptr<pmix_value_t, PmixRelease>;
 /// this process.
 class PmixStore {
  public:
-  /// `near`: the ranks of this host, ascending.
-  PmixStore(const pmix_proc_t& me, int size, std::vector<int> near)
-      : me_(me), size_(size), near_(std::move(near)) {}
+  /// `near`: the ranks of this host, ascending. `says_no`: the launcher answers at once what a rank of
+  /// another host did not publish, too.
+  PmixStore(const pmix_proc_t& me, int size, std::vector<int> near, bool says_no)
+      : me_(me), size_(size), near_(std::move(near)), says_no_(says_no) {}
 
   void put(std::string_view key, std::string_view value);
   std::string get(Rank from, std::string_view key);
@@ -52,6 +53,7 @@ class PmixStore {
   const pmix_proc_t me_;
   const int size_;
   const std::vector<int> near_;
+  const bool says_no_;
   std::mutex lock_;                              ///< of what follows
   std::map<std::string, int, std::less<>> put_;  ///< key → how often this rank published it
   bool put_since_commit_ = false;

@@ -5,6 +5,7 @@ inherit, too: when it is over, no process may carry the marker and the folder mu
 Nothing here fails because something was slow, but for watchdogs.
 """
 
+import ctypes
 import os
 import random
 import shutil
@@ -60,6 +61,12 @@ def kill_if_there(pid, number=signal.SIGKILL):
         pass
 
 
+def strike(pid, task, number=signal.SIGSEGV):
+    """Sends a signal to one thread of a process; 0 if that went well."""
+    tgkill = 131 if os.uname().machine == "aarch64" else 234
+    return ctypes.CDLL(None).syscall(tgkill, pid, task, int(number))
+
+
 def eventually(condition, seconds=30):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -85,11 +92,12 @@ def kill_rounds(few=25):
 
 
 class Job:
-    """One run of weftrun, or of another launcher: `launcher` is how its command line begins."""
+    """One run of weftrun, or of another launcher: `launcher` is how its command line begins. `at`: makes
+    of a command one that runs it at some other place."""
 
     launcher = None
 
-    def __init__(self, *arguments, env=None, **popen):
+    def __init__(self, *arguments, env=None, at=lambda *command: list(command), **popen):
         self.marker = uuid.uuid4().hex
         self.temp = tempfile.mkdtemp(prefix="launcher-test-")
         environment = dict(os.environ, TMPDIR=self.temp, **{MARKER: self.marker})
@@ -97,8 +105,8 @@ class Job:
         popen.setdefault("stdin", subprocess.DEVNULL)
         popen.setdefault("stdout", subprocess.PIPE)
         popen.setdefault("stderr", subprocess.PIPE)
-        self.process = subprocess.Popen([*(self.launcher or [WEFTRUN]), *map(str, arguments)],
-                                        env=environment, **popen)
+        command = [*(self.launcher or [WEFTRUN]), *map(str, arguments)]
+        self.process = subprocess.Popen(at(*command), env=environment, **popen)
 
     def finish(self, text_in=None):
         out, err = self.process.communicate(text_in, timeout=WATCHDOG_S)

@@ -14,20 +14,36 @@ namespace weft::run {
 namespace {
 
 /// Options that are followed by a value: whatever stands there is no program.
-const std::set<std::string_view> kWithValue{
-    "-n",        "-c",       "--ranks",   "--np",      "--n",          "-H",
-    "--host",    "--hosts",  "-x",        "--env",     "--genv",       "--bind",
-    "--bind-to", "--map-by", "--rank-by", "--timeout", "--on-failure", "--fake-nodes"};
+const std::set<std::string_view> kWithValue{"-n",
+                                            "-c",
+                                            "--ranks",
+                                            "--np",
+                                            "--n",
+                                            "-H",
+                                            "--host",
+                                            "--hosts",
+                                            "-f",
+                                            "--hostfile",
+                                            "--machinefile",
+                                            "-x",
+                                            "--env",
+                                            "--genv",
+                                            "--bind",
+                                            "--bind-to",
+                                            "--map-by",
+                                            "--rank-by",
+                                            "--timeout",
+                                            "--on-failure",
+                                            "--fake-nodes",
+                                            "--launch-agent",
+                                            "--launch-degree",
+                                            "--launch-timeout",
+                                            "--host-timeout"};
 
 /// Long names that other launchers write with one dash, too.
-const std::set<std::string_view> kOneDash{
-    "-np", "-host", "-hosts", "-env", "-genv", "-bind-to", "-map-by", "-rank-by", "-oversubscribe"};
-
-std::string this_host() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
+const std::set<std::string_view> kOneDash{"-np",          "-host",    "-hosts",        "-hostfile",
+                                          "-machinefile", "-env",     "-genv",         "-bind-to",
+                                          "-map-by",      "-rank-by", "-oversubscribe"};
 
 }  // namespace
 
@@ -65,18 +81,16 @@ std::vector<std::string> with_two_dashes(const std::vector<std::string>& words) 
   return out;
 }
 
-std::optional<std::string> foreign_host(const std::string& hosts) {
+std::string this_host() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+bool is_this_host(std::string_view name) {
   const std::string own = this_host();
-  std::string_view rest = hosts;
-  while (!rest.empty()) {
-    const std::string_view entry = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-    const std::string_view name = entry.substr(0, entry.find(':'));
-    const bool here = name == "localhost" || name == "127.0.0.1" || name == own ||
-                      name == std::string_view(own).substr(0, own.find('.'));
-    if (!here) return std::string(name);
-  }
-  return std::nullopt;
+  return name == "localhost" || name == "127.0.0.1" || name == own ||
+         name == std::string_view(own).substr(0, own.find('.'));
 }
 
 }  // namespace weft::run

@@ -1,8 +1,8 @@
 // Command lines as other MPI launchers take them, in the form that our parser takes.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weft::run {
@@ -15,7 +15,8 @@ std::vector<std::vector<std::string>> split_programs(int argc, const char* const
 /// with two: `-env K V` becomes `--env K=V`. Others stay as they are.
 std::vector<std::string> with_two_dashes(const std::vector<std::string>& words);
 
-/// What is wrong with a list of hosts ("localhost,node1:4"): the first that is not this machine.
-std::optional<std::string> foreign_host(const std::string& hosts);
+/// This host's name; and whether `name` is one of those that it goes by.
+std::string this_host();
+bool is_this_host(std::string_view name);
 
 }  // namespace weft::run

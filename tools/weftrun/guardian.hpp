@@ -37,10 +37,12 @@ struct GuardWord {
 struct GuardPlan {
   const Options* options = nullptr;
   const Placement* placement = nullptr;
+  int first_rank = 0;  ///< the ranks of this host
+  int ranks = 0;
   std::string temp_dir;        ///< removed when weftrun is gone
   std::string shm_dir;         ///< the ranks' folder of named segments: swept after them
   Fd in;                       ///< rank 0's standard input; the others get /dev/null
-  std::vector<Fd> out, err;    ///< writing ends, a pair for each rank
+  std::vector<Fd> out, err;    ///< writing ends, a pair for each rank of this host
   std::vector<int> not_yours;  ///< descriptors that the guardian closes: weftrun's own
   sigset_t signal_mask{};      ///< the ranks'
   rlimit descriptors{};        ///< the ranks'

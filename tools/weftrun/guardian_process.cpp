@@ -39,20 +39,20 @@ class GuardianProcess {
   [[noreturn]] void run();
 
  private:
-  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(plan_.options->ranks); }
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(plan_.ranks); }
   void settle_in();
   void on_packet();
   void start_ranks(std::string_view additions);
   void signal_all(int signal);
   void reap();
-  void say(GuardWord::Kind kind, std::size_t rank, int value, std::string_view text = {});
+  void say(GuardWord::Kind kind, int rank, int value, std::string_view text = {});
   void flush();
   [[noreturn]] void leave();
 
   GuardPlan plan_;
   Fd socket_;
   Fd children_;              ///< signalfd of SIGCHLD
-  std::vector<pid_t> pids_;  ///< rank → its process, 0 when there is none
+  std::vector<pid_t> pids_;  ///< of this host's ranks, the first first; 0 when there is none
   std::deque<std::string> unsent_;
 };
 
@@ -175,28 +175,30 @@ void GuardianProcess::start_ranks(std::string_view additions) {
   spawn_plan.signal_mask = plan_.signal_mask;
   spawn_plan.descriptors = plan_.descriptors;
   spawn_plan.place_may_fail = plan_.placement->pretended;
-  for (std::size_t rank = 0; rank < ranks(); ++rank) {
+  for (std::size_t i = 0; i < ranks(); ++i) {
+    const int local = static_cast<int>(i);
+    const int rank = plan_.first_rank + local;
     *fmt::format_to_n(rank_variable.data(), rank_variable.size() - 1, "PMIX_RANK={}", rank).out =
         '\0';
-    const auto share = plan_.placement->share_of(static_cast<int>(rank), static_cast<int>(ranks()));
+    const auto share = plan_.placement->share_of(local, plan_.ranks);
     *fmt::format_to_n(share_variable.data(), share_variable.size() - 1, "{}={}/{}",
                       base::kCoreShareVariable, share.number, share.of)
          .out = '\0';
-    const App& app = options.app_of(static_cast<int>(rank));
+    const App& app = options.app_of(rank);
     const Start& start = starts[static_cast<std::size_t>(&app - options.apps.data())];
     spawn_plan.program = app.program.c_str();
     spawn_plan.argv = start.argv.data();
     spawn_plan.envp = start.envp.data();
     spawn_plan.in = rank == 0 && plan_.in ? plan_.in.get() : null.get();
-    spawn_plan.out = plan_.out[rank].get();
-    spawn_plan.err = plan_.err[rank].get();
-    spawn_plan.place = plan_.placement->of(static_cast<int>(rank));
+    spawn_plan.out = plan_.out[i].get();
+    spawn_plan.err = plan_.err[i].get();
+    spawn_plan.place = plan_.placement->of(local);
     const SpawnResult result = spawn(spawn_plan);
     if (result.pid < 0) {
       say(GuardWord::start_failed, rank, result.error, result.step);
       break;
     }
-    pids_[rank] = result.pid;
+    pids_[i] = result.pid;
     say(GuardWord::started, rank, result.pid);
   }
   // Only the ranks hold the writing ends now, so that their ends can be seen.
@@ -228,14 +230,13 @@ void GuardianProcess::reap() {
     waitpid(pid, &status, 0);
     if (found == pids_.end()) continue;
     *found = 0;
-    say(GuardWord::ended, static_cast<std::size_t>(found - pids_.begin()), status);
+    say(GuardWord::ended, plan_.first_rank + static_cast<int>(found - pids_.begin()), status);
   }
 }
 
 /// Never blocks: a guardian that waits for a stopped weftrun would guard nothing.
-void GuardianProcess::say(GuardWord::Kind kind, std::size_t rank, int value,
-                          std::string_view text) {
-  const GuardWord word{kind, static_cast<int32_t>(rank), value};
+void GuardianProcess::say(GuardWord::Kind kind, int rank, int value, std::string_view text) {
+  const GuardWord word{kind, rank, value};
   std::string packet(reinterpret_cast<const char*>(&word), sizeof word);
   packet.append(text);
   unsent_.push_back(std::move(packet));

@@ -23,6 +23,8 @@
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weftrun/breakdown.hpp"
+#include "weftrun/classic.hpp"
+#include "weftrun/job_environment.hpp"
 
 namespace weft::run {
 namespace {
@@ -35,20 +37,8 @@ constexpr uint64_t kGrace = kSecond;
 /// How long after a rank's good end the others are told: most jobs are over by then.
 constexpr uint64_t kTellLeft = kSecond;
 constexpr int kTimeoutCode = 124;
-/// Bytes taken from one stream before the others get their turn.
-constexpr std::size_t kReadAtOnce = std::size_t{1} << 18;
-
-/// Tags of what epoll watches; a stream's is kStreams plus its index.
-enum Tag : uint64_t { kGuardian, kServer, kSignals, kOut, kErr, kStreams };
-
 constexpr std::array kPassedOn{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 [[noreturn]] void fail(const char* what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -68,36 +58,27 @@ Fd rank_input() {
   return Fd(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
 }
 
-/// Where the ranks put named segments, unless their program says otherwise.
-std::string segments_folder(const Options& options) {
-  constexpr std::string_view kVariable = "WEFT_FABRIC_SHM_DIR=";
-  const base::Environment ours = base::environment("WEFT_FABRIC_SHM_DIR");
-  std::string folder = ours.found ? ours.value : std::string(fabric::kDefaultShmDir);
-  for (const auto* pairs : {&options.env, &options.apps.front().env})
-    for (const std::string& pair : *pairs)
-      if (pair.starts_with(kVariable)) folder = pair.substr(kVariable.size());
-  return folder;
+/// The nodes of the job: one, if the user named no other host.
+std::vector<NodePart> nodes_of(const Options& options) {
+  return options.nodes.empty() ? std::vector<NodePart>{{this_host(), 0, options.ranks}}
+                               : options.nodes;
 }
 
-/// What an outer launcher told this process is not for our ranks.
-void forget_outer_job() {
-  std::vector<std::string> names;
-  for (char** pair = environ; *pair != nullptr; ++pair) {
-    const std::string_view name(*pair, std::strcspn(*pair, "="));
-    const bool theirs = name.starts_with("PMIX_") && !name.starts_with("PMIX_MCA_");
-    const bool pmi1s = name == "PMI_FD" || name == "PMI_RANK" || name == "PMI_SIZE";
-    if (theirs || pmi1s || name.starts_with("WEFTRUN_")) names.emplace_back(name);
-  }
-  for (const std::string& name : names)
-    unsetenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): no threads yet
+NodePart here_of(const Options& options) {
+  if (options.nodes.empty()) return {this_host(), 0, options.ranks};
+  if (options.this_node < 0) return {};
+  return options.nodes.at(static_cast<std::size_t>(options.this_node));
 }
 
 }  // namespace
 
 Launcher::Launcher(Options options, char** argv_area)
     : options_(std::move(options)),
-      host_(host_name()),
+      host_(this_host()),
       start_ns_(base::now_ns()),
+      key_(fabric::random_job_key()),
+      nodes_(nodes_of(options_)),
+      here_(here_of(options_)),
       placement_(make_placement(options_.bind)),
       out_(STDOUT_FILENO),
       table_(options_.ranks) {
@@ -117,10 +98,7 @@ void Launcher::prepare() {
   take_signals();
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) fail("epoll_create1");
-  const base::Environment folder = base::environment("TMPDIR");
-  temp_dir_ =
-      fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",
-                  fabric::random_hex(8));
+  temp_dir_ = server_folder();
   shm_dir_ = segments_folder(options_);
 }
 
@@ -137,11 +115,13 @@ void Launcher::start_guardian(char** argv_area) {
   GuardPlan plan;
   plan.options = &options_;
   plan.placement = &placement_;
+  plan.first_rank = here_.first;
+  plan.ranks = here_.ranks;
   plan.temp_dir = temp_dir_;
   plan.shm_dir = shm_dir_;
   plan.signal_mask = signals_before_;
   plan.argv_area = argv_area;
-  plan.in = rank_input();
+  if (here_.ranks > 0 && here_.first == 0) plan.in = rank_input();
   getrlimit(RLIMIT_NOFILE, &plan.descriptors);
   rlimit most = plan.descriptors;
   most.rlim_cur = most.rlim_max;
@@ -150,11 +130,16 @@ void Launcher::start_guardian(char** argv_area) {
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";
     for (int error = 0; error < 2; ++error) {
+      const int source = raw ? 0 : 2 * rank + error;
+      Sink& sink = error == 1 && err_ ? *err_ : out_;
+      if (rank < here_.first || rank >= here_.first + here_.ranks) {
+        streams_.emplace_back(source, Fd(), sink, tag, raw);
+        continue;
+      }
       int ends[2];
       if (pipe2(ends, O_CLOEXEC) != 0) fail("making pipes for the ranks' output");
       fcntl(ends[0], F_SETFL, O_NONBLOCK);
-      const int source = raw ? 0 : 2 * rank + error;
-      streams_.emplace_back(source, Fd(ends[0]), error == 1 && err_ ? *err_ : out_, tag, raw);
+      streams_.emplace_back(source, Fd(ends[0]), sink, tag, raw);
       (error == 1 ? plan.err : plan.out).emplace_back(ends[1]);
       plan.not_yours.push_back(ends[0]);
     }
@@ -169,10 +154,18 @@ int Launcher::run() {
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(
           fmt::format("cannot make a folder {}: {}", temp_dir_, error_text(errno)));
+    const std::string nspace = PmixServer::new_nspace();
+    if (!options_.nodes.empty())
+      far_.emplace(*this, Far::Plan{&options_, nspace, key_,
+                                    here_.first > 0 || here_.ranks == 0 ? rank_input() : Fd()});
     server_ = std::make_unique<PmixServer>(
-        PmixServer::Plan{options_.ranks, options_.fake_nodes, temp_dir_, host_});
+        PmixServer::Plan{nspace, nodes_, options_.nodes.empty() ? 0 : options_.this_node,
+                         options_.fake_nodes, temp_dir_});
     survive_breakdowns({server_->fd(), guardian_->fd(), guardian_->pid(), options_.quiet});
-    guardian_->start(server_->environment());
+    if (far_)
+      far_->serve_through(*server_);
+    else
+      start();
     if (options_.timeout_s > 0)
       timeout_at_ = start_ns_ + static_cast<uint64_t>(options_.timeout_s * double{kSecond});
     loop();
@@ -182,6 +175,22 @@ int Launcher::run() {
   }
   finish();
   return table_.exit_code();
+}
+
+void Launcher::start() {
+  started_ = true;
+  guardian_->start(server_->environment(key_));
+  if (far_) far_->start();
+}
+
+void Launcher::tell_death(int rank, int status, const std::string& how) {
+  if (far_) far_->tell_death(rank, status, how);
+  server_->tell_death(rank, status, how);
+}
+
+void Launcher::signal_ranks(int signal) {
+  guardian_->signal_all(signal);
+  if (far_) far_->signal_all(signal);
 }
 
 void Launcher::watch(int fd, uint64_t tag, uint32_t events) {
@@ -195,7 +204,9 @@ void Launcher::loop() {
   watch(guardian_->fd(), kGuardian, EPOLLIN);
   watch(server_->fd(), kServer, EPOLLIN);
   watch(signals_.get(), kSignals, EPOLLIN);
-  for (std::size_t i = 0; i < streams_.size(); ++i) watch(streams_[i].fd(), kStreams + i, EPOLLIN);
+  if (far_) watch(far_->fd(), kFar, EPOLLIN);
+  for (std::size_t i = 0; i < streams_.size(); ++i)
+    if (streams_[i].fd() >= 0) watch(streams_[i].fd(), kStreams + i, EPOLLIN);
   std::array<epoll_event, 64> events;
   while (phase_ != Phase::over) {
     const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
@@ -211,6 +222,9 @@ void Launcher::loop() {
           break;
         case kSignals:
           on_signal();
+          break;
+        case kFar:
+          far_->serve();
           break;
         case kOut:
         case kErr:
@@ -231,6 +245,7 @@ int Launcher::milliseconds_to_next_deadline() const {
   for (const Deadline& deadline : {timeout_at_, end_at_, kill_at_})
     if (deadline) next = std::min(next, *deadline);
   if (!left_.empty()) next = std::min(next, left_.front().tell_at);
+  if (far_) next = std::min(next, far_->next_deadline());
   if (next == UINT64_MAX) return -1;
   const uint64_t now = base::now_ns();
   return next <= now ? 0
@@ -253,9 +268,13 @@ void Launcher::on_deadlines() {
     if (breakdown() != 0) table_.fail_with(1);
     end_job();
   }
-  if (passed(kill_at_) && phase_ == Phase::ending) guardian_->signal_all(SIGKILL);
+  if (passed(kill_at_) && phase_ == Phase::ending) signal_ranks(SIGKILL);
+  if (far_) far_->on_time(now);
   while (!left_.empty() && left_.front().tell_at <= now) {
-    if (phase_ == Phase::running) server_->tell_left(left_.front().rank);
+    if (phase_ == Phase::running) {
+      server_->tell_left(left_.front().rank);
+      if (far_) far_->tell_left(left_.front().rank);
+    }
     left_.erase(left_.begin());
   }
 }
@@ -264,39 +283,50 @@ void Launcher::on_guardian() {
   while (const std::optional<Guardian::Heard> heard = guardian_->hear()) {
     const GuardWord& word = heard->word;
     switch (word.kind) {
-      case GuardWord::started:
-        table_.started(word.rank, word.value);
-        if (options_.verbose) {
-          const Place* place = placement_.of(word.rank);
-          say(fmt::format("rank {}: pid {} on {}{}{}", word.rank, word.value, host_,
-                          place != nullptr ? ", " : "", place != nullptr ? place->text : ""));
-        }
+      case GuardWord::started: {
+        const Place* place = placement_.of(word.rank - here_.first);
+        on_started(word.rank, word.value, place != nullptr ? place->text : "");
         break;
+      }
       case GuardWord::start_failed:
-        say(fmt::format("rank {} could not be started: {} {}: {}", word.rank, heard->text,
-                        options_.app_of(word.rank).program, error_text(word.value)));
-        table_.fail_with(word.value == ENOENT ? 127 : 126);
-        phase_ = Phase::ending;
-        guardian_->signal_all(SIGKILL);
+        on_start_failed(word.rank, word.value, heard->text);
         break;
       case GuardWord::all_started:
         all_started_ = true;
-        if (options_.verbose)
+        if (options_.verbose && !far_)
           say(fmt::format("{} ranks started in {:.1f} ms", table_.running(),
                           static_cast<double>(base::now_ns() - start_ns_) / 1e6));
         sweep_when_all_ended();
         break;
       case GuardWord::ended:
+        if (far_) far_->near_ended(word.rank);
         on_rank_end(word.rank, word.value);
         break;
       case GuardWord::swept:
-        phase_ = Phase::over;
+        swept_ = true;
+        if (!far_ || far_->all_swept()) phase_ = Phase::over;
         break;
       default:
         break;
     }
   }
   if (guardian_->lost()) on_guardian_lost();
+}
+
+void Launcher::on_started(int rank, int pid, const std::string& place) {
+  table_.started(rank, pid);
+  if (options_.verbose)
+    say(fmt::format("rank {}: pid {} on {}{}{}", rank, pid, host_of(rank),
+                    place.empty() ? "" : ", ", place));
+}
+
+void Launcher::on_start_failed(int rank, int error, const std::string& step) {
+  say(fmt::format("rank {} could not be started{}: {} {}: {}", rank,
+                  far_ ? fmt::format(" on {}", host_of(rank)) : "", step,
+                  options_.app_of(rank).program, error_text(error)));
+  table_.fail_with(error == ENOENT ? 127 : 126);
+  phase_ = Phase::ending;
+  signal_ranks(SIGKILL);
 }
 
 /// The ranks died with their guardian; what they had started came to us.
@@ -319,7 +349,7 @@ void Launcher::on_rank_end(int rank, int status) {
       say(fmt::format("{} {}{}", name_of(rank), how, ends_others ? "; ending the job" : ""));
     if (options_.on_failure == OnFailure::go_on) {
       serve_sinks();  // should PMIx break down in the next call, this was said
-      server_->tell_death(rank, status, fmt::format("on {} {}", host_, how));
+      tell_death(rank, status, fmt::format("on {} {}", host_of(rank), how));
     } else if (table_.has_finalized(rank)) {
       if (!end_at_) end_at_ = base::now_ns() + kGrace;
     } else {
@@ -335,16 +365,21 @@ void Launcher::on_rank_end(int rank, int status) {
 void Launcher::on_server() {
   while (std::optional<PmixServer::Event> event = server_->next_event()) {
     if (event->kind == PmixServer::Event::finalized) {
-      table_.finalized(event->rank);
-      continue;
+      on_finalized(event->rank);
+    } else if (event->kind == PmixServer::Event::aborted) {
+      on_aborted(event->rank, event->code, event->text);
+      event->release();
+      end_job();
+    } else {
+      far_->from_server(*std::move(event));
     }
-    if (phase_ == Phase::running)
-      say(fmt::format("{} ended the job with code {}: {}", name_of(event->rank), event->code,
-                      event->text));
-    table_.fail_with(event->code);
-    event->release();
-    end_job();
   }
+}
+
+void Launcher::on_aborted(int rank, int code, const std::string& text) {
+  if (phase_ == Phase::running)
+    say(fmt::format("{} ended the job with code {}: {}", name_of(rank), code, text));
+  table_.fail_with(code);
 }
 
 /// PMIx is no more: no rank can join or leave. The death that led to this, if one did, is heard of
@@ -362,18 +397,23 @@ void Launcher::on_signal() {
   while (read(signals_.get(), &about, sizeof about) == sizeof about) {
     const int signal = static_cast<int>(about.ssi_signo);
     if (signal == SIGTSTP) {
-      guardian_->signal_all(SIGSTOP);
+      signal_ranks(SIGSTOP);
+      if (far_) far_->pause();
       kill(getpid(), SIGSTOP);
       continue;
     }
     const bool deadly =
         signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
-    if (deadly && std::exchange(passed_on_, signal) != 0) {
+    if (deadly && !started_) {
+      say(fmt::format("{} before all hosts were ready; ending the job", signal_name(signal)));
+      table_.fail_with(128 + signal);
+      end_job();
+    } else if (deadly && std::exchange(passed_on_, signal) != 0) {
       say(fmt::format("a second signal, {}; ending the job", signal_name(signal)));
       table_.fail_with(128 + signal);
       end_job();
     } else {
-      guardian_->signal_all(signal);
+      signal_ranks(signal);
     }
   }
 }
@@ -382,89 +422,33 @@ void Launcher::on_signal() {
 void Launcher::end_job() {
   if (phase_ != Phase::running) return;
   phase_ = Phase::ending;
-  guardian_->signal_all(SIGTERM);
-  guardian_->signal_all(SIGCONT);
+  signal_ranks(SIGTERM);
+  signal_ranks(SIGCONT);
   kill_at_ = base::now_ns() + kTermToKill;
+  sweep_when_all_ended();
 }
 
 void Launcher::sweep_when_all_ended() {
-  if (!all_started_ || table_.running() > 0 || phase_ > Phase::ending) return;
+  // Ranks that never were told to start need no waiting for.
+  const bool all_there = !started_ || (all_started_ && (!far_ || far_->all_started()));
+  if (!all_there || table_.running() > 0 || phase_ > Phase::ending) return;
   phase_ = Phase::sweeping;
   guardian_->sweep();
-}
-
-void Launcher::on_stream(std::size_t index) {
-  Stream& stream = streams_[index];
-  if (stream.fd() >= 0) stream.read_some(kReadAtOnce);
-}
-
-/// Writes what the ranks printed; stops listening to them while nobody reads it.
-void Launcher::serve_sinks() {
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (i == 1 && !err_) continue;
-    Sink& sink = i == 0 ? out_ : *err_;
-    sink.flush();
-    if (sink.waits() != watched_[i]) {
-      watched_[i] = sink.waits();
-      if (watched_[i])
-        watch(sink.fd(), i == 0 ? kOut : kErr, EPOLLOUT);
-      else
-        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, sink.fd(), nullptr);
-    }
-    if (sink.full() != paused_[i]) {
-      paused_[i] = sink.full();
-      set_reading(sink, !paused_[i]);
-    }
-    note_output_error(sink);
-    if (sink.error() != 0 && phase_ == Phase::running) end_job();
-  }
-}
-
-/// The first error of each sink is told, whenever it comes, and makes the job fail.
-void Launcher::note_output_error(const Sink& sink) {
-  bool& told = output_errors_told_[&sink == &out_ ? 0 : 1];
-  if (sink.error() == 0 || told) return;
-  told = true;
-  if (sink.error() != EPIPE)
-    say(fmt::format("cannot write output: {}; ending the job", error_text(sink.error())));
-  table_.fail_with(sink.error() == EPIPE ? 128 + SIGPIPE : 1);
-}
-
-void Launcher::set_reading(Sink& sink, bool reading) {
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    if (&streams_[i].sink() != &sink || streams_[i].fd() < 0) continue;
-    if (reading)
-      watch(streams_[i].fd(), kStreams + i, EPOLLIN);
-    else
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, streams_[i].fd(), nullptr);
-  }
-}
-
-/// No process of the job is left: takes the rest of its output, and cleans up.
-void Launcher::finish() {
-  for (Stream& stream : streams_) {
-    while (stream.fd() >= 0 && stream.read_some(kReadAtOnce)) {
-    }
-    if (stream.fd() >= 0) stream.finish();
-    serve_sinks();
-  }
-  remove_tree(temp_dir_);
-  guardian_->dismiss();
-  note_job_is_over();
-  // Whoever reads our output may take as long as he likes; signals end us as they end any program.
-  pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
-  out_.drain();
-  note_output_error(out_);
-  if (err_) {
-    err_->drain();
-    note_output_error(*err_);
-  }
+  if (far_) far_->sweep();
 }
 
 void Launcher::say(std::string_view text) {
   if (!options_.quiet) (err_ ? *err_ : out_).add_line(fmt::format("weftrun: {}", text));
 }
 
-std::string Launcher::name_of(int rank) const { return fmt::format("rank {} on {}", rank, host_); }
+const std::string& Launcher::host_of(int rank) const {
+  for (const NodePart& node : nodes_)
+    if (rank < node.first + node.ranks) return node.host;
+  return host_;
+}
+
+std::string Launcher::name_of(int rank) const {
+  return fmt::format("rank {} on {}", rank, host_of(rank));
+}
 
 }  // namespace weft::run

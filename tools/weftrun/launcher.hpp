@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weftrun/far.hpp"
 #include "weftrun/guardian.hpp"
 #include "weftrun/options.hpp"
 #include "weftrun/output.hpp"
@@ -19,11 +20,14 @@
 
 namespace weft::run {
 
-class Launcher {
+/// Tags of what the launcher's epoll watches; a stream's is kStreams plus its index.
+enum LauncherTag : uint64_t { kGuardian, kServer, kSignals, kFar, kOut, kErr, kStreams };
+
+class Launcher final : public Far::Owner {
  public:
   /// `argv_area`: main's argv, whose memory the guardian takes for its name.
   Launcher(Options options, char** argv_area);
-  ~Launcher();
+  ~Launcher() override;
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
@@ -46,6 +50,7 @@ class Launcher {
   };
 
   void prepare();
+  void start();
   void take_signals();
   void start_guardian(char** argv_area);
   void loop();
@@ -53,24 +58,47 @@ class Launcher {
   void on_deadlines();
   void on_guardian();
   void on_guardian_lost();
+  void on_started(int rank, int pid, const std::string& place);
+  void on_start_failed(int rank, int error, const std::string& step);
   void on_rank_end(int rank, int status);
+  void on_finalized(int rank) { table_.finalized(rank); }
+  void on_aborted(int rank, int code, const std::string& text);
   void on_server();
   void on_breakdown();
   void on_signal();
   void on_stream(std::size_t index);
   void serve_sinks();
+  void give_credit(const Sink& sink);
   void note_output_error(const Sink& sink);
   void set_reading(Sink& sink, bool reading);
   void watch(int fd, uint64_t tag, uint32_t events);
+  void tell_death(int rank, int status, const std::string& how);
+  void signal_ranks(int signal);
   void end_job();
   void sweep_when_all_ended();
   void finish();
   void say(std::string_view text);
+  [[nodiscard]] const std::string& host_of(int rank) const;
   [[nodiscard]] std::string name_of(int rank) const;
+
+  void far_ready() override;
+  void far_started(int rank, int pid, const std::string& place) override;
+  void far_start_failed(int rank, int error, const std::string& step) override;
+  void far_ended(int rank, int status) override;
+  void far_finalized(int rank) override { on_finalized(rank); }
+  void far_aborted(int rank, int code, const std::string& text) override;
+  void far_output(int rank, int stream, const std::string& text) override;
+  void far_host_lost(const NodePart& host, const std::string& how) override;
+  void far_said(const std::string& host, const std::string& line) override;
+  void far_progress() override;
 
   const Options options_;
   const std::string host_;
   const uint64_t start_ns_;
+  const std::string key_;
+  /// The job's nodes; the ranks of this one, none if it is no node.
+  const std::vector<NodePart> nodes_;
+  const NodePart here_;
   Placement placement_;
   std::string temp_dir_;
   std::string shm_dir_;
@@ -82,15 +110,19 @@ class Launcher {
   std::array<bool, 2> paused_{};
   std::array<bool, 2> watched_{};
   std::array<bool, 2> output_errors_told_{};
-  std::vector<Stream> streams_;  ///< rank r's output is 2r, its errors 2r+1
+  /// Rank r's output is 2r, its errors 2r+1. Those of ranks on other hosts have no pipe.
+  std::vector<Stream> streams_;
   ProcessTable table_;
   std::optional<Guardian> guardian_;
   std::unique_ptr<PmixServer> server_;
+  std::optional<Far> far_;  ///< if the job has other hosts
 
   Phase phase_ = Phase::running;
-  bool all_started_ = false;
-  bool broken_ = false;  ///< a breakdown was seen
-  int passed_on_ = 0;    ///< the last signal of those that end a program by default
+  bool started_ = false;      ///< the ranks were told to
+  bool all_started_ = false;  ///< those of this host
+  bool swept_ = false;        ///< this host
+  bool broken_ = false;       ///< a breakdown was seen
+  int passed_on_ = 0;         ///< the last signal of those that end a program by default
   Deadline timeout_at_;
   Deadline end_at_;  ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;

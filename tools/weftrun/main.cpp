@@ -5,7 +5,9 @@
 
 #include <cstdio>
 #include <exception>
+#include <string_view>
 
+#include "weftrun/daemon.hpp"
 #include "weftrun/launcher.hpp"
 #include "weftrun/options.hpp"
 
@@ -24,6 +26,8 @@ void open_standard_descriptors() {
 
 int main(int argc, char** argv) {
   open_standard_descriptors();
+  if (argc == 2 && std::string_view(argv[1]) == weft::run::kDaemonOption)
+    return weft::run::run_daemon(argv);
   weft::run::Parsed parsed = weft::run::parse_options(argc, argv);
   if (parsed.usage) {
     if (parsed.usage->code == 0)

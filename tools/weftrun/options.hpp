@@ -6,7 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "weftrun/hosts.hpp"
+
 namespace weft::run {
+
+/// Most ranks of a job.
+constexpr int kMostRanks = 4096;
 
 enum class Bind { none, core, numa };
 enum class OnFailure { end, go_on };
@@ -21,6 +26,13 @@ struct App {
 
 struct Options {
   int ranks = 0;  ///< of all programs
+  /// Hosts and their ranks. Empty: all on this one, and no other is asked for.
+  std::vector<NodePart> nodes;
+  int this_node = -1;                     ///< which of `nodes` this host is; -1: none
+  std::vector<std::string> launch_agent;  ///< the words of the command that starts daemons
+  int launch_degree = 32;                 ///< daemons that one starts
+  double launch_timeout_s = 60;
+  double host_timeout_s = 30;
   Bind bind = Bind::none;
   OnFailure on_failure = OnFailure::end;
   std::vector<std::string> env;  ///< "K=V", of all ranks
@@ -34,6 +46,9 @@ struct Options {
   [[nodiscard]] const App& app_of(int rank) const;
 };
 
+/// The exit code for a bad command line.
+constexpr int kUsage = 2;
+
 /// What is wrong with a command line, or that it only asked for help; `code` is weftrun's own.
 struct Usage {
   int code;
@@ -45,6 +60,14 @@ struct Parsed {
   std::optional<Options> options;
   std::optional<Usage> usage;
 };
+
+/// The environment variable that names the launch agent.
+inline constexpr const char* kLaunchAgentVariable = "WEFTRUN_LAUNCH_AGENT";
+/// Makes weftrun a daemon of another weftrun: its only argument then.
+inline constexpr const char* kDaemonOption = "--daemon-of-weftrun";
+
+/// The file that a shell would run for `name`, or why there is none.
+std::optional<Usage> find_program(const std::string& name, std::string& found);
 
 Parsed parse_options(int argc, const char* const* argv);
 

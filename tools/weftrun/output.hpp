@@ -47,7 +47,7 @@ class Sink {
   int error_ = 0;
 };
 
-/// One rank's standard output or error.
+/// One rank's standard output or error. Of a rank on another host: without a pipe.
 class Stream {
  public:
   /// `tag` goes in front of each line. `raw`: pass on what comes as it comes, for a job of one.
@@ -57,6 +57,8 @@ class Stream {
   /// Reads what is there, at most about `most` bytes: true if there may be more now. At the end of
   /// the stream, closes it.
   bool read_some(std::size_t most);
+  /// Passes on what came some other way.
+  void take(std::string_view text);
   /// Passes on a last line without an end.
   void finish();
 
@@ -67,7 +69,6 @@ class Stream {
   /// A longer line is passed on in pieces.
   static constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
-  void take(std::string_view text);
   void emit(std::string_view text);
 
   int source_;

@@ -19,13 +19,14 @@ struct Place {
 };
 
 struct Placement {
-  /// Rank r goes to places[r % places.size()]; empty: nobody is bound.
+  /// This host's r-th rank, the first being 0, goes to places[r % places.size()]; empty: nobody is
+  /// bound.
   std::vector<Place> places;
   /// The topology is a pretended one (WEFT_BASE_TOPOLOGY): its processors may not exist, so that
   /// a refusal by the system is no failure.
   bool pretended = false;
 
-  /// How many of `ranks` share the cores of `rank`, and which of them it is.
+  /// How many of the host's `ranks` share the cores of its `rank`-th, and which of them it is.
   [[nodiscard]] base::CoreShare share_of(int rank, int ranks) const {
     const int apart = places.empty() ? 1 : static_cast<int>(places.size());
     return {rank / apart, (ranks - rank % apart - 1) / apart + 1};

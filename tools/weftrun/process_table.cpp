@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <system_error>
+#include <utility>
 
 namespace weft::run {
 
@@ -39,6 +40,11 @@ bool ProcessTable::ended(int rank, int status) {
   --running_;
   fail_with(exit_code_of(status));
   return exit_code_of(status) != 0;
+}
+
+void ProcessTable::lost(int rank) noexcept {
+  if (!std::exchange(row(rank).running, false)) return;
+  --running_;
 }
 
 void ProcessTable::fail_with(int code) noexcept {

@@ -34,6 +34,8 @@ class ProcessTable {
   void finalized(int rank) { row(rank).finalized = true; }
   /// Ends a row; true if that was a failure (a signal, or a code other than 0).
   bool ended(int rank, int status);
+  /// Its host was lost: nobody will hear how it ended.
+  void lost(int rank) noexcept;
   /// Fixes the job's exit code unless something failed before.
   void fail_with(int code) noexcept;
 
