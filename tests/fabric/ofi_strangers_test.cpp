@@ -82,7 +82,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
     if (!GetParam()) return bytes;
-    const auto tag = key_->tag(0, 0, std::span(bytes).first(head), {});
+    const auto tag = key_->tag({0, 0, sequence}, std::span(bytes).first(head), {});
     std::memcpy(bytes.data() + head, tag.data(), tag.size());
     return bytes;
   }
@@ -165,7 +165,8 @@ TEST_P(OfiStrangers, NoChangedBitIsBelievedWhereFramesAreTagged) {
   EXPECT_TRUE(sink_.frames.empty() && sink_.downs.empty());
   // Nor what was meant for somebody else.
   auto other = frame(0, "good");
-  const auto tag = key_->tag(0, 1, std::span(other).first(other.size() - FrameKey::kTagBytes), {});
+  const auto tag =
+      key_->tag({0, 1, 0}, std::span(other).first(other.size() - FrameKey::kTagBytes), {});
   std::copy(tag.begin(), tag.end(), other.end() - FrameKey::kTagBytes);
   send(other);
   poll_until_strays(count + 1);
@@ -185,7 +186,8 @@ TEST_P(OfiStrangers, APeerThatSendsNonsenseIsDown) {
        }},
       {"a report",
        [&] {
-         return frame(0, std::string(16, '\1'), [](WireHeader& h) { h.kind = WireKind::report; });
+         return frame(0, std::string(sizeof(ofi::ReportBody), '\1'),
+                      [](WireHeader& h) { h.kind = WireKind::report; });
        }},
   };
   for (const auto& [what, make] : nonsense) {

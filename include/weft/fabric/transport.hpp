@@ -225,7 +225,8 @@ class Transport {
   virtual std::unique_ptr<Port> open_port(uint32_t number) = 0;
 
   /// The launcher says that `peer` died. A transport that notices by itself need not hear it; one
-  /// that does not ends what concerns that peer, and its ports report it (Sink::on_peer_down).
+  /// that does not ends what concerns that peer, and its ports report it (Sink::on_peer_down), at
+  /// the latest when somebody sends to it.
   virtual void peer_died(Rank peer, std::string_view cause) noexcept;
 
   /// True if `read_memory` works towards `peer` (one address space, or cross-memory attach, probed

@@ -8,7 +8,7 @@
 //     room for all that is under way, so the outbox is bounded as well.
 //  2. What comes is admitted by number, each once. What came too early (a connection broke, or the
 //     provider finished a large receive after a small one that was sent later) waits in `early`,
-//     at most as much as may be under way; what came before is dropped.
+//     within bounds; what came before, or is dropped there, is sent again or not needed.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,8 @@
 namespace weft::fabric::ofi {
 
 struct Channel {
+  static constexpr uint8_t kOwed = 4;  ///< of report_due: what was consumed, no more
+
   Channel(Peer& the_peer, uint32_t the_port) : peer(the_peer), port(the_port) {}
 
   Peer& peer;
@@ -36,25 +38,32 @@ struct Channel {
   Outbox outbox;
   uint64_t messages_sent = 0, messages_allowed = 0;
   uint64_t control_sent = 0, control_allowed = 0;
-  uint32_t under_way = 0;          ///< frames in the provider's hands
-  uint8_t report_due = 0;          ///< WireFlags that the next report shall have; 0: none is due
-  bool busy = false;               ///< among the engine's channels that have something to send
-  bool watched = false;            ///< among those that wait for an answer
-  bool starved = false;            ///< somebody was refused for want of credit
-  bool looked = false;             ///< acknowledged_then was set
-  uint32_t acknowledged_then = 0;  ///< when the keeper looked last
-  uint32_t asked_before = 0;       ///< the first number that was not sent when we asked last
-  uint64_t sent_ns = 0;            ///< when something was sent at once
-  uint64_t stuck_since_ns = 0;     ///< nothing gets on since; 0: it does
-  uint64_t resume_ns = 0;          ///< after an error, not before; 0: at once
+  uint64_t reports_sent = 0;
+  uint32_t under_way = 0;  ///< frames in the provider's hands
+  uint8_t report_due = 0;  ///< WireFlags that the next report shall have, or kOwed; 0: none is due
+  bool busy = false;       ///< among the engine's channels that have something to send
+  bool watched = false;    ///< among those that wait for an answer
+  bool starved = false;    ///< somebody was refused for want of credit
+  uint64_t sent_ns = 0;    ///< when something was sent at once
+  uint64_t stuck_since_ns = 0;  ///< nothing gets on since; 0: it does
+  uint64_t resume_ns = 0;       ///< after an error, not before; 0: at once
   ConnectProbe probe;
 
+  // what we ask
+  uint32_t question = 0;           ///< number of the last one
+  uint64_t asked_before = 0;       ///< the first number that was not sent when we asked it
+  uint32_t unanswered = 0;         ///< questions since the last answer
+  uint32_t looks = 0;              ///< of the keeper's, since it last asked or something got on
+  uint64_t acknowledged_then = 0;  ///< when the keeper looked last
+
   // ---- from there ----
-  uint32_t expected = 0;  ///< the next number
-  std::map<uint32_t, std::vector<std::byte>> early;
+  uint64_t expected = 0;         ///< the next number
+  uint64_t report_expected = 0;  ///< the next report's
+  uint32_t to_answer = 0;        ///< number of the question
+  std::map<uint64_t, std::vector<std::byte>> early;
+  std::size_t early_bytes = 0;
   std::vector<uint32_t> returns;  ///< packets to give back; room for all that the peer has
   uint64_t messages_reported = 0, control_reported = 0;
-  bool closed = false;  ///< the peer's end was told, or it sent nonsense: nothing is admitted
 
   // pushed to under the lock, popped by the polling thread
   FrameQueue messages, control;

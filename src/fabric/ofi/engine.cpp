@@ -22,6 +22,7 @@ namespace {
 
 constexpr uint64_t kPatienceNs = 200'000'000;  ///< before a peer that takes nothing is suspected
 constexpr uint64_t kRestNs = 10'000'000;       ///< after an error, before it is tried again
+constexpr uint64_t kTaggedRestNs = 50'000;     ///< after a refusal, where frames have tags
 constexpr uint64_t kGatherNs = 5'000;          ///< what follows so soon waits for the next step
 constexpr uint32_t kBatchBytes = 4096;
 constexpr uint32_t kMostGathered = 64;
@@ -59,6 +60,7 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       batches_(batch_bytes_),
       receives_(std::min<std::size_t>(info->rx_attr->size, transport.receives())),
       channels_(static_cast<std::size_t>(transport.job().size())),
+      closed_(channels_.size(), false),
       endpoint_(info, fabric, info->tx_attr->size + receives_.size()) {
   receive_memory_ = std::make_unique<std::byte[]>(receives_.size() * receive_bytes_);
   unposted_.reserve(receives_.size());
@@ -186,7 +188,7 @@ bool Engine::post(Channel& to, WireKind kind, std::span<const std::byte> first,
 void Engine::append(Channel& to, OutFrame& frame) noexcept {
   to.outbox.append(frame);
   watch(to);
-  const uint32_t waiting = to.outbox.unsent_count();
+  const uint64_t waiting = to.outbox.unsent_count();
   if (waiting == 1) {
     const uint64_t now = base::now_ns();
     if (!frame.packet.empty() || now - to.sent_ns >= kGatherNs) {
@@ -248,11 +250,12 @@ OutFrame& Engine::gather(Channel& to, OutFrame& first, std::size_t& count) noexc
 
 /// The last words of a frame before it goes: how far the other direction has come, and the tag.
 void Engine::seal(const Channel& to, OutFrame& frame) noexcept {
-  frame.header().ack = to.expected;
+  frame.header().ack = static_cast<uint32_t>(to.expected);
   if (limits_.tag_bytes == 0) [[likely]]
     return;
-  const auto tag = transport_.frame_key()->tag(static_cast<uint32_t>(to.peer.rank().value), to.port,
-                                               {frame.bytes(), frame.length}, frame.packet);
+  const auto tag = transport_.frame_key()->tag(
+      {static_cast<uint32_t>(to.peer.rank().value), to.port, frame.number},
+      {frame.bytes(), frame.length}, frame.packet);
   std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
 }
 
@@ -265,6 +268,9 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
       endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);
   if (answer != 0) [[unlikely]] {
     if (answer != -FI_EAGAIN) note_trouble(to, static_cast<int>(-answer));
+    // Tags are dear: not for each look at a connection that is being made.
+    else if (limits_.tag_bytes != 0)
+      to.resume_ns = base::now_ns() + kTaggedRestNs;
     return false;
   }
   frame.under_way = true;
@@ -282,10 +288,10 @@ void Engine::note_sent(OutFrame& frame, int error) noexcept {
   if (error != 0) [[unlikely]] {
     to.outbox.rewind();
     note_trouble(to, error);
-  } else {
-    to.stuck_since_ns = 0;
+  } else if (std::exchange(to.stuck_since_ns, 0) != 0) {
+    to.probe.forget();
   }
-  if (to.outbox.has_unsent()) enqueue(to);
+  if (to.outbox.has_unsent() || !to.returns.empty()) enqueue(to);
 }
 
 /// The connection broke, it seems: the provider makes a new one, or nobody is there any more.
@@ -297,15 +303,22 @@ void Engine::note_trouble(Channel& to, int error) noexcept {
 }
 
 bool Engine::send_report(Channel& to) noexcept {
-  const ReportBody body{to.messages.consumed(), to.control.consumed()};
+  const bool asks = (to.report_due & kAsks) != 0;
+  const ReportBody body{to.messages.consumed(), to.control.consumed(), to.question + (asks ? 1 : 0),
+                        to.to_answer};
   OutFrame* const frame = make_frame(to, WireKind::report, bytes_of(body), {});
   if (frame == nullptr) return false;
   frame->header().flags = to.report_due & (kAsks | kAnswers);
+  Outbox::number(*frame, to.reports_sent);
   if (!hand_over(to, *frame)) {
     free(*frame);
     return false;
   }
-  if ((to.report_due & kAsks) != 0) to.asked_before = to.outbox.first_unsent();
+  ++to.reports_sent;
+  if (asks) {
+    to.question = body.question;
+    to.asked_before = to.outbox.first_unsent();
+  }
   to.messages_reported = body.messages;
   to.control_reported = body.control;
   to.report_due = 0;
@@ -327,11 +340,13 @@ bool Engine::send_returns(Channel& to) noexcept {
 
 /// The peer is down. A packet that the provider still reads comes back when it lets go of it.
 void Engine::drop_outbox(Channel& one) noexcept {
-  one.outbox.for_each([this](OutFrame& frame) {
-    if (!frame.under_way || frame.packet.empty()) return;
+  one.outbox.for_each([&](OutFrame& frame) {
+    const auto port = static_cast<uint16_t>(number_);
+    if (!frame.under_way || frame.packet.empty() ||
+        !transport_.book().is_lent(frame.header().index, one.peer.rank().value, port))
+      return;
     frame.returns_packet = true;
-    transport_.book().lend(frame.header().index, transport_.self().value,
-                           static_cast<uint16_t>(number_));
+    transport_.book().lend(frame.header().index, transport_.self().value, port);
   });
   one.outbox.clear([this](OutFrame& frame) { free(frame); });
   one.returns.clear();
@@ -344,7 +359,8 @@ void Engine::enqueue(Channel& one) noexcept {
 
 void Engine::watch(Channel& one) noexcept {
   if (std::exchange(one.watched, true)) return;
-  one.looked = false;
+  one.looks = one.unanswered = 0;
+  one.acknowledged_then = one.outbox.acknowledged();
   watched_.push_back(&one);
 }
 
@@ -404,7 +420,14 @@ bool Engine::serve(Channel& one) noexcept {
   moved |= pump(one);
   const bool consumed = one.messages.consumed() != one.messages_reported ||
                         one.control.consumed() != one.control_reported;
-  if (consumed || one.report_due != 0) moved |= send_report(one);
+  if (consumed || one.report_due != 0) {
+    if (send_report(one)) {
+      moved = true;
+    } else {
+      one.report_due |= Channel::kOwed;
+      enqueue(one);
+    }
+  }
   if (one.busy && !moved) suspect(one);
   return moved;
 }

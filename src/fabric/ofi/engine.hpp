@@ -80,8 +80,10 @@ class Engine {
   void note_consumed(Channel& channel) noexcept;
   /// Whether all that a peer, down since `since_ns`, had sent by then was received.
   [[nodiscard]] bool is_drained(uint64_t since_ns) noexcept;
-  /// Nothing more comes from a peer that is down. Packets that this port lent to it come back.
-  void close(const Peer& peer, std::vector<uint32_t>& into) noexcept;
+  /// Nothing more is admitted from a peer that is down.
+  void close(const Peer& peer) noexcept;
+  /// Packets that this port lent to it come back.
+  void sweep(const Peer& peer, std::vector<uint32_t>& into) noexcept;
   /// Whether the port has an end still to tell: until then, the keeper rings its sleeper.
   void expect_end(bool expected) noexcept {
     expects_end_.store(expected, std::memory_order_relaxed);  // relaxed: looked at again and again
@@ -148,8 +150,12 @@ class Engine {
   void take(std::span<const std::byte> bytes) noexcept;
   [[nodiscard]] bool take_frame(const Decoded& frame) noexcept;
   void put_aside(std::span<const std::byte> bytes) noexcept;
-  void take_numbered(Channel& channel, const Decoded& frame) noexcept;
-  [[nodiscard]] bool is_genuine(const Decoded& frame) const noexcept;
+  void take_numbered(Channel& channel, const Decoded& frame, int32_t ahead) noexcept;
+  void keep_early(Channel& channel, const Decoded& frame, uint64_t number) noexcept;
+  [[nodiscard]] bool is_genuine(const Decoded& frame, uint64_t number) const noexcept;
+  [[nodiscard]] bool is_closed(const Peer& peer) const noexcept {
+    return closed_[static_cast<std::size_t>(peer.rank().value)];
+  }
   [[nodiscard]] bool take_report(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] Admitted admit(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] Admitted admit_packet(Channel& channel, const Decoded& frame) noexcept;
@@ -174,6 +180,8 @@ class Engine {
   std::vector<Receive> receives_;
   std::vector<Receive*> unposted_;
   std::vector<std::unique_ptr<std::unique_ptr<Channel>[]>> channels_;  // by rank, then port
+  std::vector<bool>
+      closed_;  ///< by rank: its end was told, or it sent nonsense: nothing is admitted
   std::vector<Channel*> all_, busy_, watched_, inbound_;
   std::vector<std::vector<std::byte>> strangers_;  ///< frames of ranks that were not met yet
   std::vector<uint32_t> returned_;

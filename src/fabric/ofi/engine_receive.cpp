@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kBatch = 16;            ///< completions read by one call
 constexpr int kBatchesPerStep = 4;            ///< so that a poll ends
 constexpr std::size_t kMostStrangers = 1024;  ///< frames kept while their senders are met
+constexpr std::size_t kMostEarlyBytes = std::size_t{4} << 20;  ///< of a lane
 
 using Hold = std::scoped_lock<base::SpinLock>;
 
@@ -104,7 +105,7 @@ void Engine::read_error() noexcept {
 void Engine::take(std::span<const std::byte> bytes) noexcept {
   do {
     const auto frame = decode(bytes, limits_);
-    if (!frame || !is_genuine(*frame)) return transport_.count_stray();
+    if (!frame) return transport_.count_stray();
     if (!take_frame(*frame)) return put_aside(bytes);
     bytes = bytes.subspan(frame->bytes);
   } while (!bytes.empty());
@@ -116,6 +117,7 @@ void Engine::put_aside(std::span<const std::byte> bytes) noexcept {
   try {
     strangers_.emplace_back(bytes.begin(), bytes.end());
     has_strangers_.store(true, std::memory_order_relaxed);  // relaxed: whether to look
+    ring_if_armed();
   } catch (const std::bad_alloc&) {
   }
 }
@@ -130,42 +132,39 @@ bool Engine::take_frame(const Decoded& frame) noexcept {
   Channel* const from = channel(*peer, header.port);
   if (from == nullptr) return true;  // no memory: it is sent again
   const bool departed = peer->departed.load(std::memory_order_relaxed);  // relaxed: under the lock
-  if (from->closed && !departed) return true;
+  if (is_closed(*peer) && !departed) return true;
+  const bool is_report = header.kind == WireKind::report;
+  const uint64_t next = is_report ? from->report_expected : from->expected;
+  const int32_t ahead = ahead_of(header.sequence, static_cast<uint32_t>(next));
+  if (!is_genuine(frame, next + static_cast<uint64_t>(int64_t{ahead})))
+    return transport_.count_stray(), true;
+  if (ahead < 0) return true;  // it came before, or another report said more
   peer->note_heard(transport_.awake_ns());
   if (!from->outbox.may_acknowledge(header.ack))
     return refuse(*from, "it acknowledges what was not sent"), true;
   from->outbox.acknowledge(header.ack, [this](OutFrame& sent) { free(sent); });
-  if (header.kind != WireKind::report)
-    take_numbered(*from, frame);
-  else if (!take_report(*from, frame))
-    refuse(*from, "a report of more than was sent");
+  if (!is_report) {
+    take_numbered(*from, frame, ahead);
+  } else {
+    from->report_expected = next + static_cast<uint64_t>(ahead) + 1;
+    if (!take_report(*from, frame)) refuse(*from, "a report of more than was sent");
+  }
   return true;
 }
 
 /// Whether it has the tag that it must have, where tags are wanted.
-bool Engine::is_genuine(const Decoded& frame) const noexcept {
+bool Engine::is_genuine(const Decoded& frame, uint64_t number) const noexcept {
   if (limits_.tag_bytes == 0) [[likely]]
     return true;
-  const auto tag = transport_.frame_key()->tag(limits_.self, number_, frame.head, frame.packet);
+  const auto tag =
+      transport_.frame_key()->tag({limits_.self, number_, number}, frame.head, frame.packet);
   return FrameKey::is_same(tag, frame.tag);
 }
 
-void Engine::take_numbered(Channel& from, const Decoded& frame) noexcept {
-  const uint32_t number = frame.header.sequence;
-  const int32_t ahead = ahead_of(number, from.expected);
-  if (ahead < 0) return;  // it came before
+void Engine::take_numbered(Channel& from, const Decoded& frame, int32_t ahead) noexcept {
   if (ahead > 0) [[unlikely]] {
     if (ahead >= most_ahead_) return refuse(from, "a number out of range");
-    try {
-      auto& kept = from.early[number];
-      if (kept.empty()) {
-        kept.reserve(frame.head.size() + frame.tag.size() + frame.packet.size());
-        for (const auto piece : {frame.head, frame.tag, frame.packet})
-          kept.insert(kept.end(), piece.begin(), piece.end());
-      }
-    } catch (const std::bad_alloc&) {
-    }
-    return;
+    return keep_early(from, frame, from.expected + static_cast<uint64_t>(ahead));
   }
   Admitted answer = admit(from, frame);
   if (answer == Admitted::yes) ++from.expected;
@@ -175,10 +174,25 @@ void Engine::take_numbered(Channel& from, const Decoded& frame) noexcept {
       // A copy that memory ran out for is none; that frame is sent again.
       const auto kept = decode(next->second, limits_);
       answer = kept ? admit(from, *kept) : Admitted::not_now;
+      from.early_bytes -= next->second.size();
       from.early.erase(next);
       if (answer == Admitted::yes) ++from.expected;
     }
   if (answer == Admitted::nonsense) refuse(from, "more than it may");
+}
+
+/// What is not kept is sent again.
+void Engine::keep_early(Channel& from, const Decoded& frame, uint64_t number) noexcept {
+  if (from.early_bytes + frame.bytes > kMostEarlyBytes) return;
+  try {
+    auto& kept = from.early[number];
+    if (!kept.empty()) return;
+    kept.reserve(frame.bytes);
+    for (const auto piece : {frame.head, frame.tag, frame.packet})
+      kept.insert(kept.end(), piece.begin(), piece.end());
+    from.early_bytes += frame.bytes;
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 /// False: nonsense.
@@ -193,13 +207,17 @@ bool Engine::take_report(Channel& to, const Decoded& frame) noexcept {
   to.stuck_since_ns = 0;
   const uint8_t flags = frame.header.flags;
   if ((flags & kAsks) != 0) {
+    to.to_answer = consumed.question;
     to.report_due |= kAnswers;
     enqueue(to);
   }
-  // What was sent before we asked should have come before the question.
-  if ((flags & kAnswers) != 0 && ahead_of(to.asked_before, frame.header.ack) > 0) {
-    to.outbox.rewind();
-    enqueue(to);
+  if ((flags & kAnswers) != 0 && consumed.answered == to.question) {
+    to.unanswered = to.looks = 0;
+    // What was sent before we asked should have come before the question.
+    if (ahead_of(static_cast<uint32_t>(to.asked_before), frame.header.ack) > 0) {
+      to.outbox.rewind();
+      enqueue(to);
+    }
   }
   ring_if_armed();
   return true;
@@ -207,7 +225,7 @@ bool Engine::take_report(Channel& to, const Decoded& frame) noexcept {
 
 Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
   const WireKind kind = frame.header.kind;
-  if (from.closed && kind != WireKind::leave) return Admitted::yes;  // of one that left
+  if (is_closed(from.peer) && kind != WireKind::leave) return Admitted::yes;  // of one that left
   switch (kind) {
     case WireKind::message:
     case WireKind::control: {
@@ -263,7 +281,7 @@ bool Engine::admit_returns(Channel& from, const Decoded& frame) noexcept {
 
 /// What a peer sends makes no sense: nothing more of it is believed.
 void Engine::refuse(Channel& from, std::string_view what) noexcept {
-  from.closed = true;
+  closed_[static_cast<std::size_t>(from.peer.rank().value)] = true;
   transport_.mark_down(from.peer, fmt::format("sent nonsense: {}", what));
 }
 

@@ -17,6 +17,7 @@ namespace weft::fabric::ofi {
 namespace {
 
 constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that are not kept for the next poll
+constexpr uint32_t kMostPatience = 4;      ///< 2^4 looks between two questions
 constexpr uint64_t kDrainNs = 20'000'000;  ///< what a peer sent before its end has come by then
 
 using Hold = std::scoped_lock<base::SpinLock>;
@@ -66,18 +67,22 @@ bool Engine::is_drained(uint64_t since_ns) noexcept {
   return empty_ns_ >= since_ns + kDrainNs;
 }
 
-void Engine::close(const Peer& peer, std::vector<uint32_t>& into) noexcept {
+void Engine::close(const Peer& peer) noexcept {
   const Hold hold(lock_);
-  const auto number = static_cast<uint16_t>(number_);
-  LoanBook& book = transport_.book();
+  closed_[static_cast<std::size_t>(peer.rank().value)] = true;
+}
+
+void Engine::sweep(const Peer& peer, std::vector<uint32_t>& into) noexcept {
+  const Hold hold(lock_);
   for (Channel* const one : all_) {
     if (&one->peer != &peer) continue;
-    one->closed = true;
     one->early.clear();
+    one->early_bytes = 0;
     drop_outbox(*one);
   }
+  LoanBook& book = transport_.book();
   for (uint32_t index = 0; index < book.packets(); ++index) {
-    if (!book.is_lent(index, peer.rank().value, number)) continue;
+    if (!book.is_lent(index, peer.rank().value, static_cast<uint16_t>(number_))) continue;
     book.unlend(index);
     into.push_back(index);
   }
@@ -126,7 +131,9 @@ bool Engine::keep() noexcept {
   {
     const std::unique_lock hold(lock_, std::try_to_lock);
     if (!hold) return false;
-    const bool idle = busy_.empty() && unposted_.empty();
+    // relaxed: under the lock.
+    const bool idle =
+        busy_.empty() && unposted_.empty() && !has_strangers_.load(std::memory_order_relaxed);
     if (idle && armed_ && endpoint_.wait_fd() >= 0) return false;  // its sleeper will be woken
     moved = step();
   }
@@ -136,27 +143,34 @@ bool Engine::keep() noexcept {
 
 void Engine::ask(Channel& one) noexcept {
   one.report_due |= kAsks;
+  one.looks = 0;
+  ++one.unanswered;
   enqueue(one);
 }
 
 void Engine::look_after() noexcept {
-  const Hold hold(lock_);
-  for (std::size_t i = 0; i < watched_.size();) {
-    Channel& one = *watched_[i];
-    // relaxed: under the lock.
-    if (one.peer.down.load(std::memory_order_relaxed) || (one.outbox.is_empty() && !one.starved)) {
-      one.watched = false;
-      watched_[i] = watched_.back();
-      watched_.pop_back();
-      continue;
+  {
+    const Hold hold(lock_);
+    for (std::size_t i = 0; i < watched_.size();) {
+      Channel& one = *watched_[i];
+      // relaxed: under the lock.
+      if (one.peer.down.load(std::memory_order_relaxed) ||
+          (one.outbox.is_empty() && !one.starved)) {
+        one.watched = false;
+        watched_[i] = watched_.back();
+        watched_.pop_back();
+        continue;
+      }
+      const uint64_t now = one.outbox.acknowledged();
+      if (std::exchange(one.acknowledged_then, now) != now) one.looks = 0;
+      // Each unanswered question makes us wait twice as long for the next.
+      if (one.looks++ >= 1u << std::min(one.unanswered, kMostPatience)) ask(one);
+      ++i;
     }
-    const uint32_t now = one.outbox.acknowledged();
-    if (std::exchange(one.looked, true) && now == one.acknowledged_then) ask(one);
-    one.acknowledged_then = now;
-    ++i;
+    for (Channel* const one : all_) check_pulse(*one);
+    step();
   }
-  for (Channel* const one : all_) check_pulse(*one);
-  step();
+  meet_strangers();
 }
 
 /// Asks a peer that was not heard for long, and gives it up when it was not for too long.

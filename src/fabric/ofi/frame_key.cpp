@@ -32,10 +32,10 @@ FrameKey::FrameKey(std::string_view secret) {
 
 FrameKey::~FrameKey() { sodium_memzero(key_.data(), key_.size()); }
 
-FrameKey::Tag FrameKey::tag(uint32_t rank, uint32_t port, std::span<const std::byte> head,
+FrameKey::Tag FrameKey::tag(const About& about, std::span<const std::byte> head,
                             std::span<const std::byte> packet) const noexcept {
-  const std::array to{rank, port};
-  const std::span<const std::byte> to_bytes = std::as_bytes(std::span(to));
+  static_assert(sizeof about == 16);
+  const std::span<const std::byte> to_bytes = std::as_bytes(std::span(&about, 1));
   crypto_generichash_state state;
   crypto_generichash_init(&state, key_.data(), key_.size(), kTagBytes);
   for (const auto piece : {to_bytes, head, packet})

@@ -1,7 +1,7 @@
 // Tags that only holders of the job's key can make: `fabric.security=mac`.
 //
-// Purpose: what a stranger sends, or what was changed on its way, is not believed; what was
-// recorded and sent again has a number that came before, or says what is known already.
+// Purpose: what a stranger sends, or what was changed on its way, is not believed. Numbers of 64
+// bits are part of it, so what was recorded and is sent again has one that came before.
 // Owner and lifetime: the OfiTransport's.
 // Who may call: anyone.
 #pragma once
@@ -25,8 +25,13 @@ class FrameKey {
   FrameKey(const FrameKey&) = delete;
   FrameKey& operator=(const FrameKey&) = delete;
 
-  /// Of a frame's header with its body, and its packet, sent to port `port` of rank `rank`.
-  [[nodiscard]] Tag tag(uint32_t rank, uint32_t port, std::span<const std::byte> head,
+  /// What a tag says besides the frame: to whom it was sent, and its whole number.
+  struct About {
+    uint32_t rank, port;
+    uint64_t number;
+  };
+  /// Of a frame's header with its body, and its packet.
+  [[nodiscard]] Tag tag(const About& about, std::span<const std::byte> head,
                         std::span<const std::byte> packet) const noexcept;
   /// Whether two tags are the same, in a time that does not tell where they differ.
   [[nodiscard]] static bool is_same(const Tag& tag, std::span<const std::byte> other) noexcept;

@@ -42,8 +42,8 @@ class FrameQueue {
 
   /// `cells`: a power of two.
   void open(uint32_t cells) {
+    bytes_ = std::make_unique<std::byte[]>(cells * kCell);
     size_ = cells * kCell;
-    bytes_ = std::make_unique<std::byte[]>(size_);
   }
   [[nodiscard]] bool is_open() const noexcept { return size_ != 0; }
 

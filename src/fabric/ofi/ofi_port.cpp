@@ -178,6 +178,7 @@ void OfiPort::look_at_deaths(Sink& sink) {
 
 bool OfiPort::report_down(const OfiTransport::Death& death, Sink& sink) {
   if (death.at_ns != 0 && !engine_.is_drained(death.at_ns)) return false;
+  engine_.close(*death.peer);
   engine_.list_inbound(channels_);                // a lane that was opened just before
   for (const Channel* const channel : channels_)  // everything that came is offered first
     if (&channel->peer == death.peer &&
@@ -185,7 +186,7 @@ bool OfiPort::report_down(const OfiTransport::Death& death, Sink& sink) {
       return false;
   if (engine_.has_returned()) drain_returned(sink);
   returned_.clear();
-  engine_.close(*death.peer, returned_);
+  engine_.sweep(*death.peer, returned_);
   if (!returned_.empty()) sink.on_returned(returned_);
   sink.on_peer_down(death.peer->rank(), death.cause);
   return true;

@@ -20,7 +20,9 @@ namespace weft::fabric::ofi {
 class OfiPort final : public Port {
  public:
   OfiPort(OfiTransport& transport, uint32_t number);
-  ~OfiPort() override { engine_.disarm(); }
+  ~OfiPort() override {
+    if (!transport_.is_forks_copy()) engine_.disarm();
+  }
 
   [[nodiscard]] uint32_t max_inline() const noexcept override { return max_inline_; }
   [[nodiscard]] uint32_t max_control() const noexcept override { return max_inline_; }

@@ -94,6 +94,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
     engines_.push_back(std::make_unique<Engine>(*this, port, info, *fabric));
     card.addresses.push_back(engines_.back()->endpoint().address());
   }
+  deaths_.reserve(static_cast<std::size_t>(job.size()));
   job_.put(kCardKey, card.text());
   met_.push_back(std::make_unique<Peer>(self_, std::move(card)));
   // release: pairs with find's acquire.
@@ -107,8 +108,10 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+bool OfiTransport::is_forks_copy() const noexcept { return pid_ != ::getpid(); }
+
 OfiTransport::~OfiTransport() {
-  if (pid_ != ::getpid()) {
+  if (is_forks_copy()) {
     // A fork's copy: connections and the thread are its parent's. Nothing of them may be touched.
     for (auto& engine : engines_) (void)engine.release();
     (void)fabric_.release();
@@ -148,16 +151,13 @@ Peer& OfiTransport::meet(Rank rank) noexcept {
   std::unique_ptr<Peer> peer = make_peer(rank, failure);
   Peer& made = *peer;
   made.note_heard(awake_ns());
-  {
-    const std::scoped_lock hold(setup_);
-    met_.push_back(std::move(peer));
-    // release: pairs with find's acquire.
-    peers_[rank.value].store(&made, std::memory_order_release);
-  }
-  if (!failure.empty()) {
-    const std::scoped_lock hold(setup_);
-    enter_death(made, std::move(failure), true);
-  }
+  const std::scoped_lock hold(setup_);
+  met_.push_back(std::move(peer));
+  // release: pairs with find's acquire.
+  peers_[rank.value].store(&made, std::memory_order_release);
+  const auto told = told_dead_.find(rank.value);
+  if (failure.empty() && told != told_dead_.end()) failure = told->second;
+  if (!failure.empty()) enter_death(made, std::move(failure), true);
   return made;
 }
 
@@ -201,11 +201,13 @@ void OfiTransport::mark_left(Peer& peer) noexcept {
 }
 
 void OfiTransport::peer_died(Rank rank, std::string_view cause) noexcept {
-  Peer* const peer = find(rank);
-  if (peer == nullptr || peer->rank() == self_) return;
+  if (!reaches(rank) || rank == self_) return;
   const std::scoped_lock hold(setup_);
-  if (peer->down.load(std::memory_order_relaxed)) return;  // relaxed: set under this lock
-  enter_death(*peer, std::string(cause), false);
+  Peer* const peer = find(rank);
+  if (peer == nullptr)
+    told_dead_.emplace(rank.value, cause);
+  else if (!peer->down.load(std::memory_order_relaxed))  // relaxed: set under this lock
+    enter_death(*peer, std::string(cause), false);
 }
 
 void OfiTransport::enter_death(Peer& peer, std::string cause, bool in_order) noexcept {
@@ -281,14 +283,19 @@ void OfiTransport::leave() noexcept {
       for (const Peer* const peer : peers) settled &= engine->settle(*peer, asks);
     return settled;
   };
-  const auto end = std::chrono::steady_clock::now() + kMostLeaving;
-  if (!leave_until(end, all_settled)) return;
+  // One that does not answer shall not keep the others from hearing that we leave.
+  const auto start = std::chrono::steady_clock::now();
+  leave_until(start + kMostLeaving / 2, all_settled);
+  std::erase_if(peers, [&](const Peer* peer) {
+    return !std::all_of(engines_.begin(), engines_.end(),
+                        [&](const auto& engine) { return engine->settle(*peer, false); });
+  });
   for (Peer* const peer : peers) {
     const auto speaks = std::find_if(engines_.begin(), engines_.end(),
                                      [&](const auto& one) { return one->speaks_to(*peer); });
     (speaks != engines_.end() ? **speaks : *engines_.front()).leave(*peer);
   }
-  leave_until(end, [&](bool asks) {
+  leave_until(start + kMostLeaving, [&](bool asks) {
     bool quiet = all_settled(asks);
     for (const auto& engine : engines_) quiet &= engine->is_quiet();
     return quiet;

@@ -87,6 +87,7 @@ class OfiTransport final : public Transport {
 
   [[nodiscard]] Job& job() noexcept { return job_; }
   [[nodiscard]] Rank self() const noexcept { return self_; }
+  [[nodiscard]] bool is_forks_copy() const noexcept;
   [[nodiscard]] uint32_t stamp() const noexcept { return stamp_; }
   /// Null: frames have no tags.
   [[nodiscard]] const FrameKey* frame_key() const noexcept { return frame_key_.get(); }
@@ -176,6 +177,7 @@ class OfiTransport final : public Transport {
   std::vector<std::unique_ptr<Peer>> met_;
   std::vector<bool> opened_;
   std::vector<Death> deaths_;
+  std::map<int32_t, std::string> told_dead_;  ///< by the launcher, and not met yet: why
   std::map<std::byte*, Allocation> allocations_;
   uint32_t segments_ = 0;
   std::atomic<std::size_t> death_count_{0};

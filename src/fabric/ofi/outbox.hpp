@@ -35,6 +35,7 @@ struct OutFrame {
   Channel* channel;
   OutFrame* next;
   std::span<const std::byte> packet;  ///< where it lies; it is lent
+  uint64_t number;                    ///< the whole of what the header has the lower half of
   uint32_t length;                    ///< of header and what follows it, but for the packet
   bool under_way;                     ///< in the provider's hands
   bool kept;                          ///< in an Outbox; else free as soon as it is not under way
@@ -80,13 +81,15 @@ class Outbox {
   [[nodiscard]] bool has_unsent() const noexcept { return unsent_ != nullptr; }
   /// The number of the first frame that is not known to have arrived; of the first not sent yet; of
   /// the next one to be appended.
-  [[nodiscard]] uint32_t acknowledged() const noexcept { return acknowledged_; }
-  [[nodiscard]] uint32_t first_unsent() const noexcept {
-    return unsent_ ? unsent_->header().sequence : next_;
-  }
+  [[nodiscard]] uint64_t acknowledged() const noexcept { return acknowledged_; }
+  [[nodiscard]] uint64_t first_unsent() const noexcept { return unsent_ ? unsent_->number : next_; }
 
+  static void number(OutFrame& frame, uint64_t number) noexcept {
+    frame.number = number;
+    frame.header().sequence = static_cast<uint32_t>(number);
+  }
   void append(OutFrame& frame) noexcept {
-    frame.header().sequence = next_++;
+    number(frame, next_++);
     frame.kept = true;
     frame.next = nullptr;
     (oldest_ == nullptr ? oldest_ : newest_->next) = &frame;
@@ -100,18 +103,18 @@ class Outbox {
   void advance(std::size_t count) noexcept {
     for (; count != 0; --count) unsent_ = unsent_->next;
   }
-  [[nodiscard]] uint32_t unsent_count() const noexcept { return next_ - first_unsent(); }
+  [[nodiscard]] uint64_t unsent_count() const noexcept { return next_ - first_unsent(); }
   /// Everything not acknowledged is to be sent again.
   void rewind() noexcept { unsent_ = oldest_; }
 
   /// False: what was never sent cannot have arrived.
   [[nodiscard]] bool may_acknowledge(uint32_t number) const noexcept {
-    return ahead_of(number, next_) <= 0;
+    return ahead_of(number, static_cast<uint32_t>(next_)) <= 0;
   }
   /// All below `number` have arrived; `free` gets those that are not under way.
   template <class Free>
   void acknowledge(uint32_t number, Free free) noexcept {
-    while (oldest_ != nullptr && ahead_of(number, acknowledged_) > 0) {
+    while (oldest_ != nullptr && ahead_of(number, static_cast<uint32_t>(acknowledged_)) > 0) {
       drop_oldest(free);
       ++acknowledged_;
     }
@@ -140,8 +143,8 @@ class Outbox {
   OutFrame* oldest_ = nullptr;
   OutFrame* unsent_ = nullptr;
   OutFrame* newest_ = nullptr;  // valid unless empty
-  uint32_t acknowledged_ = 0;
-  uint32_t next_ = 0;
+  uint64_t acknowledged_ = 0;
+  uint64_t next_ = 0;
 };
 
 }  // namespace weft::fabric::ofi

@@ -22,7 +22,7 @@ bool is_length_right(const WireHeader& header, const WireLimits& limits) noexcep
     case WireKind::leave:
       return header.length == 0;
     case WireKind::report:
-      return header.length == sizeof(ReportBody) && header.sequence == 0;
+      return header.length == sizeof(ReportBody);
   }
   return false;
 }

@@ -21,10 +21,10 @@ enum class WireKind : uint8_t {
   // Between the engines, offered to no sink:
   returns,  ///< numbers of the receiver's packets that come back: uint32_t each
   leave,    ///< the sender ends its transport, and all it sent has arrived
-  report,   ///< how much was consumed: ReportBody. The only kind without a number
+  report,   ///< how much was consumed: ReportBody. Numbered apart from the others, and not kept
 };
 
-/// What a report is for.
+/// What a report is for, besides.
 enum WireFlags : uint8_t {
   kAsks = 1,     ///< please answer
   kAnswers = 2,  ///< does
@@ -33,7 +33,7 @@ enum WireFlags : uint8_t {
 struct WireHeader {
   uint32_t stamp;     ///< of the job; what has another one is not of it
   uint32_t source;    ///< the sending rank
-  uint32_t sequence;  ///< number of the frame on its lane, from 0; of a report: of none
+  uint32_t sequence;  ///< number of the frame on its lane, from 0: the lower half
   uint32_t ack;       ///< of the lane's other direction: all numbers below it have arrived
   uint32_t length;    ///< bytes that follow, a packet's not among them
   uint32_t index;     ///< number of the packet
@@ -48,8 +48,10 @@ static_assert(sizeof(WireHeader) == 32);
 struct ReportBody {
   uint64_t messages;
   uint64_t control;
+  uint32_t question;  ///< number of the one that it asks
+  uint32_t answered;  ///< number of the one that it answers
 };
-static_assert(sizeof(ReportBody) == 16);
+static_assert(sizeof(ReportBody) == 24);
 
 /// Of two numbers of a lane, how far `a` is ahead of `b`; they wrap.
 constexpr int32_t ahead_of(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b); }
