@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "weft/base/config.hpp"
+#include "fabric/launch_signs.hpp"
 #include "weft/base/error.hpp"
 
 namespace weft::bench {
@@ -38,7 +38,7 @@ Pair::Pair() : job_(fabric::join_job()), yard_(std::make_unique<Yard>(*job_)), c
 }
 
 bool started_by_launcher() {
-  return base::environment("PMIX_RANK").found && base::environment("PMIX_NAMESPACE").found;
+  return fabric::read_launch_signs(fabric::surroundings()).by != fabric::JoinBy::alone;
 }
 
 std::string program_path() {

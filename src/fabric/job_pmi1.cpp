@@ -109,6 +109,7 @@ class Pmi1Session {
     std::string value;
   };
 
+  Pmi1Message greet();
   void begin();
   void find_nodes();
   void agree();
@@ -144,9 +145,19 @@ Pmi1Session::Pmi1Session() {
   agree();
 }
 
+Pmi1Message Pmi1Session::greet() {
+  try {
+    return server_.ask(pmi1_line("init", {{"pmi_version", "1"}, {"pmi_subversion", "1"}}),
+                       "response_to_init");
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{} (it serves one program of each rank: was there "
+                                          "another before this one?)",
+                                          error.what()));
+  }
+}
+
 void Pmi1Session::begin() {
-  const Pmi1Message hello = server_.ask(
-      pmi1_line("init", {{"pmi_version", "1"}, {"pmi_subversion", "1"}}), "response_to_init");
+  const Pmi1Message hello = greet();
   expect_success(hello, "init");
   if (const std::string& version = pmi1_word(hello, "pmi_version"); version != "1")
     throw Error(Errc::launcher,

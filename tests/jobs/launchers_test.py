@@ -163,6 +163,13 @@ class Hydra(Launched, JobTest):
         self.assertRegex(job.err, r"PMI_FD=\d+ is no open socket.*unset PMI_FD")
 
 
+    def test_second_program_of_a_rank(self):
+        """PMI-1 serves one; it is told so."""
+        job = self.launch(2, "sh", "-c", f"{tool('job_probe')} start; {tool('job_probe')} info")
+        self.assertNotEqual(job.code, 0)
+        self.assertRegex(job.err, "server is gone.*was there another before this one")
+
+
 class PrterunJob(Job):
     @property
     def launcher(self):

@@ -33,9 +33,10 @@ class Job {
   [[nodiscard]] virtual int node_count() const noexcept = 0;
   /// Unique among the jobs of this user at this time; safe in a file name.
   [[nodiscard]] virtual const std::string& id() const noexcept = 0;
-  /// A random secret that all ranks of this job share and no other process knows.
+  /// A random secret that all ranks of this job share and no other process knows (how far that
+  /// holds under launchers other than weftrun: docs/launchers.md).
   [[nodiscard]] virtual const std::string& key() const noexcept = 0;
-  /// "pmix", "alone", "local" …
+  /// "pmix", "pmi1", "alone", "local" …
   [[nodiscard]] virtual std::string_view provider() const noexcept = 0;
 
   /// Publishes `value` under this rank's `key`; visible to `get` after the next `fence`, at the
@@ -52,14 +53,17 @@ class Job {
   [[noreturn]] virtual void abort(int code, std::string_view why) = 0;
 
   /// `told(rank, cause)` is called, from a thread of the provider's, once for each rank that the
-  /// launcher reports dead. At most one handler; set it before the first fence. It must not call
-  /// this Job.
+  /// launcher reports dead; not all do (docs/launchers.md). At most one handler; set it before the
+  /// first fence. It must not call this Job.
   virtual void on_peer_death(std::function<void(Rank, std::string)> told) = 0;
 };
 
-/// Joins the job that started this process: PMIx if the environment says so (PMIX_RANK and
-/// PMIX_NAMESPACE), else alone, a job of one. Decided from the environment before any library is
-/// called. Throws Error(launcher).
+/// Joins the job that started this process: through PMIx if the environment says so (PMIX_RANK and
+/// PMIX_NAMESPACE), else through PMI-1 (PMI_FD, PMI_RANK and PMI_SIZE), else alone, a job of one;
+/// where two launchers are inside one another, the inner one. Decided from the environment before
+/// any library is called. A launcher that was seen and does not answer is an Error(launcher), never
+/// a job of one; one that started several processes and left them no way to each other is warned
+/// of.
 std::unique_ptr<Job> join_job();
 
 /// `ranks` ranks as threads of this process: element r is rank r's view. All on one node unless
