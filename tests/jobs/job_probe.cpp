@@ -12,7 +12,8 @@
 //   job_probe fail            each rank, at a time of its own, prints a line and fails
 //   job_probe desert RANK     that rank fails in order; the others wait in a fence
 //   job_probe late RANK       joins, fences; RANK never comes to the next fence, but stays
-//   job_probe idle            joins, fences, prints its resident memory
+//   job_probe reach           opens the transport over shared memory: it reaches this node's ranks
+//   only job_probe idle            joins, fences, prints its resident memory
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +34,9 @@
 #include <vector>
 
 #include "weft/base/error.hpp"
+#include "weft/fabric/config.hpp"
 #include "weft/fabric/job.hpp"
+#include "weft/fabric/transport.hpp"
 
 namespace {
 
@@ -256,6 +259,15 @@ int late(Job& job, const Arguments& arguments) {
   return 0;
 }
 
+int reach(Job& job, const Arguments&) {
+  const auto shared = weft::fabric::make_shm_transport(job, weft::fabric::default_geometry(1));
+  for (int peer = 0; peer < job.size(); ++peer)
+    require(shared->reaches(Rank{peer}) == (job.node_of(Rank{peer}) == job.node_of(job.rank())),
+            "shared memory leads to another host, or does not lead to this one");
+  print("good");
+  return 0;
+}
+
 int idle(Job& job, const Arguments&) {
   job.fence();
   std::ifstream status("/proc/self/status");
@@ -272,7 +284,7 @@ int main(int argc, char** argv) {
       {"info", info},       {"exchange", exchange}, {"overlap", overlap}, {"start", start},
       {"abort", abort_job}, {"survive", survive},   {"absent", absent},   {"fork", fork_child},
       {"again", again},     {"fail", fail},         {"desert", desert},   {"idle", idle},
-      {"late", late}};
+      {"reach", reach},     {"late", late}};
   try {
     require(argc > 1 && modes.contains(argv[1]), "an unknown mode");
     static std::unique_ptr<Job> job = weft::fabric::join_job();

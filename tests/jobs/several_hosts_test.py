@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of weftrun over several hosts, which are made of namespaces (hosts.py), from outside.
 
-several_hosts_test.py WEFTRUN PROBE [unittest arguments]
+several_hosts_test.py WEFTRUN JOB_PROBE PMIX_PROBE [unittest arguments]
 """
 
 import os
@@ -22,7 +22,7 @@ import weftrun_job
 from weftrun_job import (command_of, eventually, JobTest, kill_if_there, kill_rounds, seeded,
                          state_of, strike)
 
-PROBE = None
+PROBE = PMIX_PROBE = None
 HOSTS = None  # eight of them; whoever disturbs one mends it
 SANITIZER = os.environ.get("LAUNCHER_TEST_SANITIZER", "")
 DAEMON = "--daemon-of-weftrun"
@@ -75,6 +75,14 @@ class Contract(SeveralHostsTest):
 
     def test_jobs_made_one_after_another(self):
         self.assertEqual(self.good("--hosts", names(3), "-n", 4, PROBE, "again").out, "good\n" * 4)
+
+    def test_other_users_of_pmix(self):
+        for degree in 32, 1:
+            job = self.good("--launch-degree", degree, "--hosts", names(3), "-n", 7, PMIX_PROBE)
+            self.assertEqual(job.out, "good\n" * 7)
+
+    def test_shared_memory_ends_at_the_host(self):
+        self.assertEqual(self.good("--hosts", names(2), "-n", 4, PROBE, "reach").out, "good\n" * 4)
 
     def check_nodes(self, job, expected):
         """`expected`: each host's name and ranks."""
@@ -671,5 +679,5 @@ class Ssh(SeveralHostsTest):
 
 if __name__ == "__main__":
     hosts.as_root()
-    weftrun_job.WEFTRUN, PROBE = map(os.path.abspath, sys.argv[1:3])
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    weftrun_job.WEFTRUN, PROBE, PMIX_PROBE = map(os.path.abspath, sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
