@@ -33,8 +33,8 @@ using PmixValue = std::unique_ptr<pmix_value_t, PmixRelease>;
 /// this process.
 class PmixStore {
  public:
-  /// `near`: the ranks of this host, ascending. `says_no`: the launcher answers at once what a rank of
-  /// another host did not publish, too.
+  /// `near`: the ranks of this host, ascending. `says_no`: the launcher answers at once what a rank
+  /// of another host did not publish, too.
   PmixStore(const pmix_proc_t& me, int size, std::vector<int> near, bool says_no)
       : me_(me), size_(size), near_(std::move(near)), says_no_(says_no) {}
 

@@ -156,7 +156,7 @@ TEST_P(Frames, TakenOneByOneNoLaneStarves) {
   Port& mine = ranks.port(0);
   Port& busy = ranks.port(1);
   Returner sink(mine);
-  Returner at_busy(busy);
+  Returner at_busy(busy), at_other(ranks.port(2));
   const auto header = bytes_of("sixteen bytes...");
   const auto send = [&](Port& from) {
     return from.try_send(Rank{0}, 0, header, bytes_of("8 bytes.")) != Post::retry;
@@ -171,6 +171,7 @@ TEST_P(Frames, TakenOneByOneNoLaneStarves) {
     const int control_before = sink.control;
     ASSERT_TRUE(poll_until(mine, sink, [&] { return send(ranks.port(2)); }));
     ASSERT_NE(ranks.port(2).try_control(Rank{0}, 0, header), Post::retry);
+    ranks.port(2).poll(at_other, 64);  // a network gathers what is sent until then
     for (int i = 0; i < 400; ++i) {
       while (send(busy)) {
       }
@@ -259,7 +260,7 @@ TEST_P(Frames, TheShortWayTakesWhatTheFilterLetsPassInOrder) {
   ASSERT_TRUE(poll_until(mine, sink, [&] { return next + sink.frames.size() >= sent.size(); }));
   check_seen();
   EXPECT_EQ(next, sent.size());
-  if (!GetParam().wrap) {
+  if (!GetParam().wrap && GetParam().reads_peers) {  // a network may bring all of it at the end
     EXPECT_GT(short_ones, 100u);
   }
 }

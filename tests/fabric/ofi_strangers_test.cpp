@@ -200,11 +200,21 @@ TEST_P(OfiStrangers, APeerThatSendsNonsenseIsDown) {
     EXPECT_NE(sink_.downs[0].second.find("rank 1 (on nowhere"), std::string::npos) << what;
     EXPECT_NE(sink_.downs[0].second.find(what), std::string::npos) << sink_.downs[0].second;
     send(frame(0, "late"));
+    send(frame(0, "on another lane", [](WireHeader& h) { h.port = 1; }));
     for (int i = 0; i < 1000; ++i) port_->poll(sink_, 64);
     EXPECT_TRUE(sink_.frames.empty());
     sink_ = Recorder();
     TearDown();
   }
+}
+
+TEST_P(OfiStrangers, ADeathThatIsToldBeforeThePeerIsMetIsReportedWhenItIs) {
+  victim_->peer_died(Rank{1}, "rank 1 was killed");
+  port_->poll(sink_, 64);
+  EXPECT_TRUE(sink_.downs.empty());
+  EXPECT_EQ(port_->try_send(Rank{1}, 0, bytes_of("there?"), {}), Post::done);
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return !sink_.downs.empty(); }));
+  EXPECT_EQ(sink_.downs[0].second, "rank 1 was killed");
 }
 
 /// More than the lane holds, though nothing was reported as consumed.

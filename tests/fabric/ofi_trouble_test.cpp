@@ -320,7 +320,7 @@ TEST_P(OfiProcesses, AForksCopyEndsAndTouchesNothing) {
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
-    (void)port.release();
+    port.reset();
     transport.reset();
     ::_exit(0);
   }
