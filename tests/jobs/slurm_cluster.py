@@ -5,6 +5,7 @@ As another user than root, Slurm serves that user alone, which is enough; but it
 everywhere (a container without a /proc of its own, a host name that resolves to nothing).
 """
 
+import ctypes
 import getpass
 import os
 import shutil
@@ -69,6 +70,14 @@ def free_ports(count):
             one.close()
 
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def program(name):
     found = shutil.which(name, path=PATH)
     if found is None:
@@ -94,10 +103,12 @@ class Cluster:
         return os.path.join(self.folder, name)
 
     def daemon(self, name, *command):
-        """In the foreground: it ends with a signal to its own process, and is ours to wait for."""
+        """In the foreground: it ends with a signal to its own process, and is ours to wait for. It
+        ends with this process, too, should the watchdog kill that."""
         with open(self.path(f"{name}.out"), "wb") as out:
             started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                       env=dict(os.environ, **self.environment))
+                                       env=dict(os.environ, **self.environment),
+                                       preexec_fn=end_with_parent)
         self.daemons.append((name, started))
         return started
 
