@@ -53,6 +53,16 @@ class SeveralHostsTest(JobTest):
     def daemons(self, job):
         return [pid for pid in job.pids() if DAEMON in command_of(pid)]
 
+    def script(self, text):
+        """A program of one line of shell."""
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "agent")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(path, 0o755)
+        return path
+
     def refused(self, code, words, *arguments, **more):
         job = self.run_job(*arguments, **more)
         self.assertEqual((job.code, job.out), (code, ""), job.err)
@@ -106,11 +116,22 @@ class Contract(SeveralHostsTest):
                 ("host2:2,host0:4,host1", 6, [("host2", [0, 1]), ("host0", [2, 3, 4, 5])]),
                 ("host3,host2,host1", 5, [("host3", [0, 1]), ("host2", [2, 3]), ("host1", [4])]),
                 ("host5", 3, [("host5", [0, 1, 2])]),
+                ("host5:2", 1, [("host5", [0])]),
                 ("host1,host1,localhost", 3, [("host1", [0, 1]), ("host0", [2])])):
             self.check_nodes(self.good("-host", hosts_given, "-n", ranks, *self.SHOW, PROBE),
                              expected)
         job = self.good("--hosts", "host0:1,host1:1", "--oversubscribe", "-n", 5, *self.SHOW, PROBE)
         self.check_nodes(job, [("host0", [0, 1, 2]), ("host1", [3, 4])])
+
+    def test_names_of_all_kinds(self):
+        agent = self.script("host=${1%%.*}; host=${host#*@}; test $1 = 10.77.0.3 && host=host2; shift; "
+                            f'exec {HOSTS.agent} $host "$@"')
+        job = self.good("--launch-agent", agent, "-n", 7, "--hosts",
+                        "host0:2,host1.example.org:1,me@host1.example.com:2,10.77.0.3", "--oversubscribe",
+                        *self.SHOW, PROBE)
+        self.check_nodes(job, [("host0", [0, 1, 2]), ("host1", [3]), ("host1", [4, 5]), ("host2", [6])])
+        job = self.good("--launch-agent", agent, "-n", 2, "--hosts", "10.77.0.3", *self.SHOW, PROBE)
+        self.check_nodes(job, [("host2", [0, 1])])
 
     def test_host_files(self):
         with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
@@ -400,16 +421,6 @@ class Refusals(SeveralHostsTest):
         self.refused(1, "host1: a daemon of weftrun is started by weftrun",
                      *agent(self.script(f'exec {HOSTS.agent} "$@" </dev/null')))
 
-    def script(self, text):
-        """A program of one line of shell."""
-        folder = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, folder)
-        path = os.path.join(folder, "agent")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\n{text}\n")
-        os.chmod(path, 0o755)
-        return path
-
     def test_program_and_folder_that_are_not_there(self):
         # Each host has a /dev/shm of its own.
         self.addCleanup(HOSTS.do, "host0", "rm", "-rf", "/dev/shm/own")
@@ -492,6 +503,14 @@ class Killed(SeveralHostsTest):
         self.assertRegex(job.err, r"^weftrun: host host2: the connection to it ended \(.*\); rank 2 is "
                                   "lost; ending the job\nweftrun: host host3: it was reached through "
                                   "host2, which is lost; rank 3 is lost\n$")
+        self.assertEqual(job.left_behind(), [])
+
+    def test_guardian_of_the_launcher(self):
+        job = self.family()
+        os.kill(self.one_at(job, "host0", "weft-guardian"), signal.SIGKILL)
+        job.finish()
+        self.assertEqual((job.code, job.err),
+                         (1, "weftrun: the guardian process died; the job is over\n"))
         self.assertEqual(job.left_behind(), [])
 
     def test_guardian_of_a_daemon(self):

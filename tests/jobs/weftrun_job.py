@@ -126,7 +126,7 @@ class Job:
         their command line."""
         commands = {pid: command_of(pid).split() for pid in self.pids()}
         return [pid for pid, command in commands.items()
-                if word in command and command[0] != WEFTRUN]
+                if word in command and command[0] != WEFTRUN and pid != self.process.pid]
 
     def wait_for(self, count, word):
         """The pids of `count` processes whose command line holds `word`."""

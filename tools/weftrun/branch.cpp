@@ -273,7 +273,7 @@ uint64_t Branch::next_deadline() const {
   for (const Child& child : children_) {
     if (child.lost) continue;
     if (!child.link && !child.agent->running()) return 0;
-    next = std::min(next, child.link ? std::min(child.link->sent_at() + silence_ns_ / kBeats,
+    next = std::min(next, child.link ? std::min(child.link->said_at() + silence_ns_ / kBeats,
                                                 child.link->heard_at() + silence_ns_)
                                      : launch_until_);
   }
@@ -298,7 +298,7 @@ void Branch::on_time(uint64_t now) {
         lose(child, fmt::format("it was silent for {} s", spec_.silence_ms / 1000.0));
       continue;
     }
-    if (child.link->sent_at() + silence_ns_ / kBeats <= now) send(child.member, {.say = Say::beat});
+    if (child.link->said_at() + silence_ns_ / kBeats <= now) send(child.member, {.say = Say::beat});
   }
   std::erase_if(strangers_, [now](const auto& one) { return one.second.until <= now; });
 }

@@ -239,7 +239,7 @@ void Daemon::loop() {
 
 int Daemon::milliseconds_to_next_deadline() const {
   const uint64_t silence = static_cast<uint64_t>(spec_.silence_ms) * kMillisecond;
-  uint64_t next = std::min(branch_->next_deadline(), joined_.link.sent_at() + silence / kBeats);
+  uint64_t next = std::min(branch_->next_deadline(), joined_.link.said_at() + silence / kBeats);
   if (!paused_) next = std::min(next, joined_.link.heard_at() + silence);
   const uint64_t now = base::now_ns();
   return next <= now ? 0 : static_cast<int>((next - now) / kMillisecond + 1);
@@ -250,7 +250,7 @@ void Daemon::on_time() {
   uint64_t now = base::now_ns();
   branch_->on_time(now);
   Link& link = joined_.link;
-  if (link.sent_at() + silence / kBeats <= now) up({});
+  if (link.said_at() + silence / kBeats <= now) up({});
   if (paused_ || link.heard_at() + silence > now) return;
   // We may have been stopped: what it said meanwhile lies there.
   on_up();

@@ -31,7 +31,7 @@ void Launcher::far_aborted(int rank, int code, const std::string& text) {
 }
 
 void Launcher::far_output(int rank, int stream, const std::string& text) {
-  Stream& to = streams_.at(static_cast<std::size_t>(2 * rank + stream));
+  Stream& to = streams_.at(2 * static_cast<std::size_t>(rank) + static_cast<std::size_t>(stream));
   if (text.empty())
     to.finish();
   else

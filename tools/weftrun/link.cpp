@@ -18,7 +18,7 @@ constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 }  // namespace
 
 Link::Link(Fd socket, const WireLimits& limits)
-    : socket_(std::move(socket)), limits_(limits), heard_at_(base::now_ns()), sent_at_(heard_at_) {}
+    : socket_(std::move(socket)), limits_(limits), heard_at_(base::now_ns()), said_at_(heard_at_) {}
 
 void Link::trust(const WireLimits& limits) {
   limits_ = limits;
@@ -28,6 +28,7 @@ void Link::trust(const WireLimits& limits) {
 void Link::send(const Message& message) {
   if (!broken_.empty()) return;
   unsent_.push_back(encode(message));
+  said_at_ = base::now_ns();
   flush();
 }
 
@@ -44,7 +45,6 @@ void Link::flush() {
       sent_of_front_ = 0;
       return;
     }
-    sent_at_ = base::now_ns();
     sent_of_front_ += static_cast<std::size_t>(sent);
     if (sent_of_front_ < front.size()) continue;
     unsent_.pop_front();

@@ -32,9 +32,10 @@ class Link {
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   [[nodiscard]] bool wants_room() const noexcept { return !unsent_.empty() && broken_.empty(); }
   [[nodiscard]] const std::string& broken() const noexcept { return broken_; }
-  /// When something came last, and when something was sent last (base::now_ns).
+  /// When something came last, and when `send` was called last (base::now_ns): what waits for room
+  /// does not need another sign of life behind it.
   [[nodiscard]] uint64_t heard_at() const noexcept { return heard_at_; }
-  [[nodiscard]] uint64_t sent_at() const noexcept { return sent_at_; }
+  [[nodiscard]] uint64_t said_at() const noexcept { return said_at_; }
 
  private:
   Fd socket_;
@@ -46,7 +47,7 @@ class Link {
   std::size_t sent_of_front_ = 0;
   std::string broken_;
   uint64_t heard_at_;
-  uint64_t sent_at_;
+  uint64_t said_at_;
 };
 
 }  // namespace weft::run

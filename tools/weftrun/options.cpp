@@ -180,6 +180,9 @@ std::optional<Usage> parse_section(const std::vector<std::string>& words, Option
   if (options.apps.empty()) add_job_options(app, options, hosts);
   app.footer(
       "Several programs make one job: weftrun -n 2 a : -n 3 b; their ranks are numbered through.\n"
+      "On several hosts: weftrun --hosts a:2,b:2,c -n 5 prog; ranks 0 and 1 run on a. They are "
+      "reached\n"
+      "by ssh without a password, and find weftrun, program and folder under the same paths.\n"
       "Rank 0 reads weftrun's standard input. Signals INT, TERM, HUP, QUIT, USR1, USR2, TSTP and\n"
       "CONT are passed on to all ranks. The exit code is the first one that is not 0, or 128 plus\n"
       "the signal that killed a rank.");
