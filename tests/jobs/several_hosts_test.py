@@ -514,12 +514,14 @@ class Killed(SeveralHostsTest):
         self.assertEqual(job.left_behind(), [])
 
     def test_guardian_of_a_daemon(self):
-        job = self.family()
-        os.kill(self.one_at(job, "host1", "weft-guardian"), signal.SIGKILL)
-        job.finish()
-        self.assertEqual(job.code, 1)
-        self.assertIn("host host1: the guardian process died; rank 1 is lost; ending the job", job.err)
-        self.assertEqual(job.left_behind(), [])
+        for degree in 32, 1:
+            job = self.family("--launch-degree", degree)
+            os.kill(self.one_at(job, "host1", "weft-guardian"), signal.SIGKILL)
+            job.finish()
+            self.assertEqual(job.code, 1)
+            self.assertIn("host host1: the guardian process died; rank 1 is lost; ending the job",
+                          job.err)
+            self.assertEqual(job.left_behind(), [])
 
     @unittest.skipIf(SANITIZER, "it takes these signals for itself, or has a thread of its own")
     def test_daemon_that_breaks_down(self):

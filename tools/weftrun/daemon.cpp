@@ -392,6 +392,8 @@ void Daemon::on_guardian() {
     }
   }
   if (guardian_->lost() && !over_) {
+    // First those below us, who clean up their hosts: an agent may be their parent, and ours.
+    branch_->close();
     end_job_wholly(shm_dir_);
     throw std::runtime_error("the guardian process died");
   }

@@ -334,6 +334,8 @@ void Launcher::on_guardian_lost() {
   if (phase_ == Phase::over) return;
   say("the guardian process died; the job is over");
   table_.fail_with(1);
+  // First the daemons, each of which cleans up its host: an agent may be their parent, and ours.
+  if (far_) far_->close();
   end_job_wholly(shm_dir_);
   phase_ = Phase::over;
 }
