@@ -639,26 +639,30 @@ class Strangers(SeveralHostsTest):
         return (len(body) if length is None else length).to_bytes(4, "little") + body
 
     def test_they_are_not_let_in(self):
-        job = self.start("--hosts", names(3), "-n", 3, "sh", "-c", "echo up; cat; echo over",
-                         stdin=subprocess.PIPE)
-        for _ in range(3):
-            self.assertIn(job.process.stdout.readline(), (b"up\n", b"over\n"))
+        # The daemon of host1 comes at once, that of host2 when all strangers were there.
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        agent = self.script(f"while test $1 = host2 && ! test -e {folder}/go; do sleep 0.05; done; "
+                            f'exec {HOSTS.agent} "$@"')
+        job = self.start("--launch-agent", agent, "--hosts", names(3), "-n", 3, PROBE, "exchange")
+        self.assertTrue(eventually(lambda: self.daemons(job)))
         port = self.port_of(job.process.pid)
         rng = random.Random(7)
         nonce = bytes(range(16))
         hello, proof = 0, 2
         for words in (b"GET / HTTP/1.1\r\n\r\n", rng.randbytes(4000), self.message(hello, 1, b"short"),
                       self.message(hello, 77, nonce), self.message(hello, 1, nonce),
-                      self.message(99, 1, nonce), self.message(hello, 1, nonce, 1 << 31),
-                      self.message(hello, 1, nonce) + self.message(proof, 0, nonce),
-                      self.message(proof, 0, nonce)):
+                      self.message(99, 2, nonce), self.message(hello, 2, nonce, 1 << 31),
+                      self.message(hello, 2, nonce) + self.message(proof, 0, nonce),
+                      self.message(hello, 2, nonce) * 2, self.message(proof, 0, nonce)):
             done = HOSTS.run("host2", sys.executable, "-c", self.SPEAK, HOSTS.address("host0"), port,
                              words.hex(), capture_output=True, text=True, timeout=60)
             # At most a challenge came back: that of a number with another number and a proof.
             self.assertIn(len(done.stdout), (0, 2 * (4 + 21 + 32)), done.stderr)
-        job.process.stdin.close()
-        job.process.stdin = None
-        self.assertEqual(job.finish().code, 0, job.err)
+        with open(f"{folder}/go", "w", encoding="utf-8"):
+            pass
+        job.finish()
+        self.assertEqual((job.code, job.out, job.err), (0, "good\n" * 3, ""))
         self.assertEqual(job.left_behind(), [])
 
 
