@@ -117,7 +117,7 @@ class Network:
                 self.do(place, "tc", "qdisc", "del", "dev", device, "root")
 
     def loss(self, host, percent):
-        """Loses so much of what comes to it and of what it sends."""
+        """Loses so much of what comes to it and of what it sends, questions for addresses included."""
         if not 0 <= percent <= 100:
             raise Unable(f"loss of {percent} %")
         rule = "drop" if percent == 100 else f"numgen random mod 10000 < {round(percent * 100)} drop"
