@@ -207,9 +207,7 @@ std::string join_pmi1(const Pmi1Head& head, std::string_view text) {
 }
 
 std::vector<int> parse_pmi1_mapping(std::string_view text, int size) {
-  const auto no_mapping = [&] [[noreturn]] {
-    refuse(fmt::format("PMI_process_mapping is {}", quoted(text)));
-  };
+  const auto no_mapping = [&] { refuse(fmt::format("PMI_process_mapping is {}", quoted(text))); };
   struct Block {
     int first = 0, nodes = 0, ranks = 0;
   };

@@ -24,18 +24,15 @@ namespace weft::run {
 namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kMillisecond = 1'000'000;
 /// What a connection gets to show who it is.
 constexpr uint64_t kGreetingTime = 10 * kSecond;
 /// Strangers at one time, beyond those who are expected.
 constexpr std::size_t kMostStrangers = 64;
 /// What the agents get to end by themselves, once all daemons were told to.
 constexpr uint64_t kGoodByeTime = 5 * kSecond;
-/// Signs of life in the time after which silence is an end.
-constexpr uint64_t kBeats = 4;
 
 /// What epoll watches: the upper half of its word; the lower says which.
-enum Kind : uint32_t { kListener, kStranger, kLink, kSaid, kEnd };
+enum Kind : uint32_t { kListener, kStranger, kLink, kSaid, kEnded };
 
 }  // namespace
 
@@ -121,7 +118,7 @@ void Branch::start_agents(char** environment) {
     child.agent.emplace(words, environment, encode_summons(summons));
     if (child.agent->said_fd() >= 0)
       watch(child.agent->said_fd(), kSaid, i, EPOLLIN, EPOLL_CTL_ADD);
-    if (child.agent->end_fd() >= 0) watch(child.agent->end_fd(), kEnd, i, EPOLLIN, EPOLL_CTL_ADD);
+    if (child.agent->end_fd() >= 0) watch(child.agent->end_fd(), kEnded, i, EPOLLIN, EPOLL_CTL_ADD);
   }
 }
 

@@ -35,9 +35,6 @@
 namespace weft::run {
 namespace {
 
-constexpr uint64_t kMillisecond = 1'000'000;
-constexpr uint64_t kBeats = 4;
-
 /// What epoll watches; a pipe's is kPipes plus its index.
 enum Tag : uint64_t { kUp, kBranch, kGuardian, kServer, kAnswers, kInput, kPipes };
 

@@ -17,7 +17,7 @@
 namespace weft::run {
 namespace {
 
-enum Tag : uint64_t { kBranch, kAnswers, kInput };
+enum FarTag : uint64_t { kFarBranch, kFarAnswers, kFarInput };
 
 void add_to(int epoll, int fd, uint64_t tag) {
   epoll_event event{};
@@ -67,8 +67,8 @@ Far::Far(Far::Owner& owner, Plan plan)
       Exchange::Ways{.up = {},
                      .down = [this](const Message& message) { branch_->send_all(message); },
                      .to = [this](int member, const Message& message) { to(member, message); }});
-  add_to(epoll_.get(), branch_->fd(), kBranch);
-  add_to(epoll_.get(), exchange_->fd(), kAnswers);
+  add_to(epoll_.get(), branch_->fd(), kFarBranch);
+  add_to(epoll_.get(), exchange_->fd(), kFarAnswers);
 }
 
 void Far::serve() {
@@ -76,10 +76,10 @@ void Far::serve() {
   const int ready = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < ready; ++i) {
     switch (events[static_cast<std::size_t>(i)].data.u64) {
-      case kBranch:
+      case kFarBranch:
         branch_->serve();
         break;
-      case kAnswers:
+      case kFarAnswers:
         exchange_->serve();
         break;
       default:
@@ -235,7 +235,7 @@ void Far::watch_input() {
   }
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.u64 = kInput;
+  event.data.u64 = kFarInput;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, in_.get(), &event) == 0) {
     in_watched_ = true;
   } else {

@@ -13,7 +13,7 @@ namespace weft::run {
 namespace {
 
 /// Bytes read before others get their turn.
-constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
+constexpr std::size_t kHeardAtOnce = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void Link::flush() {
 
 void Link::read_some() {
   std::array<char, 65536> buffer;
-  for (std::size_t taken = 0; taken < kReadAtOnce && broken_.empty();) {
+  for (std::size_t taken = 0; taken < kHeardAtOnce && broken_.empty();) {
     const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;

@@ -11,6 +11,10 @@
 
 namespace weft::run {
 
+inline constexpr uint64_t kMillisecond = 1'000'000;  ///< in nanoseconds
+/// Signs of life in the time after which silence is an end.
+inline constexpr uint64_t kBeats = 4;
+
 /// Owner and lifetime: whoever talks to the other end; the socket closes with it.
 /// Who may call: one thread. Nothing here waits: what cannot be sent now is kept, and `wants_room`
 /// says that somebody should call `flush` when the socket can be written. Invariant: once `broken`

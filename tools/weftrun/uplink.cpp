@@ -22,7 +22,6 @@
 namespace weft::run {
 namespace {
 
-constexpr uint64_t kMillisecond = 1'000'000;
 /// What one address gets to answer, while there are others.
 constexpr uint64_t kAddressTime = 3000 * kMillisecond;
 

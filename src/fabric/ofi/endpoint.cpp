@@ -57,16 +57,37 @@ std::string_view interface_of(const fi_info& info) {
   return text_or_nothing(info.domain_attr->name);
 }
 
-bool is_loopback(const fi_info& info) {
-  if (info.src_addr == nullptr || info.src_addrlen < sizeof(sockaddr)) return false;
+/// Where an interface's address reaches.
+enum class Reach : uint8_t { four, network, six, this_host, this_link };
+
+Reach reach_of(const fi_info& info) {
+  if (info.src_addr == nullptr || info.src_addrlen < sizeof(sockaddr)) return Reach::network;
   sockaddr_storage address{};
   std::memcpy(&address, info.src_addr, std::min(sizeof address, info.src_addrlen));
   if (address.ss_family == AF_INET) {
     const auto& four = reinterpret_cast<const sockaddr_in&>(address);
-    return ntohl(four.sin_addr.s_addr) >> 24 == 127;
+    return ntohl(four.sin_addr.s_addr) >> 24 == 127 ? Reach::this_host : Reach::four;
   }
+  if (address.ss_family != AF_INET6) return Reach::network;
   const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
-  return address.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+  if (IN6_IS_ADDR_LOOPBACK(&six.sin6_addr)) return Reach::this_host;
+  return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) ? Reach::this_link : Reach::six;
+}
+
+/// How well it serves a job of one node or of several: the lower, the better; -1: not at all.
+int order_of(const fi_info& info, bool one_node) {
+  switch (reach_of(info)) {
+    case Reach::network:
+    case Reach::four:
+      return 1;
+    case Reach::six:
+      return 2;
+    case Reach::this_host:
+      return one_node ? 0 : -1;
+    case Reach::this_link:  // another host needs to know on which of its links
+      break;
+  }
+  return -1;
 }
 
 /// Names of what `list` has, each once.
@@ -113,20 +134,28 @@ Info choose_provider(bool one_node) {
   Info list;
   if (const int answer = ask(hints, list); answer != 0) refuse(provider, answer);
   const fi_info* best = nullptr;
+  int best_order = 0;
   for (const fi_info* one = list.get(); one != nullptr; one = one->next) {
     if (!interface.empty() && interface_of(*one) != interface) continue;
     // Of libfabric's own shared memory nobody on another node has anything.
     if (provider.empty() && provider_of(*one) == "shm") continue;
-    // As configured, or on the right side of the loopback interface; else the first that there is.
-    if (!interface.empty() || is_loopback(*one) == one_node) {
+    const int order = order_of(*one, one_node);
+    // libfabric's order, where ours makes no difference.
+    if (order >= 0 && (best == nullptr || order < best_order)) {
       best = one;
-      break;
+      best_order = order;
     }
-    if (best == nullptr) best = one;
   }
+  if (best == nullptr && !interface.empty())
+    throw Error(
+        Errc::bad_config,
+        fmt::format("fabric.ofi.interface is '{}', which has no address that {}; there are: {}",
+                    interface, one_node ? "serves" : "other hosts can reach",
+                    names(list.get(), interface_of)));
   if (best == nullptr)
-    throw Error(Errc::bad_config, fmt::format("fabric.ofi.interface is '{}'; there are: {}",
-                                              interface, names(list.get(), interface_of)));
+    throw Error(Errc::bad_config,
+                "ofi: no network interface has an address that other hosts can reach (loopback and "
+                "link-local ones do not count)");
   if (best->tx_attr->iov_limit < 2)
     throw Error(Errc::bad_config,
                 fmt::format("ofi: provider '{}' does not send two pieces as one message",

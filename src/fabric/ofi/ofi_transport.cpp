@@ -56,7 +56,7 @@ std::string host_name() {
   return text;
 }
 
-const OfiSetup& checked(const OfiSetup& setup) {
+OfiSetup checked(OfiSetup setup) {
   check_geometry(setup.geometry, setup.inline_cells);
   WEFT_CHECK(setup.packets.empty() || setup.packets.size() == packet_area_bytes(setup.geometry),
              "an area as large as all packets");
