@@ -34,7 +34,8 @@ using Info = std::unique_ptr<fi_info, InfoFree>;
 std::string error_text(int code);
 
 /// The provider and interface that the configuration names, or the best fit: the loopback interface
-/// for jobs of one node, else one that other hosts can reach. Throws Error(bad_config) with what is wrong with it.
+/// for jobs of one node, else one that other hosts can reach. Throws Error(bad_config) with what is
+/// wrong with it.
 Info choose_provider(bool one_node);
 
 /// True if an address of this format can be knocked at by TCP (ConnectProbe).
