@@ -77,11 +77,14 @@ const std::vector<Provider>& providers() {
         one.wrap = std::move(wrap);
         made.push_back(std::move(one));
       };
-      // The network's providers are slow, and differ below what interceptors meet.
+      // What opens a network is slow: in all interceptors together is enough.
+      const bool is_networked = plain.name.starts_with("ofi") || plain.name.starts_with("by_node");
       if (plain.name.starts_with("ofi_")) continue;
-      add("_refusing", [](Wrapped t) { return refuse(std::move(t), 0.3, 1); });
-      add("_delaying", [](Wrapped t) { return delay(std::move(t), 5, 2); });
-      add("_reordering", [](Wrapped t) { return reorder_ports(std::move(t), 5, 3); });
+      if (!is_networked) {
+        add("_refusing", [](Wrapped t) { return refuse(std::move(t), 0.3, 1); });
+        add("_delaying", [](Wrapped t) { return delay(std::move(t), 5, 2); });
+        add("_reordering", [](Wrapped t) { return reorder_ports(std::move(t), 5, 3); });
+      }
       add("_everything",
           [](Wrapped t) { return refuse(reorder_ports(delay(std::move(t), 3, 4), 3, 5), 0.2, 6); });
     }
