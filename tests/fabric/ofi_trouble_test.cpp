@@ -168,16 +168,22 @@ TEST_P(OfiProcesses, NothingIsLostOrRepeatedWhenConnectionsBreak) {
       sink.free.pop_back();
       return true;
     };
+    // They break each time that some more came, however long a new connection takes here.
+    constexpr uint32_t kBetweenBreaks = 400;
     std::atomic<bool> ends{false};
+    std::atomic<uint32_t> came{0};
     int broken = 0;
     std::thread breaker([&] {
-      while (me == 0 && !ends.load()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (uint32_t next = kBetweenBreaks; me == 0 && !ends.load();) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (came.load() < next) continue;
         broken += break_connections();
+        next = came.load() + kBetweenBreaks;
       }
     });
     const bool whole = poll_long(*port, sink, [&] {
       while (sent < kMessages && send_one()) ++sent;
+      came = sink.next;
       return sent == kMessages && sink.next >= kMessages &&
              sink.free.size() == transport->geometry().packets;
     });
