@@ -105,7 +105,8 @@ uint32_t ByNodePort::poll(Sink& sink, uint32_t budget) {
   }
   const uint32_t taken = poll_near(sink, budget);
   rested_ += taken != 0 ? kBusyPoll : 1;
-  if (rested_ < rest_) [[likely]]
+  if (rested_ < rest_ && !spoke_far_.load(std::memory_order_relaxed))
+      [[likely]]  // relaxed: as said
     return taken;
   if (taken >= budget) {
     far_first_ = true;
@@ -121,6 +122,10 @@ inline uint32_t ByNodePort::poll_near(Sink& sink, uint32_t budget) {
 }
 
 uint32_t ByNodePort::poll_far(Sink& sink, uint32_t budget) {
+  if (spoke_far_.load(std::memory_order_relaxed)) {  // relaxed: a hint, here and there
+    spoke_far_.store(false, std::memory_order_relaxed);
+    fruitless_ = rest_ = 0;
+  }
   FarSink between(*this, sink);
   const uint32_t taken = far_->poll(between, budget);
   rested_ = 0;

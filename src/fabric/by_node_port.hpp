@@ -12,6 +12,7 @@
 //     one behind it near is: neither keeps the other from its turn for longer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -62,8 +63,11 @@ class ByNodePort final : public Port {
  private:
   class FarSink;
 
-  [[nodiscard]] Port& side(Rank rank) const noexcept {
-    return is_near_[rank.value] != 0 ? *near_ : *far_;
+  [[nodiscard]] Port& side(Rank rank) noexcept {
+    if (is_near_[rank.value] != 0) [[likely]]
+      return *near_;
+    spoke_far_.store(true, std::memory_order_relaxed);  // relaxed: whether to look soon
+    return *far_;
   }
   uint32_t poll_near(Sink& sink, uint32_t budget);
   uint32_t poll_far(Sink& sink, uint32_t budget);
@@ -72,6 +76,10 @@ class ByNodePort final : public Port {
   const std::unique_ptr<Port> near_, far_;
   const uint32_t max_inline_, max_control_;
   Descriptor bell_;  ///< an epoll set of both bells
+
+  /// Something was said to far since the last look there: it may wait for that look, and an answer
+  /// is likely.
+  alignas(base::kCacheLine) std::atomic<bool> spoke_far_{false};
 
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) Port* last_;  // the side that yielded last
