@@ -79,7 +79,8 @@ class Talk(AcrossHostsTest):
     def talk(self, count, seconds, *options, **settings):
         job = self.start(*options, "--hosts", ",".join(HOSTS.names[:count]), "-n", count, CHATTER, seconds,
                          env=settings)
-        self.assertEqual(job.process.stdout.readline(), b"talking\n")
+        if (first := job.process.stdout.readline()) != b"talking\n":
+            self.fail(f"it says {first}: {job.finish().err}")
         return job
 
     def rank_at(self, job, host):
