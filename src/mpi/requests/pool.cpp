@@ -95,7 +95,8 @@ void report_leaked_requests() {
 
 RequestPool::RequestPool(uint32_t count)
     : records_(std::clamp(count, 64U, kMostRequests)),
-      spares_(reinterpret_cast<Spare*>(base::map_records(kSpareBytes))) {
+      spares_(reinterpret_cast<Spare*>(base::map_records(kSpareBytes))),
+      begun_(reinterpret_cast<std::atomic<uint64_t>*>(base::map_records(begun_bytes()))) {
   static_assert(sizeof(Spare) == base::kCacheLine);
   done_ = make_constant(kEmpty);
   done_with_no_process_ = make_constant(kNoProcess);
@@ -106,6 +107,7 @@ RequestPool::~RequestPool() {
     const uintptr_t place = (reinterpret_cast<uintptr_t>(constant) >> kGenerationBits) - 1;
     let_go(records_[static_cast<uint32_t>(place)]);
   }
+  base::unmap_records(reinterpret_cast<std::byte*>(begun_), begun_bytes());
   base::unmap_records(reinterpret_cast<std::byte*>(spares_), kSpareBytes);
 }
 
@@ -119,11 +121,14 @@ void RequestPool::begin(Request& request) noexcept {
   new (&request) Request;
   WEFT_CHECK(&request_of(request.transfer) == &request, "a request begins with its transfer");
   request.generation = 2;
-  const uint32_t number = records_.index_of(request) + 1;
-  uint32_t used = used_.load(std::memory_order_relaxed);
-  // release: pairs with for_each's acquire; the record is whole.
-  while (used < number && !used_.compare_exchange_weak(used, number, std::memory_order_release,
-                                                       std::memory_order_relaxed)) {
+  const uint32_t index = records_.index_of(request);
+  const uint32_t word = index / kWordBits;
+  // release, twice: pairs with any_begun's acquires; the record is whole.
+  begun_[word].fetch_or(uint64_t{1} << (index % kWordBits), std::memory_order_release);
+  uint32_t words = begun_words_.load(std::memory_order_relaxed);
+  while (words <= word &&
+         !begun_words_.compare_exchange_weak(words, word + 1, std::memory_order_release,
+                                             std::memory_order_relaxed)) {
   }
 }
 
@@ -145,13 +150,10 @@ MPI_Request RequestPool::make_constant(const Outcome& outcome) {
 }
 
 bool RequestPool::is_borrowed(const Comm& comm) noexcept {
-  // acquire: pairs with begin's release.
-  const uint32_t used = used_.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < used; ++i) {
+  return any_begun([&](const Request& request) {
     // acquire: pairs with retire's release.
-    if (records_[i].borrowed.load(std::memory_order_acquire) == &comm) return true;
-  }
-  return false;
+    return request.borrowed.load(std::memory_order_acquire) == &comm;
+  });
 }
 
 Request& make_request() {

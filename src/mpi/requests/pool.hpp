@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "mpi/request.hpp"
@@ -22,7 +23,8 @@ namespace weft::mpi {
 /// Progress: taking and giving back are a few instructions in the thread's own part
 /// (base::Records). Layout: three cache lines a request, touched when first used. Invariants:
 ///  1. a record whose `generation` is 0 was never used and is all zeroes; any other one is a
-///  Request;
+///     Request; threads that do not own a record look at it only once its bit of `begun_` says so
+///     (threads take blocks of records: those below a used one need not be);
 ///  2. `generation` is odd while the record has a handle, and counts up with each handle made and
 ///     ended, so that a handle names one use (of 2,048 in a row);
 ///  3. a record without handle has no work, comm, type nor borrowed communicator.
@@ -111,21 +113,39 @@ class RequestPool {
   /// Calls `each(request)` for those that have a handle.
   template <class Each>
   void for_each(Each each) {
-    // acquire: pairs with begin's release; only exact when nothing moves.
-    const uint32_t used = used_.load(std::memory_order_acquire);
-    for (uint32_t i = 0; i < used; ++i) {
-      if ((records_[i].generation & 1) != 0 && !records_[i].constant) each(records_[i]);
-    }
+    // Only exact when nothing moves.
+    (void)any_begun([&](Request& request) {
+      if ((request.generation & 1) != 0 && !request.constant) each(request);
+      return false;
+    });
   }
   [[nodiscard]] uint32_t live() const noexcept { return records_.live(); }
 
  private:
   static constexpr uintptr_t kGenerations = (1U << kGenerationBits) - 1;
+  static constexpr uint32_t kWordBits = 64;
   struct alignas(base::kCacheLine) Spare {
     Request* request;  ///< only its slot's thread looks
   };
+  [[nodiscard]] std::size_t begun_bytes() const noexcept {
+    return (records_.count() / kWordBits + 1) * sizeof(uint64_t);
+  }
   [[noreturn]] void refuse() const;
   void begin(Request& request) noexcept;
+  /// Whether `is_it(request)` for one that was ever used.
+  template <class Predicate>
+  bool any_begun(Predicate is_it) {
+    // acquire, twice: pairs with begin's releases; the record is whole.
+    const uint32_t words = begun_words_.load(std::memory_order_acquire);
+    for (uint32_t word = 0; word < words; ++word) {
+      for (uint64_t bits = begun_[word].load(std::memory_order_acquire); bits != 0;
+           bits &= bits - 1) {
+        if (is_it(records_[word * kWordBits + static_cast<uint32_t>(std::countr_zero(bits))]))
+          return true;
+      }
+    }
+    return false;
+  }
   static void let_go(Request& request) noexcept;
   MPI_Request make_constant(const Outcome& outcome);
 
@@ -133,7 +153,8 @@ class RequestPool {
   Spare* spares_;  ///< by thread slot; pages of slots in use
   MPI_Request done_ = MPI_REQUEST_NULL;
   MPI_Request done_with_no_process_ = MPI_REQUEST_NULL;
-  std::atomic<uint32_t> used_{0};  ///< records below this number have been used
+  std::atomic<uint64_t>* begun_;          ///< a bit for each record that was ever used
+  std::atomic<uint32_t> begun_words_{0};  ///< words of `begun_` that may have bits
 };
 
 namespace detail {
