@@ -9,14 +9,14 @@ pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
 option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev, libsodium-dev)" ON)
 if(WEFT_OFI)
-  pkg_check_modules(OFI REQUIRED IMPORTED_TARGET libfabric>=1.15)
+  include(${CMAKE_CURRENT_LIST_DIR}/Libfabric.cmake)
   pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 else()
   set(OFI_FOUND FALSE)  # the cache may say otherwise
 endif()
 if(OFI_FOUND)
-  set(WEFT_OFI_MODULE OFI SODIUM)
-  set(WEFT_PC_OFI " libfabric libsodium")
+  set(WEFT_OFI_MODULE SODIUM)
+  set(WEFT_PC_OFI " libsodium")
 endif()
 
 # The programs alone:

@@ -34,7 +34,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     // Rank 1's card: the truth, but nobody of ours listens there.
     info_ = ofi::choose_provider(true);
     fid_fabric* fabric = nullptr;
-    ASSERT_EQ(::fi_fabric(info_->fabric_attr, &fabric, nullptr), 0);
+    ASSERT_EQ(ofi::libfabric().fabric(info_->fabric_attr, &fabric, nullptr), 0);
     fabric_.reset(fabric);
     endpoint_ = std::make_unique<ofi::Endpoint>(info_, *fabric, 256);
     Geometry geometry = small_geometry();

@@ -26,7 +26,7 @@ void check(ssize_t answer, std::string_view call) {
 
 /// What every provider must have: reliable datagrams in each sender's order.
 Info wishes() {
-  Info hints(::fi_allocinfo());
+  Info hints(libfabric().dupinfo(nullptr));
   if (!hints) throw Error(Errc::no_memory, "ofi: fi_allocinfo");
   hints->caps = FI_MSG;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
@@ -44,7 +44,7 @@ void name_provider(fi_info& hints, const std::string& provider) {
 
 int ask(const Info& hints, Info& found) {
   fi_info* list = nullptr;
-  const int answer = ::fi_getinfo(kInterface, nullptr, nullptr, 0, hints.get(), &list);
+  const int answer = libfabric().getinfo(kInterface, nullptr, nullptr, 0, hints.get(), &list);
   found.reset(answer == 0 ? list : nullptr);
   return answer;
 }
@@ -112,7 +112,7 @@ std::string names(const fi_info* list, Name name) {
     throw Error(Errc::bad_config,
                 fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}",
                             error_text(answer)));
-  Info hints(::fi_allocinfo());
+  Info hints(libfabric().dupinfo(nullptr));
   name_provider(*hints, provider);
   const bool known = ask(hints, any) == 0;
   throw Error(Errc::bad_config,
@@ -124,7 +124,7 @@ std::string names(const fi_info* list, Name name) {
 
 }  // namespace
 
-std::string error_text(int code) { return ::fi_strerror(code < 0 ? -code : code); }
+std::string error_text(int code) { return libfabric().strerror(code < 0 ? -code : code); }
 
 Info choose_provider(bool one_node) {
   const std::string provider = base::config_text("fabric.ofi.provider");
@@ -160,7 +160,7 @@ Info choose_provider(bool one_node) {
     throw Error(Errc::bad_config,
                 fmt::format("ofi: provider '{}' does not send two pieces as one message",
                             provider_of(*best)));
-  return Info(::fi_dupinfo(best));
+  return Info(libfabric().dupinfo(best));
 }
 
 bool is_socket_address(std::span<const std::byte> address) noexcept {

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "fabric/ofi/libfabric.hpp"
+
 namespace weft::fabric::ofi {
 
 struct FidClose {
@@ -26,7 +28,7 @@ template <class Object>
 using Fid = std::unique_ptr<Object, FidClose>;
 
 struct InfoFree {
-  void operator()(fi_info* info) const noexcept { ::fi_freeinfo(info); }
+  void operator()(fi_info* info) const noexcept { libfabric().freeinfo(info); }
 };
 using Info = std::unique_ptr<fi_info, InfoFree>;
 

@@ -86,7 +86,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   // Where nodes are pretended, all ranks are on this machine.
   const Info info = choose_provider(static_cast<int>(job.node_ranks().size()) == job.size());
   fid_fabric* fabric = nullptr;
-  if (const int answer = ::fi_fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
+  if (const int answer = libfabric().fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
     throw Error(Errc::no_permission, fmt::format("ofi: fi_fabric: {}", error_text(answer)));
   fabric_.reset(fabric);
   Card card{setup.geometry, setup.inline_cells, tag_bytes(), host_name(), {}};
