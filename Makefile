@@ -29,9 +29,9 @@ TIMEOUT := 300
 # In CI a warning is an error.
 STRICT := -DCMAKE_COMPILE_WARNING_AS_ERROR=$(if $(CI),ON,OFF)
 
-# There, too, nothing was built before. In large pieces, then: all of what is thrown away afterwards, of
-# what `make test` builds only the programs: each source of a room must compile by itself.
-LARGE_PIECES = -DWEFT_LARGE_PIECES=$(if $(CI),$(1),OFF)
+# What is built here is built from nothing, mostly: in large pieces, then. Those who work on weft build
+# with `cmake --preset dev`, a source at a time, and so does `make stress`.
+LARGE_PIECES := -DWEFT_LARGE_PIECES=ON
 
 configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) $(2) >/dev/null
 build = cmake --build --preset $(1) -j $(JOBS)
@@ -46,7 +46,7 @@ bootstrap:
 	@scripts/bootstrap build
 
 configure: bootstrap
-	@$(call configure,release,$(call LARGE_PIECES,PROGRAMS))
+	@$(call configure,release,$(LARGE_PIECES))
 
 build: configure
 	@$(call build,release)
@@ -69,7 +69,7 @@ test: build
 
 asan tsan: bootstrap
 	@[ $@ = tsan ] || scripts/bootstrap test
-	@$(call configure,$@,$(call LARGE_PIECES,ALL))
+	@$(call configure,$@,$(LARGE_PIECES))
 	@$(call build,$@)
 	@scripts/sanitized $(call run_tests,$@)
 
@@ -80,7 +80,7 @@ stress: bootstrap
 	@scripts/bootstrap test
 	@for preset in release tsan asan; do \
 	  echo "stress: $$preset, WEFT_STRESS_SECONDS=$$WEFT_STRESS_SECONDS"; \
-	  $(call configure,$$preset) && $(call build,$$preset) && \
+	  $(call configure,$$preset,-DWEFT_LARGE_PIECES=OFF) && $(call build,$$preset) && \
 	  scripts/sanitized $(call run_tests,$$preset) || exit 1; \
 	done
 

@@ -7,16 +7,12 @@ set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Boost REQUIRED COMPONENTS context)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
-option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev, libsodium-dev)" ON)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+option(WEFT_OFI "The transport between nodes, over libfabric (libfabric-dev)" ON)
 if(WEFT_OFI)
   include(${CMAKE_CURRENT_LIST_DIR}/Libfabric.cmake)
-  pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 else()
   set(OFI_FOUND FALSE)  # the cache may say otherwise
-endif()
-if(OFI_FOUND)
-  set(WEFT_OFI_MODULE SODIUM)
-  set(WEFT_PC_OFI " libsodium")
 endif()
 
 # The programs alone:

@@ -9,6 +9,7 @@ set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
 if(WEFT_LARGE_PIECES)
   file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cpp "int main() {}\n")
   add_executable(weft_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/test_headers.cpp)
+  set_target_properties(weft_test_headers PROPERTIES WEFT_LIGHT ON)
   target_link_libraries(weft_test_headers PRIVATE weft_flags GTest::gtest fmt::fmt)
   target_precompile_headers(weft_test_headers PRIVATE <algorithm> <atomic> <chrono> <functional>
     <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>)

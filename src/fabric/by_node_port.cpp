@@ -105,8 +105,8 @@ uint32_t ByNodePort::poll(Sink& sink, uint32_t budget) {
   }
   const uint32_t taken = poll_near(sink, budget);
   rested_ += taken != 0 ? kBusyPoll : 1;
-  if (rested_ < rest_ && !spoke_far_.load(std::memory_order_relaxed))
-      [[likely]]  // relaxed: as said
+  const bool spoke = spoke_far_.load(std::memory_order_relaxed);  // relaxed: a hint
+  if (rested_ < rest_ && !spoke) [[likely]]
     return taken;
   if (taken >= budget) {
     far_first_ = true;

@@ -66,7 +66,9 @@ class ByNodePort final : public Port {
   [[nodiscard]] Port& side(Rank rank) noexcept {
     if (is_near_[rank.value] != 0) [[likely]]
       return *near_;
-    spoke_far_.store(true, std::memory_order_relaxed);  // relaxed: whether to look soon
+    // relaxed: whether to look soon. All who send share the line: written once for each look.
+    if (!spoke_far_.load(std::memory_order_relaxed))
+      spoke_far_.store(true, std::memory_order_relaxed);
     return *far_;
   }
   uint32_t poll_near(Sink& sink, uint32_t budget);

@@ -85,7 +85,7 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      0,
      {},
      "Network interface, as eth0 (libfabric's domain); empty: loopback for jobs of one node, else "
-     "the first other."},
+     "the first that other hosts can reach."},
     {"fabric.ofi.receives",
      integer,
      "64",

@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 import time
 
+from weftrun_job import processes_in
+
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 START_S = 30
 TRIES = 3
@@ -178,16 +180,7 @@ class Cluster:
 
     def processes(self):
         """Pids of all that runs here, the daemons that each step has among them."""
-        wanted = "SLURM_CONF={SLURM_CONF}".format(**self.environment).encode()
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/environ", "rb") as environ:
-                    if wanted in environ.read().split(b"\0"):
-                        found.append(int(name))
-            except OSError:
-                pass
-        return found
+        return processes_in("SLURM_CONF={SLURM_CONF}".format(**self.environment))
 
     def end(self):
         self.end_daemons()

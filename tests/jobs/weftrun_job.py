@@ -22,9 +22,9 @@ WATCHDOG_S = 120
 MARKER = "LAUNCHER_TEST_MARKER"
 
 
-def processes_with(marker):
-    """Pids of the processes, zombies apart, whose environment holds the marker."""
-    wanted = f"{MARKER}={marker}".encode()
+def processes_in(setting):
+    """Pids of the processes, zombies apart, whose environment holds the setting, KEY=VALUE."""
+    wanted = setting.encode()
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -34,6 +34,11 @@ def processes_with(marker):
         except OSError:
             pass
     return found
+
+
+def processes_with(marker):
+    """Pids of the processes, zombies apart, whose environment holds the marker."""
+    return processes_in(f"{MARKER}={marker}")
 
 
 def command_of(pid):

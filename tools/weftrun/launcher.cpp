@@ -324,6 +324,7 @@ void Launcher::on_start_failed(int rank, int error, const std::string& step) {
   say(fmt::format("rank {} could not be started{}: {} {}: {}", rank,
                   far_ ? fmt::format(" on {}", host_of(rank)) : "", step,
                   options_.app_of(rank).program, error_text(error)));
+  table_.lost(rank);
   table_.fail_with(error == ENOENT ? 127 : 126);
   phase_ = Phase::ending;
   signal_ranks(SIGKILL);

@@ -47,7 +47,8 @@ void Launcher::far_host_lost(const NodePart& host, const std::string& how) {
   const bool go_on = started_ && options_.on_failure == OnFailure::go_on;
   std::vector<int> ranks;
   for (int rank = host.first; rank < host.first + host.ranks; ++rank)
-    if (table_.is_running(rank)) ranks.push_back(rank);
+    // Those that were told to start and were not heard of yet, too.
+    if (started_ && !table_.is_over(rank)) ranks.push_back(rank);
   const std::string whom =
       ranks.empty()
           ? ""

@@ -37,12 +37,14 @@ void ProcessTable::started(int rank, pid_t pid) {
 
 bool ProcessTable::ended(int rank, int status) {
   row(rank).running = false;
+  row(rank).over = true;
   --running_;
   fail_with(exit_code_of(status));
   return exit_code_of(status) != 0;
 }
 
 void ProcessTable::lost(int rank) noexcept {
+  row(rank).over = true;
   if (!std::exchange(row(rank).running, false)) return;
   --running_;
 }

@@ -25,6 +25,8 @@ class ProcessTable {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(rows_.size()); }
   [[nodiscard]] int running() const noexcept { return running_; }
   [[nodiscard]] bool is_running(int rank) const { return row(rank).running; }
+  /// It ended, was lost, or could not be started.
+  [[nodiscard]] bool is_over(int rank) const { return row(rank).over; }
   [[nodiscard]] bool has_finalized(int rank) const { return row(rank).finalized; }
   [[nodiscard]] pid_t pid(int rank) const { return row(rank).pid; }
   /// The job's exit code so far: the first that was not 0.
@@ -34,7 +36,7 @@ class ProcessTable {
   void finalized(int rank) { row(rank).finalized = true; }
   /// Ends a row; true if that was a failure (a signal, or a code other than 0).
   bool ended(int rank, int status);
-  /// Its host was lost: nobody will hear how it ended.
+  /// Its host was lost: nobody will hear how it ended. Or it could not be started.
   void lost(int rank) noexcept;
   /// Fixes the job's exit code unless something failed before.
   void fail_with(int code) noexcept;
@@ -43,6 +45,7 @@ class ProcessTable {
   struct Row {
     pid_t pid = 0;
     bool running = false;
+    bool over = false;       ///< nothing more is expected of it
     bool finalized = false;  ///< left the job in order; how it exits is its own affair
   };
   Row& row(int rank) { return rows_.at(static_cast<std::size_t>(rank)); }

@@ -1,17 +1,10 @@
 // How weftrun and a daemon show each other that they know the job's key, without saying it.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace weft::run {
-
-/// SipHash-2-4 with an answer of 128 bits: nobody who lacks the key can find the hash of a text.
-/// (Aumasson, Bernstein: SipHash, a fast short-input PRF, 2012; the longer answer is theirs, too.)
-std::array<uint64_t, 2> sip_hash(const std::array<uint64_t, 2>& key, std::string_view text);
 
 /// 16 bytes that show knowledge of `key` (32 hexadecimal digits) to whoever made `theirs`. `role`
 /// differs between the two ends, so that none can be shown its own proof; `member` is who answers

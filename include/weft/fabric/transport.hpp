@@ -2,8 +2,10 @@
 //
 // A Transport is what one rank has of one way to reach others (self, local, shm, ofi, by_node).
 // A Port is one device's share of it: own inbound rings, own doorbell, polled by one thread at a
-// time. Everything on the message path is non-blocking, allocates nothing and makes no system
-// call, except that a send to a sleeping port rings its doorbell.
+// time. Everything on the message path is non-blocking. Within a node it allocates nothing and
+// makes no system call, except that a send to a sleeping port rings its doorbell; over a network it
+// is the provider's calls, under one lock for each port, and memory for what may have to be sent
+// again.
 #pragma once
 
 #include <concepts>

@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -410,7 +409,8 @@ bool Engine::serve(Channel& one) noexcept {
     drop_outbox(one);
     // One that left waits for the answer to that.
     if (!one.peer.departed.load(std::memory_order_relaxed)) one.report_due = 0;  // relaxed: above
-    if (one.report_due == 0 || send_report(one)) return one.report_due != 0;
+    if (one.report_due == 0) return false;
+    if (send_report(one)) return true;
     const uint64_t now = base::now_ns();
     if (one.stuck_since_ns == 0) one.stuck_since_ns = now;
     if (now - one.stuck_since_ns > kPatienceNs) one.report_due = 0;

@@ -13,8 +13,7 @@
 //
 // Invariants: those of Channel and Outbox, and
 //  1. A frame of the pools is free, in an outbox, or in the provider's hands. Receive buffers are
-//  in
-//     the provider's hands, or in `unposted_`.
+//     in the provider's hands, or in `unposted_`.
 //  2. A packet is entered in the loan book before it is sent, and struck when it comes back, both
 //     under the lock: a sweep for a dead peer, under the lock after `down`, misses none.
 //  3. busy_, watched_ and inbound_ have room for every channel.
@@ -70,7 +69,7 @@ class Engine {
     // relaxed: only whether to look; take_returned's lock orders the rest.
     return has_returned_.load(std::memory_order_relaxed);
   }
-  /// Channels with queues: how many, and the list of those from `known` on.
+  /// Channels with queues: how many, and the list of them.
   [[nodiscard]] std::size_t inbound_count() const noexcept {
     // acquire: pairs with the release in open_queues.
     return inbound_count_.load(std::memory_order_acquire);
@@ -78,7 +77,8 @@ class Engine {
   void list_inbound(std::vector<Channel*>& known) noexcept;
   /// After frames of `channel` were consumed: tells its sender when it is worth it.
   void note_consumed(Channel& channel) noexcept;
-  /// Whether all that a peer, down since `since_ns`, had sent by then was received.
+  /// Whether all that a peer, down since `since_ns`, had sent by then was received: nothing was
+  /// left to receive since, or, where others never pause, it was long enough ago.
   [[nodiscard]] bool is_drained(uint64_t since_ns) noexcept;
   /// Nothing more is admitted from a peer that is down.
   void close(const Peer& peer) noexcept;
@@ -100,8 +100,11 @@ class Engine {
   void look_after() noexcept;
 
   // ---- the end ----
-  /// True if all that was sent to `peer` has arrived. `asks`: and asks it, if not.
-  [[nodiscard]] bool settle(const Peer& peer, bool asks) noexcept;
+  /// A step. True if all that was sent has arrived, but for peers that are down. `asks`: and asks
+  /// those whose share has not.
+  [[nodiscard]] bool settle(bool asks) noexcept;
+  /// Whether what was sent to `peer` has arrived, or it is down.
+  [[nodiscard]] bool is_settled(const Peer& peer) noexcept;
   [[nodiscard]] bool speaks_to(const Peer& peer) noexcept;
   void leave(Peer& peer) noexcept;
   /// True when nothing is in the provider's hands any more, and no peer waits for an answer.
@@ -180,14 +183,15 @@ class Engine {
   std::vector<Receive> receives_;
   std::vector<Receive*> unposted_;
   std::vector<std::unique_ptr<std::unique_ptr<Channel>[]>> channels_;  // by rank, then port
-  std::vector<bool>
-      closed_;  ///< by rank: its end was told, or it sent nonsense: nothing is admitted
+  /// By rank: its end was told, or it sent nonsense: nothing is admitted.
+  std::vector<bool> closed_;
   std::vector<Channel*> all_, busy_, watched_, inbound_;
   std::vector<std::vector<std::byte>> strangers_;  ///< frames of ranks that were not met yet
   std::vector<uint32_t> returned_;
   Endpoint endpoint_;  // goes before what it writes to
   Descriptor bell_, self_bell_;
   bool armed_ = false;
+  bool rang_ = false;  ///< since it was armed
   uint64_t keeper_saw_ = 0;
   uint64_t empty_ns_ = 0;  ///< when last, after a death, nothing was left to receive
 

@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that are not kept for the next poll
 constexpr uint32_t kMostPatience = 4;      ///< 2^4 looks between two questions
 constexpr uint64_t kDrainNs = 20'000'000;  ///< what a peer sent before its end has come by then
+constexpr uint64_t kMostDrainNs = 1'000'000'000;  ///< even if others keep us from looking at it all
 
 using Hold = std::scoped_lock<base::SpinLock>;
 
@@ -64,7 +65,7 @@ void Engine::take_returned(std::vector<uint32_t>& into) noexcept {
 bool Engine::is_drained(uint64_t since_ns) noexcept {
   const Hold hold(lock_);
   if (empty_ns_ < since_ns + kDrainNs) receive();
-  return empty_ns_ >= since_ns + kDrainNs;
+  return empty_ns_ >= since_ns + kDrainNs || base::now_ns() >= since_ns + kMostDrainNs;
 }
 
 void Engine::close(const Peer& peer) noexcept {
@@ -93,6 +94,7 @@ void Engine::sweep(const Peer& peer, std::vector<uint32_t>& into) noexcept {
 void Engine::arm() noexcept {
   const Hold hold(lock_);
   armed_ = true;
+  rang_ = false;
   if (endpoint_.wait_fd() < 0) return;  // the keeper rings
   epoll_event event{};
   event.events = EPOLLIN;
@@ -118,7 +120,7 @@ void Engine::ring() const noexcept {
 }
 
 void Engine::ring_if_armed() noexcept {
-  if (armed_) ring();
+  if (armed_ && !std::exchange(rang_, true)) ring();
 }
 
 // ---- the keeper's part ----
@@ -191,17 +193,25 @@ void Engine::check_pulse(Channel& one) noexcept {
 
 // ---- the end ----
 
-bool Engine::settle(const Peer& peer, bool asks) noexcept {
+bool Engine::settle(bool asks) noexcept {
   const Hold hold(lock_);
   bool settled = true;
   for (Channel* const one : all_) {
-    if (&one->peer != &peer || one->outbox.is_empty()) continue;
+    // relaxed: under the lock.
+    if (one->outbox.is_empty() || one->peer.down.load(std::memory_order_relaxed)) continue;
     settled = false;
     if (asks) ask(*one);
   }
   step();
-  // relaxed: under the lock.
-  return settled || peer.down.load(std::memory_order_relaxed);
+  return settled;
+}
+
+bool Engine::is_settled(const Peer& peer) noexcept {
+  const Hold hold(lock_);
+  if (peer.down.load(std::memory_order_relaxed)) return true;  // relaxed: under the lock
+  return std::all_of(all_.begin(), all_.end(), [&](const Channel* one) {
+    return &one->peer != &peer || one->outbox.is_empty();
+  });
 }
 
 bool Engine::speaks_to(const Peer& peer) noexcept {

@@ -277,28 +277,30 @@ void OfiTransport::leave() noexcept {
     for (const auto& peer : met_)
       if (peer->known() && peer->rank() != self_) peers.push_back(peer.get());
   }
-  const auto all_settled = [&](bool asks) {
-    bool settled = true;
-    for (const auto& engine : engines_)
-      for (const Peer* const peer : peers) settled &= engine->settle(*peer, asks);
-    return settled;
+  const auto is_settled = [&](const Peer* peer) {
+    return std::all_of(engines_.begin(), engines_.end(),
+                       [&](const auto& engine) { return engine->is_settled(*peer); });
   };
   // One that does not answer shall not keep the others from hearing that we leave.
   const auto start = std::chrono::steady_clock::now();
-  leave_until(start + kMostLeaving / 2, all_settled);
-  std::erase_if(peers, [&](const Peer* peer) {
-    return !std::all_of(engines_.begin(), engines_.end(),
-                        [&](const auto& engine) { return engine->settle(*peer, false); });
+  leave_until(start + kMostLeaving / 2, [&](bool asks) {
+    bool settled = true;
+    for (const auto& engine : engines_) settled &= engine->settle(asks);
+    return settled;
   });
+  std::erase_if(peers, [&](const Peer* peer) { return !is_settled(peer); });
   for (Peer* const peer : peers) {
     const auto speaks = std::find_if(engines_.begin(), engines_.end(),
                                      [&](const auto& one) { return one->speaks_to(*peer); });
     (speaks != engines_.end() ? **speaks : *engines_.front()).leave(*peer);
   }
   leave_until(start + kMostLeaving, [&](bool asks) {
-    bool quiet = all_settled(asks);
-    for (const auto& engine : engines_) quiet &= engine->is_quiet();
-    return quiet;
+    bool quiet = true;
+    for (const auto& engine : engines_) {
+      (void)engine->settle(asks);  // not waiting for those given up
+      quiet &= engine->is_quiet();
+    }
+    return quiet && std::all_of(peers.begin(), peers.end(), is_settled);
   });
 }
 
