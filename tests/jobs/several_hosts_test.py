@@ -157,8 +157,8 @@ class Contract(SeveralHostsTest):
         self.assertEqual(job.err, "weftrun: rank 4 on host2 ended the job with code 42: no hope\n")
 
     def test_survivors_are_told(self):
-        for degree in 32, 1:
-            job = self.run_job("--launch-degree", degree, "--hosts", names(4), "-n", 8,
+        for number in kill_rounds(6):
+            job = self.run_job("--launch-degree", (32, 1)[number % 2], "--hosts", names(4), "-n", 8,
                                "--on-failure", "continue", PROBE, "survive", 5)
             how = "on host2 was killed by signal 9 (SIGKILL)"
             self.assertEqual(job.out, f"told: victim {how}; peer_died: fence: rank 5 {how}\n" * 7)

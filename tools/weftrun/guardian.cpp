@@ -8,12 +8,14 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "fabric/shm_store.hpp"
@@ -34,16 +36,27 @@ std::vector<pid_t> listed_in(const std::string& path) {
   return pids;
 }
 
-/// The parent of `pid`, or -1: the field after the name, which may hold blanks and parentheses.
-pid_t parent_of(pid_t pid) {
-  const std::string path = fmt::format("/proc/{}/stat", pid);
+struct TaskState {
+  pid_t parent = -1;
+  unsigned flags = 0;
+};
+
+/// What a /proc/…/stat file says after the name, which may hold blanks and parentheses.
+std::optional<TaskState> state_in(const std::string& path) {
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 512> text{};
-  if (!file || read(file.get(), text.data(), text.size() - 1) <= 0) return -1;
+  if (!file || read(file.get(), text.data(), text.size() - 1) <= 0) return std::nullopt;
   const char* after = std::strrchr(text.data(), ')');
-  int parent = -1;
-  if (after == nullptr || std::sscanf(after + 1, " %*c %d", &parent) != 1) return -1;
-  return parent;
+  TaskState state;
+  if (after == nullptr ||
+      std::sscanf(after + 1, " %*c %d %*d %*d %*d %*d %u", &state.parent, &state.flags) != 2)
+    return std::nullopt;
+  return state;
+}
+
+/// The parent of `pid`, or -1.
+pid_t parent_of(pid_t pid) {
+  return state_in(fmt::format("/proc/{}/stat", pid)).value_or(TaskState{}).parent;
 }
 
 std::vector<pid_t> numbered_entries(const char* folder) {
@@ -58,6 +71,18 @@ std::vector<pid_t> numbered_entries(const char* folder) {
     if (bad == std::errc() && stop == end) numbers.push_back(number);
   }
   return numbers;
+}
+
+/// Whether every thread of `pid` is on its way out, or gone. A process's descriptors are closed by
+/// the last of its threads on that way.
+bool is_ending(pid_t pid) {
+  constexpr unsigned kExiting = 4;  ///< PF_EXITING, of a thread's flags since Linux 2.6
+  const std::string tasks = fmt::format("/proc/{}/task", pid);
+  const std::vector<pid_t> threads = numbered_entries(tasks.c_str());
+  return std::all_of(threads.begin(), threads.end(), [&](pid_t thread) {
+    const std::optional<TaskState> state = state_in(fmt::format("{}/{}/stat", tasks, thread));
+    return !state || (state->flags & kExiting) != 0;
+  });
 }
 
 /// This process's children, orphans that came to it included.
@@ -139,7 +164,16 @@ std::optional<Guardian::Heard> Guardian::hear() {
   std::memcpy(&heard.word, packet.data(), sizeof heard.word);
   heard.text.assign(packet.data() + sizeof heard.word,
                     static_cast<std::size_t>(got) - sizeof heard.word);
+  if (heard.word.kind == GuardWord::started) running_[heard.word.rank] = heard.word.value;
+  if (heard.word.kind == GuardWord::ended) running_.erase(heard.word.rank);
   return heard;
+}
+
+std::vector<int> Guardian::ending() const {
+  std::vector<int> found;
+  for (const auto& [rank, pid] : running_)
+    if (is_ending(pid)) found.push_back(rank);
+  return found;
 }
 
 void Guardian::dismiss() {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,6 +78,9 @@ class Guardian {
     std::string text;
   };
   std::optional<Heard> hear();
+  /// Ranks that have begun to end, although `hear` has not said so yet: what they kept open may be
+  /// closed, and others may have seen that.
+  [[nodiscard]] std::vector<int> ending() const;
   /// True once the guardian's end is closed: it died.
   [[nodiscard]] bool lost() const noexcept { return lost_; }
   /// Lets the guardian end, and waits for that.
@@ -87,6 +91,7 @@ class Guardian {
 
   Fd socket_;
   pid_t pid_ = -1;
+  std::map<int, pid_t> running_;  ///< by rank, as far as was heard
   bool lost_ = false;
 };
 
