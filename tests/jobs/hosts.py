@@ -2,7 +2,8 @@
 """Hosts made of network namespaces, on one machine, to run and to disturb jobs of several hosts.
 
   hosts.py COUNT COMMAND…      makes hosts host0, host1 … and runs the command in host0; where that ends,
-                               all of it ends. `weftrun --hosts host0,host1 …` works in there.
+                               all of it ends. `weftrun --hosts host0,host1 …` works in there, and other
+                               launchers do with $HOSTS_FOLDER/ssh for their ssh.
   hosts.py enter HOST COMMAND… runs a command in a host     } for COMMAND and what it starts
   hosts.py cut HOST [drop]     takes the host off the net   }
   hosts.py mend HOST           puts it back, whole          }
@@ -198,7 +199,13 @@ class Hosts(Network):
             file.writelines(f"{name}) pid={pid} ;;\n" for name, pid in pids.items())
             file.write('*) echo "no such host: $host" >&2; exit 255 ;;\nesac\n'
                        f'exec nsenter --target "$pid" {" ".join(KINDS)} -- "$@"\n')
-        os.chmod(os.path.join(folder, "enter"), 0o755)
+        # The same for launchers that know ssh alone: options before the host, a shell's words after it.
+        with open(os.path.join(folder, "ssh"), "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\nwhile :; do case $1 in\n'
+                       "-[bcDEeFIiJLlmOopQRSWw]) shift 2 ;;\n-*) shift ;;\n*) break ;;\nesac; done\n"
+                       f'host=$1\nshift\nexec "{folder}/enter" "$host" sh -c "$*"\n')
+        for name in "enter", "ssh":
+            os.chmod(os.path.join(folder, name), 0o755)
 
     def connect(self):
         """Cables from the switch to each host."""
