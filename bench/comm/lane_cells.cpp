@@ -3,6 +3,7 @@
 #include "comm/flood_bound.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft::bench {
 
@@ -18,8 +19,8 @@ std::size_t lane_cells() { return static_cast<std::size_t>(configured("fabric.la
 
 double flood_bound(uint32_t devices) {
   // Both ranks' packets are mapped in each; a lane is counted from both of its ends.
-  const int64_t packets =
-      2 * configured("fabric.packets", 1024) * configured("fabric.packet_bytes", 8192);
+  const fabric::Geometry geometry = fabric::default_geometry();
+  const int64_t packets = int64_t{2} * geometry.packets * geometry.packet_bytes;
   const int64_t cells =
       configured("fabric.lane_cells", 256) + configured("fabric.control_cells", 64);
   const int64_t lanes = 2 * int64_t{devices} * devices * cells * 64;

@@ -21,6 +21,10 @@ namespace weft {
 
 namespace {
 
+// Of large transfers in packets: what a rank has under way at most.
+constexpr uint32_t kMostStreamedBytes = 8 << 20;
+constexpr uint32_t kLeastStreaming = 16;  ///< packets
+
 std::atomic<bool> joined{false};  ///< this process has a runtime that joined the job
 
 std::unique_ptr<fabric::Job> join_once(const RuntimeOptions& options) {
@@ -56,13 +60,18 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const auto ranks = static_cast<std::size_t>(job.size());
   dead = std::make_unique<std::atomic<bool>[]>(ranks);
 
-  const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
+  const fabric::TransportChoice choice = fabric::choose_transport(job);
+  const bool over_network =
+      choice == fabric::TransportChoice::by_node || choice == fabric::TransportChoice::ofi;
+  const fabric::Geometry geometry = fabric::default_geometry(settings.devices, over_network);
   transport = open_transport(job, geometry, options);
   bool reaches_all = true;
   for (int r = 0; r < job.size(); ++r) reaches_all = reaches_all && transport->reaches(Rank{r});
   ranks_limit = reaches_all ? static_cast<uint32_t>(job.size()) : 0;
   packet_memory = transport->packet_area().data();
   packet_bytes = transport->geometry().packet_bytes;
+  most_streaming = std::min(transport->geometry().packets / 2,
+                            std::max(kLeastStreaming, kMostStreamedBytes / packet_bytes));
   settings.eager_bytes = std::min<std::size_t>(settings.eager_bytes, packet_bytes);
 
   const uint32_t packet_count = transport->geometry().packets;

@@ -65,6 +65,8 @@ struct Runtime::Impl final : base::IdleWork {
   std::unique_ptr<base::SlotPool> packets;
   std::unique_ptr<std::atomic<uint8_t>[]> streaming;  ///< per packet: lent for a large transfer
   std::atomic<uint32_t> streaming_packets{0};
+  /// Packets: half of all at most, so that small messages always find some; and a few MiB.
+  uint32_t most_streaming = 0;
   std::unique_ptr<comm::OperationTable> operations;
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;

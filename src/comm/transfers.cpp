@@ -152,11 +152,9 @@ bool Device::stream_fragments(Operation& op) {
     return true;
   }
   for (uint32_t i = 0; i < kFragmentsPerTurn && op.moved < op.bytes; ++i) {
-    // Half of the packets at most, so that small messages always find some. relaxed: a budget.
-    if (runtime_.streaming_packets.load(std::memory_order_relaxed) >=
-        runtime_.packets->capacity() / 2) {
+    // relaxed: a budget.
+    if (runtime_.streaming_packets.load(std::memory_order_relaxed) >= runtime_.most_streaming)
       return false;
-    }
     const uint32_t index = runtime_.packets->alloc();
     if (index == base::SlotPool::kNone) return false;
     const auto size =

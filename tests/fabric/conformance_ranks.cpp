@@ -41,8 +41,8 @@ const std::vector<Provider>& plain_providers() {
     {"local_fenced", 2, make_local_transport, {{"fabric.membarrier", "off"}}},
     {"shm_file", 2, make_shm_transport, {{"fabric.shm_backing", "file"}}},
 #if WEFT_HAS_OFI
-    {"ofi", 2, make_ofi_transport, {{"fabric.ofi.provider", "tcp;ofi_rxm"}}, {}, false, false},
-    {"ofi_net", 2, make_ofi_transport, {{"fabric.ofi.provider", "net"}}, {}, false, false},
+    {"ofi", 2, make_ofi_transport, {}, {}, false, false},
+    {"ofi_rxm", 2, make_ofi_transport, {{"fabric.ofi.provider", "tcp;ofi_rxm"}}, {}, false, false},
     {"ofi_mac", 2, make_ofi_transport, {{"fabric.security", "mac"}}, {}, false, false},
     {"ofi_self", 1, make_ofi_transport, {}, {}, false, false},
     // Two ranks are far from each other; of three or more, some are near.

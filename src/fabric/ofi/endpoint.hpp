@@ -60,6 +60,12 @@ class Endpoint {
                              fi_context2& context) noexcept {
     return ::fi_sendv(endpoint_.get(), pieces, nullptr, count, to, &context);
   }
+  /// Up to `most_injected` bytes, which are free for other use at once; nothing tells when they
+  /// went.
+  [[nodiscard]] ssize_t inject(std::span<const std::byte> bytes, fi_addr_t to) noexcept {
+    return ::fi_inject(endpoint_.get(), bytes.data(), bytes.size(), to);
+  }
+  [[nodiscard]] std::size_t most_injected() const noexcept { return most_injected_; }
   [[nodiscard]] ssize_t receive(std::span<std::byte> into, fi_context2& context) noexcept {
     return ::fi_recv(endpoint_.get(), into.data(), into.size(), nullptr, FI_ADDR_UNSPEC, &context);
   }
@@ -75,9 +81,13 @@ class Endpoint {
   [[nodiscard]] bool may_sleep() noexcept;
 
  private:
+  void open_queue(std::size_t completions);
+
   fid_fabric& fabric_;
+  const std::size_t most_injected_;
   Fid<fid_domain> domain_;
   Fid<fid_av> addresses_;
+  Fid<fid_wait> set_;  // outlives the queue
   Fid<fid_cq> queue_;
   Fid<fid_ep> endpoint_;  // goes first
   int wait_fd_ = -1;

@@ -61,7 +61,8 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       channels_(static_cast<std::size_t>(transport.job().size())),
       closed_(channels_.size(), false),
       endpoint_(info, fabric, info->tx_attr->size + receives_.size()) {
-  receive_memory_ = std::make_unique<std::byte[]>(receives_.size() * receive_bytes_);
+  // Pages that no large frame came to stay untouched.
+  receive_memory_ = std::make_unique_for_overwrite<std::byte[]>(receives_.size() * receive_bytes_);
   unposted_.reserve(receives_.size());
   returned_.reserve(transport.geometry().packets);
   for (std::size_t i = 0; i < receives_.size(); ++i) {
@@ -258,19 +259,27 @@ void Engine::seal(const Channel& to, OutFrame& frame) noexcept {
   std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
 }
 
+/// Gives a frame to the provider. A short one is gone with that: no completion costs anything, and
+/// if it gets lost, the peer's answer to a question tells.
 bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
   if (!frame.is_batch) seal(to, frame);
   const std::size_t length = frame.length + (frame.is_batch ? 0 : limits_.tag_bytes);
+  const bool injects = frame.packet.empty() && length <= endpoint_.most_injected();
   const iovec pieces[] = {{frame.bytes(), length},
                           {const_cast<std::byte*>(frame.packet.data()), frame.packet.size()}};
   const ssize_t answer =
-      endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);
+      injects ? endpoint_.inject({frame.bytes(), length}, to.address)
+              : endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);
   if (answer != 0) [[unlikely]] {
     if (answer != -FI_EAGAIN) note_trouble(to, static_cast<int>(-answer));
     // Tags are dear: not for each look at a connection that is being made.
     else if (limits_.tag_bytes != 0)
       to.resume_ns = base::now_ns() + kTaggedRestNs;
     return false;
+  }
+  if (injects) {
+    if (!frame.kept) free(frame);
+    return true;
   }
   frame.under_way = true;
   ++to.under_way;
@@ -386,9 +395,16 @@ void Engine::progress() noexcept {
 
 /// Receives, and gets on with what waits. True: something happened.
 bool Engine::step() noexcept {
-  bool moved = receive();
+  if (look_is_due_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: as in look_after
+    look_after_locked();
+  const bool received = receive();
+  bool moved = received;
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
+    if (received && may_wait(one)) {
+      ++i;
+      continue;
+    }
     moved |= serve(one);
     // What the provider still has in its hands comes back here when it lets go of it.
     if (one.report_due == 0 && one.returns.empty() && one.outbox.next() == nullptr) {
@@ -400,6 +416,22 @@ bool Engine::step() noexcept {
     }
   }
   return moved;
+}
+
+/// A few packets that go back do so with the next, or when no more come: each frame costs both ends
+/// a system call, and a sender's packets are many.
+bool Engine::may_wait(const Channel& one) const noexcept {
+  return !one.returns.empty() && one.returns.size() < kReturnsAtOnce && one.report_due == 0 &&
+         !one.outbox.has_unsent();
+}
+
+/// Whether the sender should hear how far its frames were consumed: before the rest of its credit
+/// is gone. Where it is asked for, or owed, `report_due` says so.
+bool Engine::owes_report(const Channel& from) const noexcept {
+  const Geometry& mine = transport_.geometry();
+  return from.report_due != 0 ||
+         from.messages.consumed() - from.messages_reported >= mine.lane_cells / 4 ||
+         from.control.consumed() - from.control_reported >= mine.control_cells / 4;
 }
 
 /// Sends what there is to say on a channel. True: something went out.
@@ -418,9 +450,7 @@ bool Engine::serve(Channel& one) noexcept {
   }
   bool moved = send_returns(one);
   moved |= pump(one);
-  const bool consumed = one.messages.consumed() != one.messages_reported ||
-                        one.control.consumed() != one.control_reported;
-  if (consumed || one.report_due != 0) {
+  if (owes_report(one)) {
     if (send_report(one)) {
       moved = true;
     } else {

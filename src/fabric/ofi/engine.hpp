@@ -96,7 +96,8 @@ class Engine {
   // ---- the keeper ----
   /// A step, if nobody polls and there may be something to do. True: it yielded something.
   bool keep() noexcept;
-  /// From time to time: asks peers that should have answered, and gives those up that never do.
+  /// From time to time: the next step asks peers that should have answered, and gives those up that
+  /// never do.
   void look_after() noexcept;
 
   // ---- the end ----
@@ -115,6 +116,7 @@ class Engine {
     fi_context2 context;  // first: a completion gives its address
     std::byte* buffer;
   };
+  static constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that go back in a frame, at least
   enum class Admitted : uint8_t { yes, not_now, nonsense };
 
   // engine.cpp
@@ -143,6 +145,8 @@ class Engine {
   void watch(Channel& channel) noexcept;
   void suspect(Channel& channel) noexcept;
   bool step() noexcept;
+  [[nodiscard]] bool may_wait(const Channel& channel) const noexcept;
+  [[nodiscard]] bool owes_report(const Channel& channel) const noexcept;
   bool serve(Channel& channel) noexcept;
 
   // engine_receive.cpp
@@ -170,6 +174,7 @@ class Engine {
   void ring_if_armed() noexcept;
   void push_returned_locked(uint32_t index) noexcept;
   void ask(Channel& channel) noexcept;
+  void look_after_locked() noexcept;
   void check_pulse(Channel& channel) noexcept;
 
   OfiTransport& transport_;
@@ -198,6 +203,7 @@ class Engine {
   std::atomic<bool> has_returned_{false};
   std::atomic<bool> has_strangers_{false};
   std::atomic<bool> expects_end_{false};
+  std::atomic<bool> look_is_due_{false};
   std::atomic<std::size_t> inbound_count_{0};
   std::atomic<uint64_t> polls_{0};  ///< written by the polling thread, read by the keeper
 };

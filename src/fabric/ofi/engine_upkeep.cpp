@@ -16,7 +16,6 @@ namespace weft::fabric::ofi {
 
 namespace {
 
-constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that are not kept for the next poll
 constexpr uint32_t kMostPatience = 4;      ///< 2^4 looks between two questions
 constexpr uint64_t kDrainNs = 20'000'000;  ///< what a peer sent before its end has come by then
 constexpr uint64_t kMostDrainNs = 1'000'000'000;  ///< even if others keep us from looking at it all
@@ -136,7 +135,9 @@ bool Engine::keep() noexcept {
     // relaxed: under the lock.
     const bool idle =
         busy_.empty() && unposted_.empty() && !has_strangers_.load(std::memory_order_relaxed);
-    if (idle && armed_ && endpoint_.wait_fd() >= 0) return false;  // its sleeper will be woken
+    const bool looks = look_is_due_.load(std::memory_order_relaxed);
+    if (idle && !looks && armed_ && endpoint_.wait_fd() >= 0)
+      return false;  // its sleeper will be woken
     moved = step();
   }
   meet_strangers();
@@ -150,29 +151,30 @@ void Engine::ask(Channel& one) noexcept {
   enqueue(one);
 }
 
+/// Whoever has the lock next does it: waiting for a lock that a polling thread takes again as soon
+/// as it has given it back would take a core for long.
 void Engine::look_after() noexcept {
-  {
-    const Hold hold(lock_);
-    for (std::size_t i = 0; i < watched_.size();) {
-      Channel& one = *watched_[i];
-      // relaxed: under the lock.
-      if (one.peer.down.load(std::memory_order_relaxed) ||
-          (one.outbox.is_empty() && !one.starved)) {
-        one.watched = false;
-        watched_[i] = watched_.back();
-        watched_.pop_back();
-        continue;
-      }
-      const uint64_t now = one.outbox.acknowledged();
-      if (std::exchange(one.acknowledged_then, now) != now) one.looks = 0;
-      // Each unanswered question makes us wait twice as long for the next.
-      if (one.looks++ >= 1u << std::min(one.unanswered, kMostPatience)) ask(one);
-      ++i;
+  look_is_due_.store(true, std::memory_order_relaxed);  // relaxed: looked at again and again
+}
+
+void Engine::look_after_locked() noexcept {
+  look_is_due_.store(false, std::memory_order_relaxed);  // as above
+  for (std::size_t i = 0; i < watched_.size();) {
+    Channel& one = *watched_[i];
+    // relaxed: under the lock.
+    if (one.peer.down.load(std::memory_order_relaxed) || (one.outbox.is_empty() && !one.starved)) {
+      one.watched = false;
+      watched_[i] = watched_.back();
+      watched_.pop_back();
+      continue;
     }
-    for (Channel* const one : all_) check_pulse(*one);
-    step();
+    const uint64_t now = one.outbox.acknowledged();
+    if (std::exchange(one.acknowledged_then, now) != now) one.looks = 0;
+    // Each unanswered question makes us wait twice as long for the next.
+    if (one.looks++ >= 1u << std::min(one.unanswered, kMostPatience)) ask(one);
+    ++i;
   }
-  meet_strangers();
+  for (Channel* const one : all_) check_pulse(*one);
 }
 
 /// Asks a peer that was not heard for long, and gives it up when it was not for too long.
