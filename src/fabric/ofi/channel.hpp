@@ -63,6 +63,7 @@ struct Channel {
   std::map<uint64_t, std::vector<std::byte>> early;
   std::size_t early_bytes = 0;
   std::vector<uint32_t> returns;  ///< packets to give back; room for all that the peer has
+  uint32_t put_off = 0;           ///< steps that did not give them back, for more were to come
   uint64_t messages_reported = 0, control_reported = 0;
 
   // pushed to under the lock, popped by the polling thread

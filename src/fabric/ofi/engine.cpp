@@ -25,6 +25,7 @@ constexpr uint64_t kTaggedRestNs = 50'000;     ///< after a refusal, where frame
 constexpr uint64_t kGatherNs = 5'000;          ///< what follows so soon waits for the next step
 constexpr uint32_t kBatchBytes = 4096;
 constexpr uint32_t kMostGathered = 64;
+constexpr uint32_t kMostPutOff = 64;  ///< steps that a few packets wait for more to go back with
 
 using Hold = std::scoped_lock<base::SpinLock>;
 
@@ -401,10 +402,11 @@ bool Engine::step() noexcept {
   bool moved = received;
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
-    if (received && may_wait(one)) {
+    if (received && may_wait(one) && ++one.put_off < kMostPutOff) {
       ++i;
       continue;
     }
+    one.put_off = 0;
     moved |= serve(one);
     // What the provider still has in its hands comes back here when it lets go of it.
     if (one.report_due == 0 && one.returns.empty() && one.outbox.next() == nullptr) {
