@@ -14,6 +14,15 @@ weft_mpi_test(info RANKS 1 2 SOURCES programs/info.cpp)
 weft_mpi_test(tool RANKS 1 2 SOURCES programs/tool.cpp)
 weft_mpi_test(misuse RANKS 2 SOURCES programs/misuse.cpp ARGUMENTS nothing)
 
+# Across hosts made of namespaces.
+if(OFI_FOUND)
+  add_test(NAME mpi.hosts
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/hosts_test.py
+      $<TARGET_FILE:weftrun> ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  set_tests_properties(mpi.hosts PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "mpi;jobs"
+    ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endif()
+
 # What a user sees when something is wrong, and the wrappers.
 foreach(part Ends Threads Loaded Wrappers)
   add_test(NAME mpi.process.${part}

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <csignal>
-#include <cstring>
 
 #include "weft/base/error.hpp"
 
@@ -52,7 +51,7 @@ void find(void* library, const char* name, const char* version, Function& functi
                 fmt::format("ofi: the libfabric installed here has no {} of version {}, which weft "
                             "was built with",
                             name, version));
-  std::memcpy(&function, &found, sizeof function);
+  function = reinterpret_cast<Function>(found);
 }
 
 Libfabric load() {
