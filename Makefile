@@ -5,9 +5,10 @@
 #   make test       build, then run all tests
 #   make bench      run the benchmarks and print each figure beside its limit
 #   make compare    measure MPI on weft and on its rivals, which are installed below build/rivals
-#   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer
+#   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer; fuzzing for an hour
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
+#   make fuzz       fuzz what takes bytes from outside, FUZZ_SECONDS each
 #   make lint       formatting and naming, as CI checks them;  make format  repairs formatting
 #   make docs       docs/configuration.md and docs/mpi-coverage.md again, from their tables
 #   make install    into PREFIX (default /usr/local)
@@ -21,6 +22,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
 COMPARE_FLAGS ?=
+FUZZ_SECONDS ?= 20
 CMAKE_FLAGS ?=
 
 # Seconds after which one test is given up; a watchdog, not a limit to tune against.
@@ -37,7 +39,7 @@ configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMA
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
-.PHONY: all bootstrap configure build programs demo test bench compare stress asan tsan \
+.PHONY: all bootstrap configure build programs demo test bench compare stress asan tsan fuzz \
         lint format docs install clean
 
 all: build
@@ -83,6 +85,11 @@ stress: bootstrap
 	  $(call configure,$$preset,-DWEFT_LARGE_PIECES=OFF) && $(call build,$$preset) && \
 	  scripts/sanitized $(call run_tests,$$preset) || exit 1; \
 	done
+	@$(MAKE) fuzz FUZZ_SECONDS=1200
+
+fuzz:
+	@scripts/bootstrap build fuzz
+	@scripts/fuzz --seconds $(FUZZ_SECONDS)
 
 lint: bootstrap
 	@scripts/bootstrap lint

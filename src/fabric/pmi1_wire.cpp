@@ -130,9 +130,10 @@ std::string decode_pmi1(std::string_view text) {
     }
     const std::size_t high = at + 1 < text.size() ? kDigits.find(text[at + 1]) : kDigits.npos;
     const std::size_t low = at + 2 < text.size() ? kDigits.find(text[at + 2]) : kDigits.npos;
-    if (high == kDigits.npos || low == kDigits.npos)
+    const auto byte = static_cast<char>(high << 4 | low);
+    if (high == kDigits.npos || low == kDigits.npos || carried_as_it_is(byte))
       refuse(fmt::format("a value with {}", quoted(text.substr(at, 3))));
-    bytes.push_back(static_cast<char>(high << 4 | low));
+    bytes.push_back(byte);
     at += 2;
   }
   return bytes;

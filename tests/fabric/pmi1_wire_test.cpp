@@ -98,7 +98,7 @@ TEST(Pmi1Value, EveryByteComesBack) {
 }
 
 TEST(Pmi1Value, WhatIsNeverWrittenIsNotRead) {
-  for (const char* text : {"_", "_1", "_1G", "_g1", "_5F", "a b", "a=b", "a_2", "(vector)"})
+  for (const char* text : {"_", "_1", "_1G", "_g1", "_5F", "_66", "a b", "a=b", "a_2", "(vector)"})
     refusal([&] { decode_pmi1(text); });
 }
 
