@@ -1,5 +1,6 @@
 #include "weft/fabric/config.hpp"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -17,6 +18,7 @@ using enum base::ConfigType;
 /// A system call at each end, and a kernel's way through its network, are for 64 KiB about what
 /// they are for 8 KiB.
 constexpr uint32_t kNetworkPacketBytes = 64 << 10;
+constexpr uint32_t kLeastPackets = 16;
 
 constexpr std::array kTable = std::to_array<base::ConfigKey>({
     {"fabric.transport", choice, "automatic", 0, 0, "automatic|shm|ofi|by_node",
@@ -52,7 +54,13 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      "Payload of one packet, a multiple of 64; 0: 8K where all ranks share memory, 64K where a "
      "network "
      "is between some, which takes a call of the system for each."},
-    {"fabric.packets", integer, "1024", 16, 1 << 20, {}, "Packets of each rank."},
+    {"fabric.packets",
+     integer,
+     "1024",
+     16,
+     1 << 20,
+     {},
+     "Packets of each rank; a quarter of them where they are of 64K by fabric.packet_bytes."},
     {"fabric.packet_node",
      integer,
      "-1",
@@ -83,7 +91,8 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      0,
      0,
      {},
-     "libfabric's provider by its name there, as tcp;ofi_rxm; empty: the first that fits."},
+     "libfabric's provider by its name there, as tcp;ofi_rxm; empty: the first that fits, of TCP's "
+     "the one without layers."},
     {"fabric.ofi.interface",
      text,
      "",
@@ -121,10 +130,15 @@ Geometry default_geometry(uint32_t ports, bool over_network) {
     return static_cast<uint32_t>(base::config_int(key));
   };
   uint32_t packet_bytes = number("fabric.packet_bytes");
-  if (packet_bytes == 0)
-    packet_bytes = over_network ? kNetworkPacketBytes : Geometry{}.packet_bytes;
+  uint32_t packets = number("fabric.packets");
+  if (packet_bytes == 0 && over_network) {
+    packet_bytes = kNetworkPacketBytes;
+    packets = std::max(packets / 4, kLeastPackets);
+  } else if (packet_bytes == 0) {
+    packet_bytes = Geometry{}.packet_bytes;
+  }
   return {ports, number("fabric.lane_cells"), number("fabric.control_cells"), packet_bytes,
-          number("fabric.packets")};
+          packets};
 }
 
 LaneSetup lane_setup(const Geometry& geometry, std::vector<Rank> ranks) {

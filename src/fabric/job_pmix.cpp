@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <pmix.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,27 +21,11 @@
 #include "fabric/job_secret.hpp"
 #include "fabric/job_wire.hpp"
 #include "fabric/launch_signs.hpp"
+#include "fabric/signals_blocked.hpp"
 #include "weft/base/config.hpp"
 
 namespace weft::fabric {
 namespace {
-
-/// While it lives, threads that this one starts have all signals blocked: a program's signals are
-/// for its own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 /// The numbers in "0,1,5-7".
 std::vector<int> parse_ranks(std::string_view text) {

@@ -15,7 +15,7 @@ weft_mpi_test(tool RANKS 1 2 SOURCES programs/tool.cpp)
 weft_mpi_test(misuse RANKS 2 SOURCES programs/misuse.cpp ARGUMENTS nothing)
 
 # Across hosts made of namespaces.
-if(OFI_FOUND)
+if(OFI_FOUND AND NOT WEFT_SANITIZE)
   add_test(NAME mpi.hosts
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/hosts_test.py
       $<TARGET_FILE:weftrun> ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})

@@ -13,7 +13,9 @@ using testing::HasSubstr;
 using testing::Not;
 
 Outcome info(const std::string& arguments, const std::string& environment = {}) {
-  return run("env -i " + environment + " " WEFT_INFO " " + arguments);
+  // Of the surroundings, what a sanitizer is told about libraries.
+  return run("env -i LSAN_OPTIONS=\"$LSAN_OPTIONS\" " + environment + " " WEFT_INFO " " +
+             arguments);
 }
 
 TEST(InfoCommand, ShowsWhatWasSetAndWhereTheRestIsToBeSeen) {

@@ -409,8 +409,9 @@ void Daemon::on_server() {
           .text = event->text.substr(0, kMostWords)});
       event->release();
     } else {
-      // The server does without a rank as soon as it is gone.
-      for (const int rank : guardian_->ending()) exchange_->rank_gone(rank, false);
+      // A fence does without a rank as soon as it is gone.
+      if (event->kind == PmixServer::Event::fence)
+        for (const int rank : guardian_->ending()) exchange_->rank_gone(rank, false);
       exchange_->from_server(*std::move(event));
     }
   }

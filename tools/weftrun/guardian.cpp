@@ -73,15 +73,18 @@ std::vector<pid_t> numbered_entries(const char* folder) {
   return numbers;
 }
 
+bool is_gone(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
+
 /// Whether every thread of `pid` is on its way out, or gone. A process's descriptors are closed by
-/// the last of its threads on that way.
+/// the last of its threads on that way. What /proc does not show is taken to live.
 bool is_ending(pid_t pid) {
   constexpr unsigned kExiting = 4;  ///< PF_EXITING, of a thread's flags since Linux 2.6
   const std::string tasks = fmt::format("/proc/{}/task", pid);
   const std::vector<pid_t> threads = numbered_entries(tasks.c_str());
+  if (threads.empty()) return is_gone(pid);
   return std::all_of(threads.begin(), threads.end(), [&](pid_t thread) {
     const std::optional<TaskState> state = state_in(fmt::format("{}/{}/stat", tasks, thread));
-    return !state || (state->flags & kExiting) != 0;
+    return state ? (state->flags & kExiting) != 0 : is_gone(thread);
   });
 }
 

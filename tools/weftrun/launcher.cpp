@@ -374,8 +374,9 @@ void Launcher::on_server() {
       event->release();
       end_job();
     } else {
-      // The server does without a rank as soon as it is gone.
-      for (const int rank : guardian_->ending()) far_->near_ended(rank);
+      // A fence does without a rank as soon as it is gone.
+      if (event->kind == PmixServer::Event::fence)
+        for (const int rank : guardian_->ending()) far_->near_ended(rank);
       far_->from_server(*std::move(event));
     }
   }

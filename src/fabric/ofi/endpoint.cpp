@@ -74,13 +74,6 @@ Reach reach_of(const fi_info& info) {
   return IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) ? Reach::this_link : Reach::six;
 }
 
-/// libfabric has reliable datagrams over TCP twice. Those of a provider of its own ("net" in
-/// version 1.17, "tcp" since) cost half of what they do in a layer above connections.
-bool is_tcp_in_layers(const fi_info& info) {
-  const std::string_view provider = provider_of(info);
-  return provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm";
-}
-
 /// How well it serves a job of one node or of several: the lower, the better; -1: not at all.
 int order_of(const fi_info& info, bool one_node) {
   switch (reach_of(info)) {
@@ -133,6 +126,22 @@ std::string names(const fi_info* list, Name name) {
 
 std::string error_text(int code) { return libfabric().strerror(code < 0 ? -code : code); }
 
+namespace {
+
+/// libfabric has reliable datagrams over TCP twice. Those of a provider of its own ("net" in
+/// version 1.17, "tcp" since) cost half of what they do in a layer above connections: of the same
+/// interface and kind of address, that one.
+const fi_info* without_layers(const fi_info* chosen, const fi_info* list) {
+  if (provider_of(*chosen) != "tcp;ofi_rxm") return chosen;
+  for (const fi_info* one = list; one != nullptr; one = one->next)
+    if ((provider_of(*one) == "net" || provider_of(*one) == "tcp") &&
+        interface_of(*one) == interface_of(*chosen) && one->addr_format == chosen->addr_format)
+      return one;
+  return chosen;
+}
+
+}  // namespace
+
 Info choose_provider(bool one_node) {
   const std::string provider = base::config_text("fabric.ofi.provider");
   const std::string interface = base::config_text("fabric.ofi.interface");
@@ -146,7 +155,7 @@ Info choose_provider(bool one_node) {
     if (!interface.empty() && interface_of(*one) != interface) continue;
     // Of libfabric's own shared memory nobody on another node has anything.
     if (provider.empty() && provider_of(*one) == "shm") continue;
-    const int order = 2 * order_of(*one, one_node) + (is_tcp_in_layers(*one) ? 1 : 0);
+    const int order = order_of(*one, one_node);
     // libfabric's order, where ours makes no difference.
     if (order >= 0 && (best == nullptr || order < best_order)) {
       best = one;
@@ -163,6 +172,7 @@ Info choose_provider(bool one_node) {
     throw Error(Errc::bad_config,
                 "ofi: no network interface has an address that other hosts can reach (loopback and "
                 "link-local ones do not count)");
+  best = without_layers(best, list.get());
   if (best->tx_attr->iov_limit < 2)
     throw Error(Errc::bad_config,
                 fmt::format("ofi: provider '{}' does not send two pieces as one message",
@@ -244,7 +254,7 @@ bool Endpoint::read_error(fi_cq_err_entry& error) noexcept {
 
 bool Endpoint::may_sleep() noexcept {
   // In libfabric 1.17's "net", only this takes back what makes the descriptor readable.
-  if (set_) (void)::fi_wait(set_.get(), 0);
+  if (set_ && ::fi_wait(set_.get(), 0) == 0) return false;
   fid* waited = &queue_->fid;
   return ::fi_trywait(&fabric_, &waited, 1) == 0;
 }

@@ -279,6 +279,7 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
     return false;
   }
   if (injects) {
+    if (std::exchange(to.stuck_since_ns, 0) != 0) to.probe.forget();
     if (!frame.kept) free(frame);
     return true;
   }
@@ -423,7 +424,7 @@ bool Engine::step() noexcept {
 /// A few packets that go back do so with the next, or when no more come: each frame costs both ends
 /// a system call, and a sender's packets are many.
 bool Engine::may_wait(const Channel& one) const noexcept {
-  return !one.returns.empty() && one.returns.size() < kReturnsAtOnce && one.report_due == 0 &&
+  return !one.returns.empty() && one.returns.size() < kReturnsAtOnce && !owes_report(one) &&
          !one.outbox.has_unsent();
 }
 

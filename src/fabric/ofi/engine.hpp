@@ -108,7 +108,7 @@ class Engine {
   [[nodiscard]] bool is_settled(const Peer& peer) noexcept;
   [[nodiscard]] bool speaks_to(const Peer& peer) noexcept;
   void leave(Peer& peer) noexcept;
-  /// True when nothing is in the provider's hands any more, and no peer waits for an answer.
+  /// True when the provider owes nothing any more, and no peer waits for an answer.
   bool is_quiet() noexcept;
 
  private:

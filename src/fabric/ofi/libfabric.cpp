@@ -68,6 +68,11 @@ Libfabric load() {
   find(library, "fi_dupinfo", WEFT_FI_DUPINFO, functions.dupinfo);
   find(library, "fi_fabric", WEFT_FI_FABRIC, functions.fabric);
   find(library, "fi_strerror", WEFT_FI_STRERROR, functions.strerror);
+  // It loads providers, where these are libraries of their own.
+  fi_info* list = nullptr;
+  if (functions.getinfo(FI_VERSION(1, 15), nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &list) ==
+      0)
+    functions.freeinfo(list);
   return functions;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "fabric/layout.hpp"
 #include "fabric/ofi/ofi_port.hpp"
 #include "fabric/parts.hpp"
+#include "fabric/signals_blocked.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
@@ -90,6 +90,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
     throw Error(Errc::no_permission, fmt::format("ofi: fi_fabric: {}", error_text(answer)));
   fabric_.reset(fabric);
   Card card{setup.geometry, setup.inline_cells, tag_bytes(), host_name(), {}};
+  const SignalsBlocked blocked;  // providers start threads, too
   for (uint32_t port = 0; port < setup.geometry.ports; ++port) {
     engines_.push_back(std::make_unique<Engine>(*this, port, info, *fabric));
     card.addresses.push_back(engines_.back()->endpoint().address());
@@ -99,13 +100,8 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   met_.push_back(std::make_unique<Peer>(self_, std::move(card)));
   // release: pairs with find's acquire.
   peers_[self_.value].store(met_.back().get(), std::memory_order_release);
-  // Signals are for the program's threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   keeper_ = std::make_unique<Keeper>();
   keeper_->thread = std::thread([this] { keep(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 bool OfiTransport::is_forks_copy() const noexcept { return pid_ != ::getpid(); }
