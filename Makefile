@@ -5,6 +5,7 @@
 #   make test       build, then run all tests
 #   make bench      run the benchmarks and print each figure beside its limit
 #   make compare    measure MPI on weft and on its rivals, which are installed below build/rivals
+#   make startup    measure the start of jobs by weftrun and by its rivals, in the same way
 #   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer; fuzzing for an hour
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
@@ -16,12 +17,13 @@
 #
 # Variables: JOBS (parallel jobs), WEFT_STRESS_SECONDS (length of a stress test),
 # CMAKE_FLAGS (more options for cmake), CTEST_FLAGS (more options for ctest), COMPARE_FLAGS (options of
-# scripts/compare), PREFIX.
+# scripts/compare), STARTUP_FLAGS (of scripts/startup), PREFIX.
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
 COMPARE_FLAGS ?=
+STARTUP_FLAGS ?=
 FUZZ_SECONDS ?= 20
 CMAKE_FLAGS ?=
 
@@ -39,7 +41,7 @@ configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMA
 build = cmake --build --preset $(1) -j $(JOBS)
 run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
 
-.PHONY: all bootstrap configure build programs demo test bench compare stress asan tsan fuzz \
+.PHONY: all bootstrap configure build programs demo test bench compare startup stress asan tsan fuzz \
         lint format docs install clean
 
 all: build
@@ -63,7 +65,11 @@ bench: programs
 	@scripts/bench
 
 compare: programs
+	@scripts/bootstrap compare
 	@scripts/compare $(COMPARE_FLAGS)
+
+startup: programs
+	@scripts/startup $(STARTUP_FLAGS)
 
 test: build
 	@scripts/bootstrap test

@@ -37,6 +37,8 @@ constexpr Entry kEntries[] = {
     {"flood", Needs::two_ranks, run_flood, "a sender that never waits, a receiver that sleeps"},
     {"idle", Needs::two_ranks, run_idle, "what a waiting rank costs, and how fast it wakes"},
     {"counters", Needs::two_ranks, run_counters, "instructions and cache misses per operation"},
+    {"receives", Needs::two_ranks, run_receives,
+     "between nodes: what is received into, and how much is done at a time"},
     {"start", Needs::nothing, run_start, "start of a job, to first message and whole"},
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
     {"structures", Needs::nothing, run_structures, "pool, matching, rings, queues against rivals"},

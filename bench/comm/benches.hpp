@@ -16,6 +16,7 @@ int run_talk(const Options& options);
 int run_flood(const Options& options);
 int run_idle(const Options& options);
 int run_counters(const Options& options);
+int run_receives(const Options& options);
 
 // One process that starts jobs by itself.
 int run_start(const Options& options);

@@ -3,10 +3,11 @@
 //
 //   mpiexec -n 2 compare MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]
 //                        [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]
-//                        [--cold] [--tasks]
+//                        [--cold] [--tasks] [--calls N]
 //
 // --cold: depth, one thread: caches are cleared before each window. --tasks: weft's tasks
-// (weft_mpi.h) on one thread of each rank instead of threads.
+// (weft_mpi.h) on one thread of each rank instead of threads. --calls: of a collective just so many
+// calls, and none of another, for who counts what they send; no time is kept.
 //
 // Measures, between which points, and what would make them lie: docs/benchmarks.md. All run for a
 // time, not for a count, so that a slow library ends, too: one rank leads, a thread of it that
@@ -14,14 +15,17 @@
 // leader's next message tells its partner, so nobody waits for a message that will not come.
 #include <dlfcn.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -48,6 +52,7 @@ struct Options {
   int unexpected = 0;
   int window = kRateWindow;
   int ranks = 2;
+  int calls = 0;
   double seconds = 1;
   bool any_tag = false;  // a window may be of other threads' messages, too: as many as are sent
   bool own_comms = false;
@@ -527,6 +532,12 @@ Reading collective(const Options& given) {
   };
   Reading reading;
   const double begin = MPI_Wtime();
+  if (given.calls > 0) {
+    for (int i = 0; i < given.calls; ++i) once(i);
+    reading.seconds = MPI_Wtime() - begin;
+    reading.done = given.calls;
+    return reading;
+  }
   for (char verdict = kOn; verdict == kOn;) {
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
@@ -544,6 +555,25 @@ Reading collective(const Options& given) {
   return reading;
 }
 
+/// How many ranks each host has, in their order: "4,4" for 0 to 3 on one and 4 to 7 on another; on
+/// two in turn it is "1,1,1,1…". At rank 0.
+std::string placement(const Options& given) {
+  std::array<char, 256> mine{};
+  gethostname(mine.data(), mine.size() - 1);
+  std::vector<char> all(mine.size() * static_cast<std::size_t>(given.ranks));
+  MPI_Gather(mine.data(), static_cast<int>(mine.size()), MPI_CHAR, all.data(),
+             static_cast<int>(mine.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
+  std::string text;
+  for (std::size_t begin = 0, count = 1; begin < all.size(); ++count) {
+    const std::size_t next = begin + count * mine.size();
+    if (next < all.size() && std::strcmp(&all[begin], &all[next]) == 0) continue;
+    text += (text.empty() ? "" : ",") + std::to_string(count);
+    begin = next;
+    count = 0;
+  }
+  return text;
+}
+
 /// One line, by rank 0, of what all leaders read: rates of several pairs of ranks add up.
 void report(const Options& given, bool leads, double value, const char* unit, double fairness) {
   double sum = 0;
@@ -552,9 +582,10 @@ void report(const Options& given, bool leads, double value, const char* unit, do
   const double fair = leads ? fairness : 1;
   MPI_Reduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
   MPI_Reduce(&fair, &least, 1, MPI_DOUBLE, MPI_MIN, 0, MPI_COMM_WORLD);
+  const std::string hosts = placement(given);
   if (world_rank() != 0) return;
-  std::printf(R"({"measure":"%s","bytes":%d,"threads":%d,"value":%.6g,"unit":"%s")",
-              given.measure.c_str(), given.bytes, given.threads, sum, unit);
+  std::printf(R"({"measure":"%s","bytes":%d,"threads":%d,"value":%.6g,"unit":"%s","hosts":[%s])",
+              given.measure.c_str(), given.bytes, given.threads, sum, unit, hosts.c_str());
   if (given.threads > 1 && given.measure != "latency-mt") {
     std::printf(R"(,"fairness":%.4f)", least);
   }
@@ -588,6 +619,10 @@ bool measure(const Options& given) {
   } else if (name == "pingpong") {
     const Reading reading = ping_pong(given, Asks::receives);
     report(given, !receives(), reading.per_second() / 1e3, "k/s", reading.fairness);
+  } else if (name == "pingpong-bandwidth") {
+    const Reading reading = ping_pong(given, Asks::receives);
+    report(given, !receives(), reading.per_second() * 2 * given.bytes / 1e9, "GB/s",
+           reading.fairness);
   } else if (name == "latency-mt") {
     report(given, !receives(), latency_mt(given).us_each() / 2, "us", 1);
   } else if (name == "allreduce" || name == "barrier" || name == "bcast") {
@@ -629,6 +664,8 @@ bool parse(const std::vector<std::string>& words, Options& given) {
       given.unexpected = whole;
     } else if (word == "--window") {
       given.window = whole;
+    } else if (word == "--calls") {
+      given.calls = whole;
     } else if (word == "--seconds") {
       given.seconds = value;
     } else {
@@ -651,7 +688,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "compare: MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]"
                  " [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]"
-                 " [--cold] [--tasks]\n");
+                 " [--cold] [--tasks] [--calls N]\n");
     return 2;
   }
   int provided = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/clock.hpp"
 
 namespace weft::base {
@@ -19,6 +20,7 @@ struct Spot {
 };
 constinit Spot spots[kMostIdleWork];
 constinit std::atomic<uint32_t> offered{0};
+constinit std::atomic<void (*)() noexcept> idlers_call{nullptr};
 
 template <class Use>
 void use(Spot& place, Use&& how) noexcept {
@@ -35,6 +37,7 @@ bool add_idle_work(IdleWork& work) noexcept {
     IdleWork* nobody = nullptr;
     if (place.work.compare_exchange_strong(nobody, &work, std::memory_order_seq_cst)) {
       offered.fetch_add(1, std::memory_order_relaxed);  // a hint
+      call_idlers();  // who slept before there was anything to sleep on
       return true;
     }
   }
@@ -63,7 +66,8 @@ uint32_t poll_idle_work() noexcept {
 
 bool sleep_on_idle_work(Awaited& awaited, uint64_t deadline_ns) noexcept {
   bool slept = false;
-  // relaxed: a hint; who adds work interrupts nobody, so that is met within the millisecond, too.
+  // relaxed: a hint; who adds work does not interrupt who sleeps on other: that is met within the
+  // millisecond, too.
   if (offered.load(std::memory_order_relaxed) > 1) {
     deadline_ns = std::min(deadline_ns, now_ns() + 1'000'000);
   }
@@ -72,6 +76,24 @@ bool sleep_on_idle_work(Awaited& awaited, uint64_t deadline_ns) noexcept {
     if (slept) return true;
   }
   return false;
+}
+
+bool idle_work_wants_sleeper() noexcept {
+  bool wanted = false;
+  for (Spot& place : spots) use(place, [&](IdleWork& work) { wanted |= work.wants_sleeper(); });
+  return wanted;
+}
+
+void call_idlers() noexcept {
+  // acquire: pairs with set_idlers_call's release.
+  auto* const call = idlers_call.load(std::memory_order_acquire);
+  if (call == nullptr) return;
+  light_fence();  // between what the caller said and the look for idlers
+  call();
+}
+
+void set_idlers_call(void (*call)() noexcept) noexcept {
+  idlers_call.store(call, std::memory_order_release);  // pairs with call_idlers
 }
 
 }  // namespace weft::base

@@ -182,7 +182,22 @@ void Device::on_control(const fabric::Frame& frame) {
     if (!comm::OperationTable::claim(*op)) return;
     op->remote = theirs;
     op->reply_port = header.reply_port;
+    // Our provider may not know yet that the connection on which it was read has ended.
+    if ((header.flags & comm::kReadFailed) != 0) runtime_.withdraw_offer(*op, true);
     op->work = comm::Work::stream;
+  } else if (comm::RendezvousBody from;
+             header.type == PacketType::readable && comm::take(rest, from)) {
+    if (op->kind != comm::Kind::get || from.bytes != op->bytes ||
+        from.key == fabric::ReadOffer::kNone) {
+      malformed_frame(frame, "an offer of something else");
+      return;
+    }
+    if (!comm::OperationTable::claim(*op)) return;
+    op->remote = from.operation;
+    op->remote_address = from.address;
+    op->reply_port = header.reply_port;
+    op->answers = true;
+    comm::begin_fetch(*op, from.key);
   } else if (comm::ShareBody offer; header.type == PacketType::share && comm::take(rest, offer)) {
     take_share(*op, offer);
     return;

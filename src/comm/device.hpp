@@ -174,7 +174,7 @@ class Device final : public fabric::Sink {
   fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
                          std::span<const std::byte> rest, const fabric::Frame& frame);
   /// The runtime ends: nobody writes any more into what was being received. Waits for peers that
-  /// are in the middle of it.
+  /// are in the middle of it. (What is read over a network goes on until the port ends.)
   void end_shares();
   /// The launcher reported a death: look at it at the next progress. Any thread.
   void note_death() noexcept;
@@ -198,6 +198,7 @@ class Device final : public fabric::Sink {
   fabric::Taken on_frame(const fabric::Frame& frame) override;
   void on_control(const fabric::Frame& frame) override;
   void on_returned(std::span<const uint32_t> packets) override;
+  void on_read(uint64_t token, bool ok) override;
   void on_peer_down(Rank peer, std::string_view cause) override;
 
   void count(Count what, uint32_t n = 1) noexcept { counters_.add(what, n); }  // (lock)
@@ -288,6 +289,9 @@ class Device final : public fabric::Sink {
   bool step(comm::Operation& op);
   bool read_chunk(comm::Operation& op);
   bool write_chunk(comm::Operation& op);
+  bool fetch(comm::Operation& op);
+  void fetch_next();
+  bool tell_readable(comm::Operation& op);
   // shared_copy.cpp
   struct Offers;
   Offers& offers_to(Rank peer);
@@ -297,6 +301,7 @@ class Device final : public fabric::Sink {
   bool is_gone(const comm::Operation& op);
   bool help_copy(comm::Operation& op);
   bool stream_fragments(comm::Operation& op);
+  bool await_end(comm::Operation& op);
   bool send_request(comm::Operation& op);
   bool send_answer(comm::Operation& op);
   bool send_signal(comm::Operation& op);
@@ -320,7 +325,10 @@ class Device final : public fabric::Sink {
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
-  comm::Operation death_note_{};            // in the inbox or pending while `death_noted_`
+  uint32_t reads_ = 0;  // (lock) under way: while there are any, fetches may wait for their ends
+  comm::Operation* fetches_ = nullptr;  // (lock) these, singly linked, in order
+  comm::Operation** fetches_end_ = &fetches_;
+  comm::Operation death_note_{};  // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
   struct {
     Completion* completion = nullptr;

@@ -120,8 +120,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   }
   header.type = PacketType::ready_to_send;
   header.bytes = 0;
-  const RendezvousBody body{runtime.operations->handle_of(*op),
-                            reinterpret_cast<uintptr_t>(op->buffer), bytes};
+  const RendezvousBody body = runtime.announcement_of(*op, device);
   comm::OperationTable::expect(*op);
   const Post answer = device.port().try_send(to, device.number(), Bytes(header, body).span(), {});
   return runtime.posted_unless_refused(*op, to, device.number(), answer);

@@ -168,6 +168,8 @@ struct MessageTransfer {
 /// message and hands it to `device`.
 void begin_transfer(Endpoint::Impl&, Device& device, Operation& op, Rank source, Tag tag,
                     uint16_t reply_port, const RendezvousBody& body);
+/// `op` (peer, remote operation and address, length and buffer set) reads what the peer offers.
+void begin_fetch(Operation& op, uint64_t key) noexcept;
 
 // enveloped.cpp (under the device's lock; Arrival::matcher)
 fabric::Taken arrive_enveloped(Endpoint::Impl&, Device&, Rank source,

@@ -49,8 +49,7 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
     return Post::posted;
   }
   const auto header = comm::pack(PacketType::announced, my.number, device.number(), envelope);
-  const RendezvousBody body{runtime.operations->handle_of(*op),
-                            reinterpret_cast<uintptr_t>(op->buffer), op->bytes};
+  const RendezvousBody body = runtime.announcement_of(*op, device);
   std::byte raw[sizeof header + sizeof body];
   std::memcpy(raw, &header, sizeof header);
   std::memcpy(raw + sizeof header, &body, sizeof body);
@@ -71,8 +70,9 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
   op->completion = completion;
   op->context = context;
   op->endpoint = my.number;
-  comm::begin_transfer(my, my.pick_device(), *op, message.source, Tag{}, message.reply_port,
-                       {{message.operation, message.generation}, message.address, message.bytes});
+  comm::begin_transfer(
+      my, my.pick_device(), *op, message.source, Tag{}, message.reply_port,
+      {{message.operation, message.generation}, message.address, message.bytes, message.key});
   return Post::posted;
 }
 
@@ -114,7 +114,8 @@ fabric::Taken arrive_announced(Endpoint::Impl& endpoint, Rank source,
                                body.operation.index,
                                body.operation.generation,
                                body.address,
-                               body.bytes};
+                               body.bytes,
+                               body.key};
   return endpoint.spec.matcher->announced(unpack_envelope(header), announced) ? fabric::Taken::yes
                                                                               : fabric::Taken::hold;
 }

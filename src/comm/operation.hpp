@@ -30,15 +30,24 @@ enum class Work : uint8_t {
   none,     ///< not in a pending list
   read,     ///< copy from the peer's memory, a chunk a turn, then answer
   share,    ///< the same, with the peer's help (shared_copy.hpp)
+  fetch,    ///< the same over the network, several pieces at once
   help,     ///< the peer's part of that
   write,    ///< copy to the peer's memory, a chunk a turn, then answer
   stream,   ///< send fragments in packets, a few a turn
   ask,      ///< send ready_to_receive
+  tell,     ///< send readable
   answer,   ///< send finished
   signal,   ///< send a put's signal
   attempt,  ///< ask an endpoint's matcher to try again, until it answers true
   deaths,   ///< look at what the launcher reported
   finish,   ///< over: tell the completion (again, if it had no room)
+};
+
+/// What an operation is for, where that makes a difference.
+enum class Kind : uint8_t {
+  message,  ///< or anything else
+  put,      ///< what went in packets is told to be there, too
+  get,      ///< may be told that what it wants can be read
 };
 
 /// Runs when an operation of the runtime's own has ended, instead of a completion. False: no room
@@ -61,6 +70,10 @@ struct alignas(base::kCacheLine) Operation {
   bool answers;         ///< the peer waits for `finished`
   bool owns_buffer;     ///< from malloc: pieces gathered for a rendezvous
   uint16_t reply_port;  ///< the peer's port for answers
+  uint16_t reads;       ///< of `fetch`, under way: the buffer is the network's, too
+  bool read_failed;     ///< one of them
+  bool offered;         ///< the peer may read the buffer: `offer` is to be withdrawn
+  Kind kind;
 
   // Second line: transfers.
   alignas(base::kCacheLine) uint64_t bytes;  ///< length of the message or transfer
@@ -71,7 +84,11 @@ struct alignas(base::kCacheLine) Operation {
   OperationEnd end;  ///< instead of `completion`; null again once it has run
   /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
   std::atomic<uint64_t> awaiting;
-  CopyClaims* claims;  ///< of a copy that both ends do; nullptr: not offered yet
+  union {
+    CopyClaims* claims;   ///< of a copy that both ends do; nullptr: not offered yet
+    uint64_t remote_key;  ///< `fetch`: of the peer's memory
+    void* offer;          ///< if `offered`: see fabric::Port::offer
+  };
 
   [[nodiscard]] Event event() const noexcept {
     return {peer,   tag, error, owns_buffer ? nullptr : buffer, static_cast<std::size_t>(bytes),
@@ -95,6 +112,8 @@ class OperationTable {
     op->error = Errc::ok;
     op->answers = false;
     op->owns_buffer = false;
+    op->offered = false;
+    op->kind = Kind::message;
     return op;
   }
   void release(Operation& op) noexcept {

@@ -115,6 +115,7 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
   op->buffer = target->data();
   op->capacity = target->size();
   op->completion = nullptr;
+  op->kind = comm::Kind::put;
   op->context = &endpoint;
   op->endpoint = endpoint.number;
   op->end = (header.flags & kTellTarget) == 0
@@ -144,8 +145,8 @@ Taken arrive_get(Endpoint::Impl& endpoint, Device& device, const Header& /*heade
     if (runtime.transport->can_read(arrived.source)) {
       op->work = Work::write;
     } else if (op->bytes != 0) {
-      op->answers = false;  // the last fragment tells
-      op->work = Work::stream;
+      op->answers = false;  // the last fragment tells, or the peer, who reads
+      op->work = op->bytes > runtime.packet_bytes ? Work::tell : Work::stream;
     }
   }
   device.start_locked(*op);
@@ -262,15 +263,20 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
                 .tag = tag.value,
                 .bytes = static_cast<uint32_t>(data.size()),
                 .reply_port = device.number()};
-  comm::OperationTable::expect(*op);
+  const bool large = data.size() > runtime.settings.eager_bytes;
+  RendezvousBody from{};
+  if (large) {
+    op->kind = comm::Kind::put;
+    from = runtime.announcement_of(*op, device);
+  }
+  comm::OperationTable::expect(*op);  // and from here on it may be over at any time
   Post answer = Post::retry;
   if (data.size() + sizeof(Header) + sizeof(PutBody) <= port.max_inline()) {
     answer = port.try_send(owner, device.number(), Bytes(header, body).span(), data);
-  } else if (data.size() <= runtime.settings.eager_bytes) {
+  } else if (!large) {
     answer = runtime.send_packet(device, owner, Bytes(header, body).span(), {&data, 1});
   } else {
     header.type = PacketType::put_large;
-    const RendezvousBody from{handle, reinterpret_cast<uintptr_t>(data.data()), data.size()};
     answer = port.try_send(owner, device.number(), Bytes(header, from, body).span(), {});
   }
   return runtime.posted_unless_refused(*op, owner, device.number(), answer);
@@ -310,7 +316,9 @@ WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
   const Handle handle = my.runtime.operations->handle_of(*op);
   const Header header{
       .type = PacketType::get, .endpoint = my.number, .reply_port = device.number()};
-  const RendezvousBody to{handle, reinterpret_cast<uintptr_t>(buffer.data()), buffer.size()};
+  const RendezvousBody to{handle, reinterpret_cast<uintptr_t>(buffer.data()), buffer.size(),
+                          fabric::ReadOffer::kNone};
+  op->kind = comm::Kind::get;
   comm::OperationTable::expect(*op);
   const Post answer = device.port().try_send(
       owner, device.number(), Bytes(header, to, put_body(Handle{}, from, offset)).span(), {});

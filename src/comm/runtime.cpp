@@ -229,6 +229,7 @@ Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t
   if (answer == Post::retry) {
     // Refused, unless its peer died meanwhile and a sweep has ended it.
     if (!comm::OperationTable::claim(op)) return Post::posted;
+    withdraw_offer(op, false);
     operations->release(op);
     return Post::retry;
   }
@@ -239,6 +240,25 @@ Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t
   if (is_dead(to) && comm::OperationTable::claim_from(op, to, device)) [[unlikely]]
     end_later(op, Errc::peer_died);
   return Post::posted;
+}
+
+/// What the peer shall know of a large message or put; its buffer may be read over the network.
+comm::RendezvousBody Runtime::Impl::announcement_of(comm::Operation& op, Device& device) noexcept {
+  comm::RendezvousBody body{operations->handle_of(op), reinterpret_cast<uintptr_t>(op.buffer),
+                            op.bytes, fabric::ReadOffer::kNone};
+  const auto offer = device.port().offer(op.peer, {op.buffer, op.bytes});
+  if (offer.handle != nullptr) {
+    op.offered = true;
+    op.offer = offer.handle;
+    body.address = offer.address;
+    body.key = offer.key;
+  }
+  return body;
+}
+
+/// Before its record, or its buffer, is anybody else's. `cuts`: as in Port::withdraw_offer.
+void Runtime::Impl::withdraw_offer(comm::Operation& op, bool cuts) noexcept {
+  if (std::exchange(op.offered, false)) devices[op.device]->port().withdraw_offer(op.offer, cuts);
 }
 
 void Runtime::Impl::end_later(comm::Operation& op, Errc error) {

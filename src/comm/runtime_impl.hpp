@@ -96,6 +96,7 @@ struct Runtime::Impl final : base::IdleWork {
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
+  std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
   std::atomic<uint32_t> waiting{0};  ///< threads in `wait` that do not sleep
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};
@@ -136,6 +137,8 @@ struct Runtime::Impl final : base::IdleWork {
                    std::span<const std::span<const std::byte>> pieces);
   /// The answer for an operation that expects its peer's answer and whose frame got `answer`.
   Post posted_unless_refused(comm::Operation& op, Rank to, uint16_t device, Post answer);
+  [[nodiscard]] comm::RendezvousBody announcement_of(comm::Operation& op, Device& device) noexcept;
+  void withdraw_offer(comm::Operation& op, bool cuts) noexcept;
   /// Ends an operation with `error`; told by progress. Any thread.
   void end_later(comm::Operation& op, Errc error);
   /// Posts until it is not refused, waits, and returns the event; `at_once`: what it is for done.
@@ -188,10 +191,12 @@ struct Runtime::Impl final : base::IdleWork {
   void sleep(Device& device, comm::Awaited& awaited, uint64_t deadline_ns = kNever);
   bool sleep_until(uint64_t deadline_ns) noexcept;
   void leave(Device& device) noexcept;
-  void serve_the_unserved() noexcept;
+  bool serve_the_unserved() noexcept;
+  void call_the_refused() noexcept;
   // Mode workers: what idle workers do.
   uint32_t poll() noexcept override;
   bool try_sleep(comm::Awaited& awaited, uint64_t deadline_ns) noexcept override;
+  bool wants_sleeper() noexcept override { return !sleeper.load(std::memory_order_seq_cst); }
   void interrupt() noexcept override { devices.front()->bell().unpark(); }
   void serve(Device& device, const std::stop_token& stop);
   [[nodiscard]] bool any_busy() const noexcept {

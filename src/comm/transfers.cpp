@@ -24,6 +24,7 @@ void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Ran
   op.reply_port = reply_port;
   op.bytes = body.bytes;
   op.moved = 0;
+  op.read_failed = false;
   op.remote = body.operation;
   op.remote_address = body.address;
   op.answers = true;
@@ -39,12 +40,22 @@ void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Ran
     op.work = Work::answer;  // an announced message may be empty
   } else {
     op.claims = nullptr;
-    op.work = !runtime.transport->can_read(source) ? Work::ask
+    const bool offered = body.key != fabric::ReadOffer::kNone;
+    op.work = !runtime.transport->can_read(source) ? offered ? Work::fetch : Work::ask
               : body.bytes >= runtime.settings.share_bytes && source != runtime.self.rank()
                   ? Work::share
                   : Work::read;
   }
+  if (op.work == Work::fetch) begin_fetch(op, body.key);
   device.enqueue(op);
+}
+
+void begin_fetch(Operation& op, uint64_t key) noexcept {
+  op.work = Work::fetch;
+  op.remote_key = key;
+  op.moved = 0;
+  op.reads = 0;
+  op.read_failed = false;
 }
 
 }  // namespace comm
@@ -61,12 +72,16 @@ bool Device::step(Operation& op) {
       return share_chunk(op) && send_answer(op) && finish(op);
     case Work::help:
       return help_copy(op) && finish(op);
+    case Work::fetch:
+      return fetch(op);
     case Work::write:
       return write_chunk(op) && send_answer(op) && finish(op);
     case Work::stream:
-      return stream_fragments(op) && finish(op);
+      return stream_fragments(op) && (op.kind == comm::Kind::put ? await_end(op) : finish(op));
     case Work::ask:
       return send_request(op);
+    case Work::tell:
+      return tell_readable(op);
     case Work::signal:
       return send_signal(op) && finish(op);
     case Work::finish:
@@ -110,9 +125,84 @@ bool Device::write_chunk(Operation& op) {
   return true;
 }
 
+/// Begins to read what is offered, in pieces: so others' messages come in between. True: it is
+/// over, or goes on when a read has ended. A port reads few pieces at once, and who gets none waits
+/// in line for the end of another's. A read fails with its connection; then all of it is sent.
+bool Device::fetch(Operation& op) {
+  constexpr uint64_t kPieceBytes = 128 << 10;
+  constexpr uint16_t kMostReads = 4;
+  op.work = Work::none;
+  while (!op.read_failed && op.moved < op.bytes && op.reads < kMostReads) {
+    const uint64_t size = std::min(op.bytes - op.moved, kPieceBytes);
+    const Post answer =
+        port_->try_read({op.peer, op.reply_port}, op.remote_address, op.remote_key, op.moved,
+                        {op.buffer + op.moved, size}, reinterpret_cast<uintptr_t>(&op));
+    if (answer == Post::retry) {
+      if (op.reads != 0) return true;
+      if (reads_ != 0) {
+        op.next = nullptr;
+        *fetches_end_ = &op;
+        fetches_end_ = &op.next;
+        return true;
+      }
+      op.work = Work::fetch;
+      return false;
+    }
+    if (answer == Post::done) return send_request(op);  // this rank cannot
+    ++op.reads;
+    ++reads_;
+    op.moved += size;
+  }
+  if (op.reads != 0) return true;
+  if (!op.read_failed) {
+    op.work = Work::answer;
+    return step(op);
+  }
+  op.moved = 0;
+  return send_request(op);
+}
+
+/// Of what a get wants: lets the peer read it, or else sends it.
+bool Device::tell_readable(Operation& op) {
+  const comm::Handle theirs = op.remote;
+  const comm::RendezvousBody offer = runtime_.announcement_of(op, *this);
+  op.work = Work::stream;
+  if (!op.offered || runtime_.is_dead(op.peer)) return step(op);
+  const comm::Bytes readable(Header{.type = PacketType::readable, .reply_port = number_}, theirs,
+                             offer);
+  op.work = Work::none;
+  comm::OperationTable::expect(op);
+  if (port_->try_control(op.peer, op.reply_port, readable.span()) != Post::retry) return true;
+  if (!comm::OperationTable::claim(op)) return true;
+  runtime_.withdraw_offer(op, false);
+  op.work = Work::tell;
+  return false;
+}
+
+void Device::on_read(uint64_t token, bool ok) {
+  auto& op = *reinterpret_cast<Operation*>(token);
+  --op.reads;
+  --reads_;
+  op.read_failed |= !ok;
+  fetch_next();
+  if (!fetch(op)) enqueue_locked(op);
+}
+
+/// A read has ended: whoever is first in line has the next, so that short ones do not wait for all
+/// of a long one.
+void Device::fetch_next() {
+  Operation* const first = fetches_;
+  if (first == nullptr) return;
+  fetches_ = first->next;
+  if (fetches_ == nullptr) fetches_end_ = &fetches_;
+  if (!fetch(*first)) enqueue_locked(*first);
+}
+
 /// Asks the sender for fragments; from then on they are counted by receive_fragment.
 bool Device::send_request(Operation& op) {
-  const comm::Bytes request(Header{.type = PacketType::ready_to_receive, .reply_port = number_},
+  const comm::Bytes request(Header{.type = PacketType::ready_to_receive,
+                                   .flags = op.read_failed ? comm::kReadFailed : uint8_t{0},
+                                   .reply_port = number_},
                             op.remote, runtime_.operations->handle_of(op));
   if (runtime_.is_dead(op.peer)) {
     // The sweep of its operations is over, and nobody answers.
@@ -136,8 +226,8 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
     std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
     op->moved += frame.packet.size();
     if (op->moved == op->bytes && comm::OperationTable::claim(*op)) {
-      op->answers = false;  // the sender knows: it sent all
-      op->work = Work::finish;
+      op->answers = op->kind == comm::Kind::put;  // of others the sender knows: it sent all
+      op->work = Work::answer;
       if (!step(*op)) enqueue_locked(*op);
     }
   }
@@ -176,6 +266,14 @@ bool Device::stream_fragments(Operation& op) {
   return op.moved == op.bytes;
 }
 
+/// All of a put was sent: it is over when it is there.
+bool Device::await_end(Operation& op) {
+  if (op.error != Errc::ok) return finish(op);
+  op.work = Work::none;
+  comm::OperationTable::expect(op);  // whose death stream_fragments did not see is swept later
+  return true;
+}
+
 bool Device::send_answer(Operation& op) {
   if (op.answers) {
     const comm::Bytes answer(
@@ -206,6 +304,8 @@ bool Device::send_signal(Operation& op) {
 
 bool Device::finish(Operation& op) {
   op.work = Work::finish;
+  // Whoever is told that it is over may do with the buffer what they like. The dead may not be so.
+  runtime_.withdraw_offer(op, op.error == Errc::peer_died);
   if (op.end != nullptr ? !op.end(op)
                         : op.completion != nullptr && !op.completion->try_complete(op.event())) {
     return false;

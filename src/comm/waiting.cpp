@@ -429,11 +429,12 @@ void Runtime::Impl::leave(Device& device) noexcept {
     next->unpark();
     return;
   }
-  if (devices.size() != 1) serve_the_unserved();
+  if (devices.size() == 1 || !serve_the_unserved()) call_the_refused();
 }
 
-/// The sleeper's role was given up: some device may have parked threads and no server.
-void Runtime::Impl::serve_the_unserved() noexcept {
+/// The sleeper's role was given up: some device may have parked threads and no server. True: one
+/// of them is it now.
+bool Runtime::Impl::serve_the_unserved() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // invariant 4, see step_down
   for (auto& each : devices) {
     WaitList& list = each->waiters();
@@ -444,8 +445,20 @@ void Runtime::Impl::serve_the_unserved() noexcept {
     list.lock.unlock();
     if (next != nullptr) {
       next->unpark();
-      return;
+      return true;
     }
+  }
+  return false;
+}
+
+/// A server left, and no thread is parked that could follow. Unless somebody sleeps on the
+/// doorbells, a worker is to: who looks after the messages of tasks else?
+void Runtime::Impl::call_the_refused() noexcept {
+  // Invariant 6. seq_cst: the role was given up, then this look; who is refused says so, then looks
+  // at the role (wants_sleeper).
+  if (refused.load(std::memory_order_seq_cst) && !sleeper.load(std::memory_order_seq_cst) &&
+      refused.exchange(false, std::memory_order_seq_cst)) {
+    base::call_idlers();
   }
 }
 
@@ -455,12 +468,18 @@ uint32_t Runtime::Impl::poll() noexcept { return progress(this_device()); }
 
 /// A worker takes the sleeper's role, if nobody has it.
 bool Runtime::Impl::try_sleep(Awaited& awaited, uint64_t deadline_ns) noexcept {
-  if (sleeper.exchange(true, std::memory_order_acq_rel)) return false;
+  if (sleeper.exchange(true, std::memory_order_acq_rel)) {
+    refused.store(true, std::memory_order_seq_cst);  // invariant 6
+    return false;
+  }
+  refused.store(false, std::memory_order_seq_cst);  // those are called when this one goes
   waiting.fetch_add(1, std::memory_order_relaxed);  // as Impl::wait
   sleep(this_device(), awaited, deadline_ns);
   waiting.fetch_sub(1, std::memory_order_relaxed);
-  // It goes on with its tasks: threads that parked relying on it need a server.
-  serve_the_unserved();
+  // It goes on with its tasks: threads that parked relying on it need a server; if there are none,
+  // another worker is to sleep here, and else when the last of them has left.
+  refused.store(true, std::memory_order_seq_cst);
+  if (!serve_the_unserved()) call_the_refused();
   return true;
 }
 

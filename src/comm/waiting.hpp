@@ -21,6 +21,13 @@
 //  5. A waiter looks at its condition after it enrolled and before it parks; a completer fulfils
 //     the condition before it looks for the waiter. For a Synchronizer one atomic word is both
 //     (completion.cpp); for a WaitSet the asymmetric fence orders the two.
+//  6. Tasks that wait, and workers that parked because the sleeper's role was taken, rely on a
+//     server or a sleeper. So whoever is one and leaves without a thread that follows (leave,
+//     try_sleep) calls a worker that idles, if any may have been refused (Impl::refused). A worker
+//     that was refused says so, shows that it idles, and looks at the role once more before it
+//     parks; who leaves gives the role up, then looks for the refused: one of the two sees the
+//     other. `refused` is false only while no worker was refused since the last call, or while a
+//     worker is the sleeper, which sets it when it leaves.
 #pragma once
 
 #include <atomic>

@@ -30,6 +30,7 @@ enum class PacketType : uint8_t {
   // In the control ring:
   ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver
   share,             ///< copy, too, from the end of what was announced; body ShareBody
+  readable,          ///< what a get wants can be read over the network; body RendezvousBody
   finished,          ///< the operation named by `token` ended, with `flags` as its Errc
 };
 
@@ -42,7 +43,7 @@ struct Handle {
 
 struct Header {
   PacketType type;
-  uint8_t flags = 0;        ///< finished: Errc; put: kTellTarget
+  uint8_t flags = 0;        ///< finished: Errc; put: kTellTarget; ready_to_receive: kReadFailed
   uint16_t endpoint = 0;    ///< number of the endpoint at both ends
   uint32_t tag = 0;         ///< of the message, or the signal of a put
   uint32_t bytes = 0;       ///< payload of this frame (inline or packet)
@@ -84,6 +85,7 @@ static_assert(sizeof(fabric::ShortHeader) == sizeof(Header));
 }
 
 inline constexpr uint8_t kTellTarget = 1;
+inline constexpr uint8_t kReadFailed = 1;  ///< of what was offered; packets shall bring it
 
 /// The header of messages for a Matcher: the sequence number lies where others have their length (a
 /// frame knows its own), the context where nothing lies.
@@ -111,10 +113,11 @@ inline constexpr uint8_t kTellTarget = 1;
 /// A transfer too large for a packet: where it lies (or shall lie) at the frame's sender.
 struct RendezvousBody {
   Handle operation;  ///< the sender's, to be answered with `finished` or `ready_to_receive`
-  uint64_t address;  ///< in the sender's process
+  uint64_t address;  ///< in the sender's process, or, with a key, of what it offers to be read
   uint64_t bytes;
+  uint64_t key;  ///< of that; ReadOffer::kNone: nothing is offered
 };
-static_assert(sizeof(RendezvousBody) == 24);
+static_assert(sizeof(RendezvousBody) == 32);
 
 /// A place in a region of the frame's receiver.
 struct PutBody {

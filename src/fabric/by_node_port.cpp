@@ -49,6 +49,7 @@ class ByNodePort::FarSink final : public Sink {
     if (!is_stray(frame.source)) sink_.on_control(frame);
   }
   void on_returned(std::span<const uint32_t> packets) override { sink_.on_returned(packets); }
+  void on_read(uint64_t token, bool ok) override { sink_.on_read(token, ok); }
   void on_peer_down(Rank peer, std::string_view cause) override {
     // Of a neighbour near will tell.
     if (!is_stray(peer)) sink_.on_peer_down(peer, cause);
@@ -140,6 +141,8 @@ uint32_t ByNodePort::poll_far(Sink& sink, uint32_t budget) {
 }
 
 uint32_t ByNodePort::linger(Sink& sink, uint32_t budget) {
+  // Who waits for far is kept from looking there.
+  if (last_ == far_.get()) return 0;
   const uint32_t taken = near_->linger(sink, budget);
   if (taken != 0) last_ = near_.get();
   return taken;

@@ -46,9 +46,19 @@ class ByNodePort final : public Port {
     return side(to).try_control(to, to_port, header);
   }
   void give_back(Loan loan) noexcept override { side(Rank{loan.owner}).give_back(loan); }
+  [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override {
+    return side(peer).offer(peer, memory);
+  }
+  void withdraw_offer(void* handle, bool cuts) noexcept override {
+    far_->withdraw_offer(handle, cuts);
+  }
+  Post try_read(Address from, uint64_t address, uint64_t key, uint64_t offset,
+                std::span<std::byte> into, uint64_t token) noexcept override {
+    return side(from.rank).try_read(from, address, key, offset, into, token);
+  }
 
   uint32_t poll(Sink& sink, uint32_t budget) override;
-  /// At near's lanes: a look at the network is no few instructions.
+  /// At near's lanes, if the last message came there: a look at the network is no few instructions.
   uint32_t linger(Sink& sink, uint32_t budget) override;
   /// From the side that yielded last.
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override {

@@ -31,6 +31,16 @@ class PassingPort : public Port {
   }
   uint32_t poll(Sink& sink, uint32_t budget) override { return inner_->poll(sink, budget); }
   void give_back(Loan loan) noexcept override { inner_->give_back(loan); }
+  [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override {
+    return inner_->offer(peer, memory);
+  }
+  void withdraw_offer(void* handle, bool cuts) noexcept override {
+    inner_->withdraw_offer(handle, cuts);
+  }
+  Post try_read(Address from, uint64_t address, uint64_t key, uint64_t offset,
+                std::span<std::byte> into, uint64_t token) noexcept override {
+    return inner_->try_read(from, address, key, offset, into, token);
+  }
   void arm() noexcept override { inner_->arm(); }
   void disarm() noexcept override { inner_->disarm(); }
   [[nodiscard]] int bell_fd() const noexcept override { return inner_->bell_fd(); }
@@ -105,6 +115,7 @@ class PassingSink : public Sink {
   Taken on_frame(const Frame& frame) override { return inner_.on_frame(frame); }
   void on_control(const Frame& frame) override { inner_.on_control(frame); }
   void on_returned(std::span<const uint32_t> packets) override { inner_.on_returned(packets); }
+  void on_read(uint64_t token, bool ok) override { inner_.on_read(token, ok); }
   void on_peer_down(Rank peer, std::string_view cause) override {
     inner_.on_peer_down(peer, cause);
   }

@@ -21,8 +21,8 @@
 #include "fabric/job_secret.hpp"
 #include "fabric/job_wire.hpp"
 #include "fabric/launch_signs.hpp"
-#include "fabric/signals_blocked.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/signals_blocked.hpp"
 
 namespace weft::fabric {
 namespace {
@@ -116,7 +116,7 @@ class PmixSession {
 
 PmixSession::PmixSession() {
   {
-    const SignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     const pmix_status_t status = PMIx_Init(&me_, nullptr, 0);
     if (status != PMIX_SUCCESS)
       throw Error(Errc::launcher,

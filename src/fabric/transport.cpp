@@ -25,6 +25,17 @@ Post Port::try_send_short(Address to, ShortHeader header,
   return try_send(to.rank, to.port, header.bytes(), payload);
 }
 
+void Sink::on_read(uint64_t /*token*/, bool /*ok*/) {}
+
+ReadOffer Port::offer(Rank /*peer*/, std::span<const std::byte> /*memory*/) noexcept { return {}; }
+
+void Port::withdraw_offer(void* /*handle*/, bool /*cuts*/) noexcept {}
+
+Post Port::try_read(Address /*from*/, uint64_t /*address*/, uint64_t /*key*/, uint64_t /*offset*/,
+                    std::span<std::byte> /*into*/, uint64_t /*token*/) noexcept {
+  return Post::done;
+}
+
 uint32_t Port::linger(Sink& /*sink*/, uint32_t /*budget*/) { return 0; }
 
 ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*/) noexcept {

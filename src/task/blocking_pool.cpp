@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "task/worker.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/signals_blocked.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::task {
@@ -20,26 +20,6 @@ namespace weft::task {
 using detail::BlockingCall;
 
 namespace {
-
-/// For a scope, the calling thread blocks what signals others should handle; a thread that it makes
-/// inherits that.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) {
-      sigdelset(&all, fault);
-    }
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 /// A helper may run wherever the process may, not where the worker is bound that made it.
 void run_anywhere() noexcept {
@@ -98,7 +78,7 @@ void BlockingPool::start(Helper& helper, BlockingCall& call) noexcept {
   helper.call = &call;
   try {
     if (helper.thread.joinable()) helper.thread.join();  // its last thread, which is at its end
-    const SignalsBlocked blocked;
+    const base::SignalsBlocked blocked;
     helper.thread = std::thread([this, &helper] { help(helper); });
   } catch (const std::system_error&) {
     // Then the worker makes the call, and those that queued meanwhile behind a helper.

@@ -29,6 +29,8 @@ Crew::Crew(std::size_t count, bool two_levels) : two_levels_(two_levels) {
   }
 }
 
+constinit std::atomic<Crew*> Crew::all{nullptr};
+
 Crew::~Crew() = default;
 
 Crew& Crew::take(std::size_t count, bool two_levels) {
@@ -42,7 +44,11 @@ Crew& Crew::take(std::size_t count, bool two_levels) {
     return crew;
   }
   from.crews.reserve(from.crews.size() + 1);
-  return *new Crew(count, two_levels);
+  Crew& crew = *new Crew(count, two_levels);
+  // Under the depot's lock. release: pairs with offer_all's acquire; the crew is whole.
+  crew.next_ = all.load(std::memory_order_relaxed);
+  all.store(&crew, std::memory_order_release);
+  return crew;
 }
 
 void Crew::give_back(Crew& crew, bool all_ended) noexcept {
@@ -53,6 +59,13 @@ void Crew::give_back(Crew& crew, bool all_ended) noexcept {
   try {
     (all_ended ? to.crews : to.retired).emplace_back(&crew);
   } catch (const std::bad_alloc&) {
+  }
+}
+
+void Crew::offer_all() noexcept {
+  // acquire: pairs with take's release.
+  for (Crew* each = all.load(std::memory_order_acquire); each != nullptr; each = each->next_) {
+    each->offer();
   }
 }
 

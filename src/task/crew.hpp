@@ -27,6 +27,9 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
+  /// `offer`, in every crew that there is.
+  static void offer_all() noexcept;
+
   /// Somebody made work that its home may not come to soon: wakes a sleeping worker, unless one is
   /// just coming.
   void offer() noexcept {
@@ -42,6 +45,8 @@ class Crew {
  private:
   Crew(std::size_t workers, bool two_levels);
   void wake_one() noexcept;
+  static constinit std::atomic<Crew*> all;  ///< ever made
+  Crew* next_ = nullptr;                    ///< of those; constant once it is among them
   const bool two_levels_;
 };
 

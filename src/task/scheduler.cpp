@@ -13,6 +13,7 @@
 #include "task/worker.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/idle_work.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/topology.hpp"
 #include "weft/task/config.hpp"
@@ -67,6 +68,7 @@ Scheduler::Impl::Impl(const Options& given)
   pause_ticks = base::to_ticks(250'000);
   spin_ticks = base::to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
+  base::set_idlers_call(Crew::offer_all);
   for (auto& worker : workers) worker->enter(*this);
   const char* missing = nullptr;
   try {

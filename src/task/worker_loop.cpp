@@ -716,10 +716,10 @@ void Worker::sleep() noexcept {
     if (watches) asleep.until_ns = std::min(asleep.until_ns, base::now_ns() + kWatchNs);
     if (base::has_idle_work()) {
       asleep.withdraw();
-      if (base::sleep_on_idle_work(asleep, asleep.until_ns)) {
-        // Somebody else is to sleep there while this one has tasks.
-        crew_.offer();
-      } else if (asleep.enroll(*own_parker_)) {
+      // Who was refused can be called from `enroll` on. If nobody sleeps there any more by then,
+      // nobody may call: once more from the start.
+      if (!base::sleep_on_idle_work(asleep, asleep.until_ns) && asleep.enroll(*own_parker_) &&
+          !base::idle_work_wants_sleeper()) {
         own_parker_->park_until(asleep.until_ns);
       }
     } else if (asleep.until_ns == Timers::kNever) {

@@ -44,8 +44,46 @@ class CountingPort final : public fabric::PassingPort {
   Sent& sent_;
 };
 
+/// What becomes of reads over the network.
+enum class Reading : uint8_t { works, fails_often, is_not_there };
+
+/// Counts what was begun to be read, and has reads fail.
+class ReadingPort final : public fabric::PassingPort {
+ public:
+  ReadingPort(std::unique_ptr<fabric::Port> inner, Reading how, std::atomic<int>& reads)
+      : PassingPort(std::move(inner)), how_(how), reads_(reads) {}
+  Post try_read(fabric::Address from, uint64_t address, uint64_t key, uint64_t offset,
+                std::span<std::byte> into, uint64_t token) noexcept override {
+    if (how_ == Reading::is_not_there) return Post::done;
+    const Post answer = inner().try_read(from, address, key, offset, into, token);
+    if (answer == Post::posted) ++reads_;
+    return answer;
+  }
+  uint32_t poll(fabric::Sink& sink, uint32_t budget) override {
+    Failing between(sink, *this);
+    return inner().poll(how_ == Reading::fails_often ? between : sink, budget);
+  }
+
+ private:
+  class Failing final : public fabric::PassingSink {
+   public:
+    Failing(fabric::Sink& sink, ReadingPort& port) : PassingSink(sink), port_(port) {}
+    void on_read(uint64_t token, bool ok) override {
+      inner().on_read(token, ok && ++port_.ended_ % 20 != 0);
+    }
+
+   private:
+    ReadingPort& port_;
+  };
+  const Reading how_;
+  std::atomic<int>& reads_;
+  int ended_ = 0;
+};
+
+using Wrap = std::function<std::unique_ptr<fabric::Port>(std::unique_ptr<fabric::Port>)>;
+
 /// Runs `body(runtime, sent)` on every rank of a job of four nodes, by node.
-void on_nodes(const std::function<void(Runtime&, Sent&)>& body) {
+void on_nodes(const std::function<void(Runtime&, Sent&)>& body, const Wrap& wrap = {}) {
   fabric::register_fabric_config();
   base::set_config("fabric.transport", "by_node");
   const auto jobs = fabric::make_local_job(kRanks, kNodes);
@@ -59,6 +97,7 @@ void on_nodes(const std::function<void(Runtime&, Sent&)>& body) {
       EXPECT_EQ(inner->name(), "by_node");
       return fabric::wrap_ports(
           std::move(inner), [&](std::unique_ptr<fabric::Port> port, uint32_t) {
+            if (wrap) port = wrap(std::move(port));
             return std::make_unique<CountingPort>(std::move(port), *jobs[index], sent[index]);
           });
     };
@@ -148,6 +187,56 @@ TEST(ByNode, PutsAndGetsFindTheirMemoryFromBothSides) {
       }
       rt.barrier();
     });
+  }
+}
+
+/// Large messages and puts between nodes are read by their receiver; where that fails in the middle
+/// or is not there at all, they come all the same.
+TEST(ByNode, LargeMessagesArriveWhateverBecomesOfReads) {
+  for (const Reading how : {Reading::works, Reading::fails_often, Reading::is_not_there}) {
+    std::atomic<int> reads{0};
+    const auto body = [](Runtime& rt, Sent&) {
+      Endpoint talk(rt, {.arrival = Arrival::matched});
+      Endpoint memory(rt, {.arrival = Arrival::memory});
+      const int me = rt.rank().value;
+      const Rank other{(me + kRanks / 2) % kRanks};
+      std::vector<std::byte> region(1'000'000);
+      const Region exposed(rt, region);
+      fabric::MemoryKey theirs;
+      Synchronizer told;
+      (void)until_posted(rt,
+                         [&] { return talk.recv(other, Tag{1}, test::writable(theirs), &told); });
+      talk.send_wait(other, Tag{1}, test::bytes_of(exposed.key()));
+      rt.wait(told);
+      for (const std::size_t bytes : {9'000, 100'000, 1'000'000}) {
+        constexpr uint32_t kAtOnce = 3;
+        std::vector<std::vector<std::byte>> sent, came(kAtOnce, std::vector<std::byte>(bytes));
+        Synchronizer done[2 * kAtOnce];
+        for (uint32_t i = 0; i < kAtOnce; ++i) {
+          sent.push_back(pattern(bytes, static_cast<uint32_t>(me) + 10 * i));
+          (void)until_posted(rt, [&] { return talk.recv(other, Tag{i}, came[i], &done[i]); });
+          (void)until_posted(rt,
+                             [&] { return talk.send(other, Tag{i}, sent[i], &done[kAtOnce + i]); });
+        }
+        for (auto& one : done) {
+          rt.wait(one);
+          EXPECT_EQ(one.event().error, Errc::ok);
+        }
+        for (uint32_t i = 0; i < kAtOnce; ++i)
+          EXPECT_TRUE(came[i] == pattern(bytes, static_cast<uint32_t>(other.value) + 10 * i));
+        EXPECT_EQ(memory.put_wait(theirs, 0, sent[0]).error, Errc::ok);
+        rt.barrier();
+        EXPECT_TRUE(std::equal(came[0].begin(), came[0].end(), region.begin()));
+        std::vector<std::byte> got(bytes);
+        EXPECT_EQ(memory.get_wait(theirs, 0, got).error, Errc::ok);
+        EXPECT_TRUE(got == sent[0]);
+        rt.barrier();
+      }
+    };
+    on_nodes(body, [&](std::unique_ptr<fabric::Port> port) -> std::unique_ptr<fabric::Port> {
+      return std::make_unique<ReadingPort>(std::move(port), how, reads);
+    });
+    EXPECT_EQ(reads != 0, how != Reading::is_not_there);
   }
 }
 

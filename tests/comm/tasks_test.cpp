@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/ranks.hpp"
@@ -113,6 +114,49 @@ TEST_P(TasksAndMessages, AMessageWakesSleepingWorkers) {
           }),
                     i);
         }
+      },
+      runtime_options());
+}
+
+// A thread sleeps on the doorbells, and the workers, which come later, on their parkers. When it
+// has what it waited for and goes, one of them is to follow: who hears of what comes for their
+// tasks else?
+TEST_P(TasksAndMessages, AWorkerFollowsAThreadThatSlept) {
+  const bool sleeps_on_bells = GetParam().progress == Progress::workers;
+  on_ranks(
+      1,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {});
+        const auto slept = [&] {
+          uint64_t sum = 0;
+          for (uint32_t d = 0; d < runtime.device_count(); ++d) {
+            sum += runtime.device_counts(d).sleeps;
+          }
+          return sum != 0;
+        };
+        std::jthread first([&] {
+          int came = 0;
+          endpoint.recv_wait(Rank{0}, Tag{1}, writable(came));
+          EXPECT_EQ(came, 1);
+        });
+        while (sleeps_on_bells && !slept()) std::this_thread::yield();
+        task::Scheduler scheduler(task_options());
+        auto waits = scheduler.spawn([&] {
+          int came = 0;
+          endpoint.recv_wait(Rank{0}, Tag{2}, writable(came));
+          return came;
+        });
+        // Until all workers sleep.
+        for (uint64_t sleeps = 0, before = 1;
+             sleeps != before || sleeps < static_cast<uint64_t>(GetParam().workers);) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          before = std::exchange(sleeps, scheduler.stats().sleeps);
+          if (!sleeps_on_bells) break;  // they may poll for ever
+        }
+        endpoint.send_wait(Rank{0}, Tag{1}, bytes_of(1));
+        first.join();
+        endpoint.send_wait(Rank{0}, Tag{2}, bytes_of(2));
+        EXPECT_EQ(waits.join(), 2);
       },
       runtime_options());
 }

@@ -100,9 +100,7 @@ TEST_P(ByNodeProcesses, ARankThatIsKilledIsToldOnceAndOnlyItsPacketsAreSwept) {
       job.word(kOver) = 1;
       return code;
     });
-  int status = 0;
-  while (job.word(kReady) < kRanks - 1 && ::waitpid(ranks[0], &status, WNOHANG) == 0)
-    ::usleep(1000);
+  wait_for_word(job.word(kReady), kRanks - 1, ranks[0]);
   const bool ready = job.word(kReady) == kRanks - 1;
   EXPECT_TRUE(ready);
   ::kill(ranks[victim], SIGKILL);

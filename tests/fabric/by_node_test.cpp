@@ -58,6 +58,16 @@ class ScriptedPort final : public Port {
     return {.source = peer_, .bytes = 0, .first_word = 0};
   }
   void give_back(Loan) noexcept override { ++given_back; }
+  ReadOffer offer(Rank, std::span<const std::byte>) noexcept override {
+    return ++offers, ReadOffer{this, 0, 0};
+  }
+  void withdraw_offer(void* handle, bool cuts) noexcept override {
+    offers -= handle == this && cuts ? 1 : 100;
+  }
+  Post try_read(Address, uint64_t, uint64_t, uint64_t, std::span<std::byte>,
+                uint64_t) noexcept override {
+    return ++reads, Post::posted;
+  }
   void arm() noexcept override { ++arms; }
   void disarm() noexcept override {
     ++disarms;
@@ -74,6 +84,7 @@ class ScriptedPort final : public Port {
   uint32_t waiting = 0, control = 0, short_ones = 0, deaths = 0;
   Loan loan;
   int sends = 0, polls = 0, lingers = 0, short_looks = 0, given_back = 0, arms = 0, disarms = 0;
+  int offers = 0, reads = 0;
 
  private:
   Rank peer_;
@@ -122,6 +133,16 @@ TEST_F(TwoSides, SendsAndReturnsGoOnceToTheSideOfTheirRank) {
   EXPECT_EQ(far->given_back, 2);
 }
 
+TEST_F(TwoSides, OnlyFarOffersAndReads) {
+  const ReadOffer offer = port->offer(Rank{2}, {});
+  EXPECT_EQ(far->offers, 1);
+  port->withdraw_offer(offer.handle, true);
+  EXPECT_EQ(far->offers, 0);
+  EXPECT_EQ(port->try_read({Rank{2}, 0}, 0, 0, 0, {}, 0), Post::posted);
+  EXPECT_EQ(far->reads, 1);
+  EXPECT_EQ(near->offers + near->reads, 0);
+}
+
 TEST_F(TwoSides, WhatFitsFitsBoth) {
   auto small = std::make_unique<ScriptedPort>(Rank{2});
   small->most = 100;
@@ -144,6 +165,10 @@ TEST_F(TwoSides, NearCostsOneCallEachAndFarRestsWhileItIsQuiet) {
   for (int i = 0; i < 16; ++i) port->poll(sink, 64);
   EXPECT_EQ(far->polls, woken + 16) << "it yielded: more may come";
   const int lingers = near->lingers;
+  port->linger(sink, 64);
+  EXPECT_EQ(near->lingers, lingers) << "who waits for far is kept from looking there";
+  near->waiting = 1;
+  port->poll(sink, 64);
   port->linger(sink, 64);
   EXPECT_EQ(near->lingers, lingers + 1);
   EXPECT_EQ(far->lingers, 0);

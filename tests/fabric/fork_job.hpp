@@ -147,6 +147,15 @@ inline bool ended_well(pid_t child) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// Until a rank's child has set `word` to `value`, or has ended.
+inline void wait_for_word(const std::atomic<uint64_t>& word, uint64_t value, pid_t child) {
+  siginfo_t none{};
+  while (word.load() != value &&
+         ::waitid(P_PID, static_cast<id_t>(child), &none, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         none.si_pid == 0)
+    ::usleep(1000);
+}
+
 }  // namespace weft::fabric::test
 
 /// In a forked rank: says what failed and makes the rank's body answer 1.

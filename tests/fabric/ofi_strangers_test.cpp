@@ -32,7 +32,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     jobs_ = make_local_job(2);
     std::thread rank([&] { victim_ = make_ofi_transport(*jobs_[0], small_geometry()); });
     // Rank 1's card: the truth, but nobody of ours listens there.
-    info_ = ofi::choose_provider(true);
+    info_ = ofi::choose_provider(true, false);
     fid_fabric* fabric = nullptr;
     ASSERT_EQ(ofi::libfabric().fabric(info_->fabric_attr, &fabric, nullptr), 0);
     fabric_.reset(fabric);
@@ -92,10 +92,10 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     fi_context2 context{};
     const auto step = [&] {
       port_->poll(sink_, 64);
-      std::array<fi_cq_msg_entry, 1> entry;
+      std::array<fi_cq_data_entry, 1> entry;
       return endpoint_->read(entry) == 1;
     };
-    while (endpoint_->send(&piece, 1, to_, context) != 0) (void)step();
+    while (endpoint_->send(&piece, 1, to_, ofi::Endpoint::kUntagged, context) != 0) (void)step();
     while (!step()) {
     }
   }

@@ -1,9 +1,7 @@
 // The ofi transport between processes, in trouble: ranks that are killed, stopped, or fall silent,
 // and connections that break under what is on its way.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -13,50 +11,12 @@
 
 #include "fabric/conformance_ranks.hpp"
 #include "fabric/fork_job.hpp"
+#include "fabric/ofi_processes.hpp"
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
 
 namespace weft::fabric::test {
 namespace {
-
-/// Polls until `done`, for a minute at most: the watchdog of these tests.
-template <class Done>
-bool poll_long(Port& port, Sink& sink, Done done) {
-  return poll_until(port, sink, done, 60);
-}
-
-/// While it lives, `key` has that value.
-class Configured {
- public:
-  Configured(std::string key, std::string_view value) : key_(std::move(key)) {
-    register_fabric_config();
-    before_ = base::config_text(key_);
-    base::set_config(key_, value);
-  }
-  ~Configured() { base::set_config(key_, before_); }
-  Configured(const Configured&) = delete;
-  Configured& operator=(const Configured&) = delete;
-
- private:
-  std::string key_, before_;
-};
-
-/// Ends every TCP connection of this process, as a network's equipment may do; how many.
-int break_connections() {
-  int broken = 0;
-  DIR* const folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
-  while (const dirent* const entry = ::readdir(folder)) {
-    const int fd = std::atoi(entry->d_name);
-    sockaddr_storage peer{};
-    socklen_t size = sizeof peer;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
-    if (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) continue;
-    if (::shutdown(fd, SHUT_RDWR) == 0) ++broken;
-  }
-  ::closedir(folder);
-  return broken;
-}
 
 class OfiProcesses : public ::testing::TestWithParam<const char*> {};
 
@@ -104,8 +64,7 @@ TEST_P(OfiProcesses, APeerThatIsKilledIsReportedToWhoeverSendsToIt) {
   };
   pid_t ranks[3];
   for (int r = 0; r < 3; ++r) ranks[r] = job.start(r, body);
-  int status = 0;
-  while (job.word(1) == 0 && ::waitpid(ranks[0], &status, WNOHANG) == 0) ::usleep(1000);
+  wait_for_word(job.word(1), 1, ranks[0]);
   ::kill(ranks[1], SIGKILL);
   (void)wait_for(ranks[1]);
   const bool asked = job.word(1) != 0;
@@ -300,16 +259,12 @@ TEST_P(OfiProcesses, APeerThatIsSilentForTooLongIsDeadAndForLessIsNot) {
     return 0;
   };
   const pid_t ranks[] = {job.start(0, body), job.start(1, body)};
-  int status = 0;
-  const auto wait_word = [&](uint64_t value) {
-    while (job.word(1) != value && ::waitpid(ranks[0], &status, WNOHANG) == 0) ::usleep(1000);
-  };
-  wait_word(1);
+  wait_for_word(job.word(1), 1, ranks[0]);
   ::kill(ranks[1], SIGSTOP);
   ::usleep(500'000);
   ::kill(ranks[1], SIGCONT);
   job.word(2) = 1;
-  wait_word(2);
+  wait_for_word(job.word(1), 2, ranks[0]);
   ::kill(ranks[1], SIGSTOP);
   EXPECT_EQ(job.word(1), 2u);
   EXPECT_TRUE(ended_well(ranks[0]));

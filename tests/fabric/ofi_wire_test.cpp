@@ -187,13 +187,13 @@ TEST(OfiOutbox, EveryFrameIsThereUntilItHasArrivedAndNoLonger) {
     Outbox outbox;
     std::deque<OutFrame*> kept;       // model: numbers acknowledged … appended
     std::vector<OutFrame*> provider;  // in its hands
-    uint32_t appended = 0, arrived = 0, freed = 0, given = 0, next_given = 0;
+    uint32_t appended = 0, arrived = 0, freed = 0, given = 0, next_given = 0, copies = 0;
     const auto free = [&](OutFrame& frame) {
       ASSERT_FALSE(frame.under_way);
       ++freed;
       pool.give(frame);
     };
-    for (int i = 0; i < 2000; ++i) switch (random() % 6) {
+    for (int i = 0; i < 2000; ++i) switch (random() % 7) {
         case 0: {
           OutFrame* const frame = pool.take();
           ASSERT_NE(frame, nullptr);
@@ -215,6 +215,24 @@ TEST(OfiOutbox, EveryFrameIsThereUntilItHasArrivedAndNoLonger) {
             given = std::max(given, next_given);
           }
           break;
+        case 6: {  // others stand for those that the provider does not let go of
+          ASSERT_EQ(outbox.is_held(),
+                    next_given < appended && kept[next_given - arrived]->under_way);
+          uint32_t expected = 0;
+          for (uint32_t n = next_given; n < appended; ++n)
+            expected += kept[n - arrived]->under_way ? 1 : 0;
+          const uint32_t before = copies;
+          outbox.replace_held([&](OutFrame& held) {
+            OutFrame* const copy = pool.take();
+            copy->under_way = false;
+            copy->header() = held.header();
+            kept[held.number - arrived] = copy;
+            ++copies;
+            return copy;
+          });
+          ASSERT_EQ(copies - before, expected);
+          break;
+        }
         case 3:
           if (!provider.empty()) {  // one ends, in any order
             std::swap(provider[random() % provider.size()], provider.back());
@@ -251,7 +269,7 @@ TEST(OfiOutbox, EveryFrameIsThereUntilItHasArrivedAndNoLonger) {
       one->under_way = false;
       if (!one->kept) free(*one);
     }
-    EXPECT_EQ(freed, appended);
+    EXPECT_EQ(freed, appended + copies);
   }
 }
 

@@ -2,7 +2,7 @@
 """Tests of messages between hosts, which are made of namespaces (hosts.py): shared memory within, libfabric's
 tcp between them, in good weather and bad.
 
-across_hosts_test.py WEFTRUN EXCHANGE CHATTER WEFT_GRAPH ROADS [unittest arguments]
+across_hosts_test.py WEFTRUN EXCHANGE CHATTER WEFT_GRAPH ROADS TROUBLE [unittest arguments]
 """
 
 import os
@@ -16,7 +16,8 @@ import hosts
 import weftrun_job
 from weftrun_job import JobTest
 
-EXCHANGE = CHATTER = GRAPH = ROADS = None
+SANITIZER = os.environ.get("LAUNCHER_TEST_SANITIZER", "")
+EXCHANGE = CHATTER = GRAPH = ROADS = TROUBLE = None
 HOSTS = None  # four of them; whoever disturbs one mends it
 
 
@@ -73,6 +74,24 @@ class Answers(AcrossHostsTest):
             self.assertEqual(len(answers), 1, (algorithm, answers))
 
 
+class Reordering(AcrossHostsTest):
+    """The right answer over a network that loses packets, delays them, and lets them overtake each other."""
+
+    def setUp(self):
+        self.disturbed("host1", "delay", 1, 2, 10)
+        HOSTS.loss("host1", 5)
+
+    def test_exchange(self):
+        pattern = r"exchange: \d+ messages, 0 wrong, checksum \w+"
+        self.assertEqual(self.found(pattern, self.over(2, 2, EXCHANGE, 1, 1)),
+                         self.found(pattern, self.over(1, 2, EXCHANGE, 1, 1)))
+
+    def test_graph(self):
+        command = GRAPH, "bfs", "--generate", "kron:14", "--threads", 2, "--verify"
+        self.assertEqual(self.found(r"checksum +\w+", self.over(3, 3, *command)),
+                         self.found(r"checksum +\w+", self.over(1, 3, *command)))
+
+
 class Talk(AcrossHostsTest):
     """Jobs of one rank a host that talk with each other all the time."""
 
@@ -101,6 +120,11 @@ class Weather(Talk):
         self.disturbed("host1", "loss", 5)
         self.well(self.talk(3, 5))
 
+    def test_loss_delay_and_reordering(self):
+        self.disturbed("host1", "delay", 1, 2, 10)
+        HOSTS.loss("host1", 5)
+        self.well(self.talk(3, 2))
+
     def test_slow(self):
         self.disturbed("host1", "rate", 20)
         self.well(self.talk(3, 2))
@@ -121,6 +145,86 @@ class Weather(Talk):
         time.sleep(1)
         os.kill(slow, signal.SIGCONT)
         self.well(job)
+
+
+class Scarcity(Talk):
+    """What a host, a process or a receiver has too little of."""
+
+    def set_buffers(self, host, which, sizes):
+        HOSTS.do(host, "sh", "-c", f"echo {sizes} >/proc/sys/net/ipv4/tcp_{which}")
+
+    def test_small_socket_buffers(self):
+        for host in "host0", "host1":
+            for which in "wmem", "rmem":
+                usual = HOSTS.do(host, "cat", f"/proc/sys/net/ipv4/tcp_{which}").strip()
+                self.addCleanup(self.set_buffers, host, which, usual)
+                self.set_buffers(host, which, "4096 4096 4096")
+        job = self.talk(3, 3)
+        slow = self.rank_at(job, "host1")  # takes nothing for a while: they are full
+        os.kill(slow, signal.SIGSTOP)
+        time.sleep(1)
+        os.kill(slow, signal.SIGCONT)
+        self.well(job)
+
+    def test_a_receiver_that_is_late(self):
+        for trouble in ("deaf",), ("flood", 400):
+            self.over(3, 3, TROUBLE, *trouble, env={"WEFT_FABRIC_PACKETS": "64", "WEFT_FABRIC_PACKET_BYTES": "8192"})
+
+    @unittest.skipIf(SANITIZER, "it opens files of its own")
+    def test_few_files(self):
+        """Each rank may have so many open: the job is right, or says why not."""
+        for most in 24, 32, 40, 64:
+            job = self.run_job("--hosts", "host0,host1,host2", "-n", 3, "sh", "-c",
+                               f"ulimit -n {most}; exec {CHATTER} 0.1", env={"WEFT_FABRIC_OFI_SILENCE_S": "3"})
+            if job.code == 0:
+                self.assertRegex(job.out, r"chatter: \d+ rounds, 0 wrong\n$")
+            else:
+                self.assertRegex(job.err, r"ulimit -n")
+
+    def test_two_jobs_at_once(self):
+        jobs = [self.start("--hosts", "host0,host1", "-n", 4, EXCHANGE, 1, 1) for _ in range(2)]
+        for job in jobs:
+            job.finish()
+            self.assertEqual((job.code, job.err), (0, ""), job.out)
+            self.assertEqual(job.left_behind(), [])
+        self.assertRegex(jobs[0].out, r"exchange: \d+ messages, 0 wrong")
+        self.assertEqual(jobs[0].out, jobs[1].out)
+
+
+class HalfOpen(Talk):
+    """Connections of which one end knows that they are gone, and the other does not."""
+
+    def half_open(self, provider, host, mended):
+        job = self.talk(3, 2, WEFT_FABRIC_OFI_SILENCE_S="20" if mended else "3", WEFT_FABRIC_OFI_PROVIDER=provider)
+        self.addCleanup(HOSTS.mend, host)
+        self.assertEqual(HOSTS.forget(host, "chatter"), 2)
+        if mended:
+            time.sleep(1)
+            HOSTS.mend(host)
+        job.finish()
+        HOSTS.mend(host)
+        return job
+
+    def goes_on_or_names(self, job):
+        if job.code == 0:
+            self.assertRegex(job.out, r"^chatter: \d+ rounds, 0 wrong\n$")
+        else:
+            self.assertEqual(job.code, 3, job.err)
+            self.assertRegex(job.err, r"rank \d \(on host\d, node \d\) (was silent|got nothing of what was sent to it) for \d+ s")
+        self.assertEqual(job.left_behind(), [])
+
+    def test_for_a_while(self):
+        for host in "host0", "host1":
+            self.well(self.half_open("", host, True))
+
+    def test_for_good(self):
+        self.goes_on_or_names(self.half_open("", "host1", False))
+
+    def test_with_a_layer_above_connections(self):
+        """Which may keep for ever what it was about to send over such a one."""
+        for _ in range(3):
+            self.goes_on_or_names(self.half_open("tcp;ofi_rxm", "host0", True))
+        self.goes_on_or_names(self.half_open("tcp;ofi_rxm", "host0", False))
 
 
 class Lost(Talk):
@@ -153,6 +257,23 @@ class Lost(Talk):
         self.assertIn("rank 1 on host1 was killed by signal 9 (SIGKILL); ending the job", job.err)
         self.assertEqual(job.left_behind(), [])
 
+    def test_survivors_of_a_rank(self):
+        job = self.run_job("--hosts", "host0,host1,host2", "-n", 3, "--on-failure", "continue", TROUBLE,
+                           "die-waiting")
+        self.assertEqual((job.code, job.out.count("survived: ")), (137, 2), job.out + job.err)
+
+    def test_survivors_of_a_host_that_is_cut_off(self):
+        job = self.start("--host-timeout", 60, "--hosts", "host0,host1,host2", "-n", 3, "--on-failure", "continue",
+                         TROUBLE, "outlive", env={"WEFT_FABRIC_OFI_SILENCE_S": "2"})
+        self.assertEqual(job.process.stdout.readline(), b"waits\n")
+        self.disturbed("host2", "cut", "drop")
+        for _ in range(2):
+            self.assertEqual(job.process.stdout.readline(),
+                             b"survived: rank 2 (on host2, node 2) was silent for 2 s\n")
+        HOSTS.mend("host2")  # where, by then, both others are lost
+        self.assertEqual(job.finish().code, 0, job.err)
+        self.assertEqual(job.left_behind(), [])
+
     def test_of_two_jobs_at_once_one_is_lost(self):
         lost, other = self.talk(2, 200), self.talk(2, 2)
         os.kill(self.rank_at(lost, "host0"), signal.SIGKILL)
@@ -164,5 +285,5 @@ class Lost(Talk):
 
 if __name__ == "__main__":
     hosts.as_root()
-    weftrun_job.WEFTRUN, EXCHANGE, CHATTER, GRAPH, ROADS = map(os.path.abspath, sys.argv[1:6])
-    unittest.main(argv=[sys.argv[0], *sys.argv[6:]], verbosity=2)
+    weftrun_job.WEFTRUN, EXCHANGE, CHATTER, GRAPH, ROADS, TROUBLE = map(os.path.abspath, sys.argv[1:7])
+    unittest.main(argv=[sys.argv[0], *sys.argv[7:]], verbosity=2)

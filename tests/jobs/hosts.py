@@ -8,8 +8,13 @@
   hosts.py cut HOST [drop]     takes the host off the net   }
   hosts.py mend HOST           puts it back, whole          }
   hosts.py loss HOST PERCENT   loses packets, both ways     }
+  hosts.py forget HOST PROGRAM its kernel forgets the connections of such processes to other hosts, and
+                               what would tell these (FIN, RST) is lost until it is mended  }
   hosts.py rate HOST MBIT      limits it, both ways         }
-  hosts.py delay HOST MS       delays what it sends         }
+  hosts.py delay HOST MS [JITTER_MS [PERCENT]]
+                               mends it, then delays packets, both ways, by so much and at random by up to
+                               JITTER_MS more, so that they overtake each other, as PERCENT of them do by
+                               not waiting at all           }
 
 A host has namespaces of its own for network, host name, mounts and System V's memory: its address is
 10.77.0.N, its name is found in its /etc/hosts, its /dev/shm is empty. Processes and other files are the
@@ -34,6 +39,7 @@ import tempfile
 import time
 
 FOLDER_VARIABLE = "HOSTS_FOLDER"
+RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay.py")
 AGENT_VARIABLE = "WEFTRUN_LAUNCH_AGENT"
 SWITCH = "switch"
 KINDS = ("--net", "--uts", "--mount", "--ipc")
@@ -111,8 +117,13 @@ class Network:
 
     def mend(self, host):
         """Puts it back: cable, losses, rate and delay."""
+        if self.has_relay(host):  # the process ends with its interfaces
+            self.links(f"link del {host}\nlink set far.{host} down\nlink set far.{host} name {host}\n"
+                       f"link set {host} master br0\n")
+            self.do(host, sys.executable, RELAY, "offload", "eth0")
         self.do(SWITCH, "ip", "link", "set", host, "up")
         self.loss(host, 0)
+        self.silence_ends(host, False)
         for place, device in ((SWITCH, host), (host, "eth0")):
             with contextlib.suppress(Unable):  # where there is none of ours
                 self.do(place, "tc", "qdisc", "del", "dev", device, "root")
@@ -131,21 +142,56 @@ class Network:
                          f"add rule {table} in {rule}\n")
             self.do(place, "nft", "-f", "-", text=text)
 
+    def silence_ends(self, host, silent):
+        """Whether it is lost when the host says of a connection that it ends."""
+        table = f"netdev ends_{host}"
+        text = f"add table {table}\ndelete table {table}\n"
+        if silent:
+            text += (f"add table {table}\nadd chain {table} in "
+                     f"{{ type filter hook ingress device {host} priority 1; }}\n"
+                     f"add rule {table} in tcp flags & (fin | rst) != 0 drop\n")
+        self.do(SWITCH, "nft", "-f", "-", text=text)
+
+    def forget(self, host, program):
+        """Its kernel forgets the connections that processes of this name have with other hosts, which keep
+        theirs: what would tell them is lost until `mend`. How many."""
+        self.silence_ends(host, True)
+        own = self.address(host)
+        ends = [line.split()[2:4] for line in
+                self.do(host, "ss", "-Htnp", "state", "established", "src", own).splitlines()
+                if f'"{program}"' in line]
+        for here, there in ends:
+            self.do(host, "ss", "-Kt", "src", here, "dst", there)
+        return len(ends)
+
     def rate(self, host, mbit):
         """So many million bits a second to it, and as many from it; with 50 ms of room to wait in."""
         for place, device in ((SWITCH, host), (host, "eth0")):
             self.do(place, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate",
                     f"{mbit}mbit", "burst", str(max(16384, int(mbit * 1000))), "latency", "50ms")
 
-    def delay(self, host, milliseconds):
-        """Delays what it sends. Raises Unable where the kernel has no `netem`."""
-        try:
-            self.do(host, "tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "delay",
-                    f"{milliseconds}ms")
-        except Unable as error:
-            if "unknown" in str(error):
-                raise Unable("this kernel has no netem, which delays packets") from error
-            raise
+    def delay(self, host, milliseconds, jitter=0, percent=0):
+        """Mends it, then delays packets, both ways, by so much and at random by up to `jitter` more; so many
+        percent of them do not wait. Its cable then leads through a process (relay.py), that no kernel has to
+        know how."""
+        if milliseconds < 0 or jitter < 0 or not 0 <= percent <= 100:
+            raise Unable(f"delay of {milliseconds} ms and up to {jitter} more, but for {percent} %")
+        self.mend(host)
+        # The switch's end keeps its name, so that cutting, losing and limiting work as without.
+        self.links(f"link set {host} down\nlink set {host} nomaster\nlink set {host} name far.{host}\n"
+                   f"link add name {host} type veth peer name near.{host}\nlink set {host} master br0\n"
+                   f"link set near.{host} up\nlink set far.{host} up\nlink set {host} up\n")
+        for place, device in ((SWITCH, host), (host, "eth0")):
+            self.do(place, sys.executable, RELAY, "whole", device)
+        self.do(SWITCH, sys.executable, RELAY, "carry", f"near.{host}", f"far.{host}", milliseconds, jitter,
+                percent)
+
+    def has_relay(self, host):
+        return f"near.{host}@" in self.do(SWITCH, "ip", "-brief", "link")
+
+    def links(self, text):
+        """Does to the switch's interfaces what `ip` is told so."""
+        self.do(SWITCH, "ip", "-batch", "-", text=text)
 
 
 def address(index):
@@ -213,7 +259,7 @@ class Hosts(Network):
         for name in self.names:
             lines += [f"link add name {name} type veth peer name eth0 netns {self.pids[name]}",
                       f"link set {name} master br0", f"link set {name} up"]
-        self.do(SWITCH, "ip", "-batch", "-", text="\n".join(lines) + "\n")
+        self.links("\n".join(lines) + "\n")
         for name in self.names:
             self.do(name, "ip", "-batch", "-",
                     text=f"addr add {self.address(name)}/16 dev eth0\nlink set eth0 up\n")
@@ -261,7 +307,7 @@ def main(words):
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
             done = hosts.run(hosts.names[0], *words[1:], env=os.environ | hosts.environment())
         sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
-    elif words[0] in ("enter", "cut", "mend", "loss", "rate", "delay"):
+    elif words[0] in ("enter", "cut", "mend", "loss", "forget", "rate", "delay"):
         if FOLDER_VARIABLE not in os.environ:
             raise Unable(f"{words[0]}: only for what was started by `hosts.py COUNT COMMAND…`")
         network = Network(os.environ[FOLDER_VARIABLE])

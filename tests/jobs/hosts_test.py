@@ -48,6 +48,62 @@ for _ in range(count):
 take(1)
 print(got, round(1000 * (time.monotonic() - begin)))
 """
+# Prints the numbers in so many datagrams, in the order in which they come.
+LIST = """
+import socket, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.bind((sys.argv[1], 0))
+print(own.getsockname()[1], flush=True)
+own.settimeout(20)
+print(*(int(own.recv(100)) for _ in range(int(sys.argv[2]))), flush=True)
+"""
+# Sends numbers, one a millisecond.
+COUNT = """
+import socket, sys, time
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(int(sys.argv[3])):
+    own.sendto(str(number).encode(), (sys.argv[1], int(sys.argv[2])))
+    time.sleep(0.001)
+"""
+# Says when its one connection is over; WAIT, at the other end, speaks until it hears that.
+HOLD = """
+import socket, sys
+own = socket.create_server((sys.argv[1], 0))
+print(own.getsockname()[1], flush=True)
+try:
+    other = own.accept()[0]
+    while other.recv(100):
+        pass
+except OSError:
+    pass
+print("over", flush=True)
+sys.stdin.read()
+"""
+WAIT = """
+import socket, sys, time
+own = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print("connected", flush=True)
+try:
+    while True:
+        own.send(b"x")
+        time.sleep(0.1)
+except OSError:
+    pass
+"""
+# Prints what came over one connection, as its length and a hash; STREAM sends so many bytes, and prints the same.
+DIGEST = """
+import hashlib, socket, sys
+own = socket.create_server((sys.argv[1], 0))
+print(own.getsockname()[1], flush=True)
+data = b"".join(iter(lambda other=own.accept()[0]: other.recv(65536), b""))
+print(len(data), hashlib.sha256(data).hexdigest(), flush=True)
+"""
+STREAM = """
+import hashlib, random, socket, sys
+data = random.Random(1).randbytes(int(sys.argv[3]))
+socket.create_connection((sys.argv[1], int(sys.argv[2]))).sendall(data)
+print(len(data), hashlib.sha256(data).hexdigest())
+"""
 
 
 class HostsTest(unittest.TestCase):
@@ -114,15 +170,74 @@ class HostsTest(unittest.TestCase):
         self.assertGreater(got, 10)
         self.assertLess(got, 50)
 
+    def test_forgotten_connections(self):
+        made = self.make(2)
+        server = subprocess.Popen(made.command("host1", sys.executable, "-c", HOLD, made.address("host1")),
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close(), server.stdin.close()))
+        port = int(server.stdout.readline())
+        client = subprocess.Popen(made.command("host0", sys.executable, "-c", WAIT, made.address("host1"), port),
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (client.kill(), client.wait(), client.stdout.close()))
+        self.assertEqual(client.stdout.readline(), "connected\n")
+        self.assertEqual(made.forget("host1", "no such program"), 0)
+        self.assertEqual(made.forget("host1", made.do("host1", "cat", f"/proc/{server.pid}/comm").strip()), 1)
+        self.assertEqual(server.stdout.readline(), "over\n")
+        # The other end does not know, and what it says is answered by nobody, until there are answers.
+        established = ("ss", "-Htn", "state", "established")
+        self.assertIn(f":{port}", made.do("host0", *established))
+        made.mend("host1")
+        self.assertEqual(client.wait(WATCHDOG_S), 0)
+
     def test_delay(self):
         made = self.make(2)
         port = self.echo(made, "host1")
-        try:
-            made.delay("host1", 20)
-        except hosts.Unable as error:
-            self.assertEqual(str(error), "this kernel has no netem, which delays packets")
-        else:
-            self.assertGreaterEqual(self.ask(made, "host0", "host1", port, 1)[1], 20)
+        made.delay("host1", 20)
+        got, milliseconds = self.ask(made, "host0", "host1", port, 1)
+        self.assertEqual(got, 1)
+        self.assertGreaterEqual(milliseconds, 40)
+        # Another way to be disturbed comes on top of it.
+        made.cut("host1")
+        self.assertEqual(self.ask(made, "host0", "host1", port, 1)[0], 0)
+        made.mend("host1")
+        self.assertTrue(eventually(lambda: self.ask(made, "host0", "host1", port)[0] == 20))
+        self.assertNotIn("far.", made.do(hosts.SWITCH, "ip", "link"))
+        for wrong in (-1,), (1, -1), (1, 0, 101):
+            with self.assertRaises(hosts.Unable):
+                made.delay("host1", *wrong)
+
+    def arrivals(self, made, count):
+        """Numbers of datagrams from host0, in the order in which they arrive in host1."""
+        server = subprocess.Popen(made.command("host1", sys.executable, "-c", LIST, made.address("host1"), count),
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (server.kill(), server.wait(), server.stdout.close()))
+        port = int(server.stdout.readline())
+        made.run("host0", sys.executable, "-c", COUNT, made.address("host1"), port, count, check=True,
+                 timeout=WATCHDOG_S)
+        return list(map(int, server.stdout.readline().split()))
+
+    def test_packets_that_overtake_each_other(self):
+        made = self.make(2)
+        made.delay("host1", 10)
+        self.assertEqual(self.arrivals(made, 100), list(range(100)))
+        for how in (5, 30), (20, 0, 20):
+            made.delay("host1", *how)
+            numbers = self.arrivals(made, 100)
+            self.assertEqual(sorted(numbers), list(range(100)))
+            self.assertNotEqual(numbers, sorted(numbers))
+
+    def test_large_packets_through_a_relay(self):
+        """What a kernel leaves to the interface (checksums, cutting to size) is not missing."""
+        made = self.make(2)
+        made.delay("host1", 1, 1)
+        for here, there in ("host0", "host1"), ("host1", "host0"):
+            server = subprocess.Popen(made.command(there, sys.executable, "-c", DIGEST, made.address(there)),
+                                      stdout=subprocess.PIPE, text=True)
+            self.addCleanup(lambda s=server: (s.kill(), s.wait(), s.stdout.close()))
+            port = int(server.stdout.readline())
+            sent = made.run(here, sys.executable, "-c", STREAM, made.address(there), port, 2 << 20,
+                            stdout=subprocess.PIPE, text=True, check=True, timeout=WATCHDOG_S).stdout
+            self.assertEqual(server.stdout.readline(), sent)
 
     def test_two_at_once(self):
         first, second = self.make(2), self.make(2)
@@ -172,6 +287,7 @@ class HostsTest(unittest.TestCase):
                                (("cut", "host0"), "only for what was started by"),
                                (("make", "tea"), "make: neither a number"),
                                (("1", PROGRAM, "cut", "host7"), "host7"),
+                               (("1", PROGRAM, "delay", "host0", "1", "-5"), "up to -5.0 more"),
                                (("1", PROGRAM, "cut", "host0", "softly"), "link or drop")):
             code, _, said = run(*words)
             self.assertEqual(code, 1)

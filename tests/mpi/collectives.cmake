@@ -41,6 +41,7 @@ weft_collectives_by(halving PROGRAM collectives_reducing RANKS 5
 weft_collectives_by(rings PROGRAM collectives_reducing RANKS 4 ENV WEFT_MPI_ALLREDUCE=ring)
 weft_collectives_by(nodes PROGRAM collectives_moving RANKS 5 NODES 2)
 weft_collectives_by(nodes PROGRAM collectives_reducing RANKS 7 NODES 3)
+weft_collectives_by(many_nodes PROGRAM collectives_reducing RANKS 10 NODES 5)
 weft_collectives_by(nodes PROGRAM collectives_inter RANKS 6 NODES 2)
 weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK_COLLECTIVES=true)

@@ -2,7 +2,7 @@
 weft_mpi_test(compare RANKS 2 4 SOURCES ${PROJECT_SOURCE_DIR}/bench/mpi/compare.cpp
   ARGUMENTS rate --seconds 0.05)
 foreach(arguments
-    "latency" "latency-iprobe" "rate-iprobe" "rate-improbe" "wildcard" "bandwidth --bytes 1048576" "pairwise --threads 16"
+    "latency" "latency-iprobe" "rate-iprobe" "rate-improbe" "wildcard" "bandwidth --bytes 1048576" "pingpong-bandwidth --bytes 1048576" "allreduce --calls 100" "pairwise --threads 16"
     "pairwise --threads 64 --bytes 0 --own-comms" "pairwise --threads 16 --overtaking"
     "pairwise --threads 8 --any-tag --window 16"
     "pingpong --threads 16" "latency-mt --threads 16" "depth --threads 2 --length 1024"
@@ -14,3 +14,8 @@ foreach(arguments
       --seconds 0.05)
   set_tests_properties(mpi.compare_${name}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
 endforeach()
+
+# The program whose start is measured; one that may go on at once.
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/startup/go "")
+weft_mpi_test(startup RANKS 1 4 SOURCES ${PROJECT_SOURCE_DIR}/bench/mpi/startup.cpp
+  ARGUMENTS ${CMAKE_CURRENT_BINARY_DIR}/startup talk)

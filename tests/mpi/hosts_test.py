@@ -53,6 +53,14 @@ class MpiAcrossHosts(JobTest):
             with self.subTest(program):
                 self.over(3, 5, program)
 
+    def test_a_network_that_loses_packets_and_reorders_them(self):
+        HOSTS.delay("host1", 1, 2, 10)
+        self.addCleanup(HOSTS.mend, "host1")
+        HOSTS.loss("host1", 5)
+        for program in "smoke", "p2p_order":
+            with self.subTest(program):
+                self.over(3, 3 if program == "smoke" else 2, program)
+
     def test_tasks(self):
         self.over(2, 2, "tasks")
 

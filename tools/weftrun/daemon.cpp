@@ -409,7 +409,7 @@ void Daemon::on_server() {
           .text = event->text.substr(0, kMostWords)});
       event->release();
     } else {
-      // A fence does without a rank as soon as it is gone.
+      // PMIx ends a fence without a rank as soon as that is gone, before we hear of it.
       if (event->kind == PmixServer::Event::fence)
         for (const int rank : guardian_->ending()) exchange_->rank_gone(rank, false);
       exchange_->from_server(*std::move(event));

@@ -374,7 +374,7 @@ void Launcher::on_server() {
       event->release();
       end_job();
     } else {
-      // A fence does without a rank as soon as it is gone.
+      // PMIx ends a fence without a rank as soon as that is gone, before we hear of it.
       if (event->kind == PmixServer::Event::fence)
         for (const int rank : guardian_->ending()) far_->near_ended(rank);
       far_->from_server(*std::move(event));

@@ -30,8 +30,12 @@ class IdleWork {
   /// Does a bit of it; how many events it found.
   virtual uint32_t poll() noexcept = 0;
   /// Sleeps until there may be something to poll, `awaited` is ready, or `now_ns()` passes
-  /// `deadline_ns`. False, at once: another thread sleeps here already.
+  /// `deadline_ns`. False, at once: another thread sleeps here already. Who leaves sees to it that
+  /// somebody else comes if need be (call_idlers), be he one of those who idle or not.
   virtual bool try_sleep(Awaited& awaited, uint64_t deadline_ns) noexcept = 0;
+  /// Nobody sleeps here, so that `try_sleep` would. Who was refused asks once more when others can
+  /// see that it is idle, and before it sleeps elsewhere: see call_idlers.
+  virtual bool wants_sleeper() noexcept = 0;
   /// Ends a sleep, for the one who takes the work away.
   virtual void interrupt() noexcept = 0;
 
@@ -39,7 +43,7 @@ class IdleWork {
   ~IdleWork() = default;
 };
 
-/// Offers `work` to whoever idles. False: there are kMostIdleWork already.
+/// Offers `work` to whoever idles, and calls them. False: there are kMostIdleWork already.
 bool add_idle_work(IdleWork& work) noexcept;
 /// Takes it back; when this returns, nobody is in it any more.
 void remove_idle_work(IdleWork& work) noexcept;
@@ -52,5 +56,14 @@ uint32_t poll_idle_work() noexcept;
 /// Sleeps where it can (IdleWork::try_sleep); false: nowhere. Who has more than one thing to sleep
 /// on sleeps on one, and a millisecond at most.
 bool sleep_on_idle_work(Awaited& awaited, uint64_t deadline_ns) noexcept;
+/// Somewhere a sleeper is wanted (IdleWork::wants_sleeper).
+bool idle_work_wants_sleeper() noexcept;
+
+/// Wakes somebody who idles and sleeps elsewhere, if there is such: by who leaves idle work on
+/// which nobody sleeps any more. First it is said so (wants_sleeper), then called; who idles shows
+/// that it does, fences heavily, and then asks: one of the two sees the other.
+void call_idlers() noexcept;
+/// By the room that has threads to spare: what call_idlers calls, from any thread, for good.
+void set_idlers_call(void (*call)() noexcept) noexcept;
 
 }  // namespace weft::base

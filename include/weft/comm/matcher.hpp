@@ -27,6 +27,7 @@ struct Announcement {
   uint32_t generation = 0;  ///< its use
   uint64_t address = 0;
   uint64_t bytes = 0;
+  uint64_t key = 0;  ///< with which it is read over the network
 };
 
 /// An eager message, as it arrives: the payload is valid during the call only.

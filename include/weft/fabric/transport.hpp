@@ -5,7 +5,7 @@
 // time. Everything on the message path is non-blocking. Within a node it allocates nothing and
 // makes no system call, except that a send to a sleeping port rings its doorbell; over a network it
 // is the provider's calls, under one lock for each port, and memory for what may have to be sent
-// again.
+// again, and for each large message that is offered to be read.
 #pragma once
 
 #include <concepts>
@@ -88,6 +88,15 @@ struct Address {
   uint32_t port;
 };
 
+/// Memory that one peer may read over the network: what `Port::offer` made of it. Address and key
+/// are sent in messages.
+struct ReadOffer {
+  void* handle = nullptr;  ///< the owner's, for `Port::withdraw_offer`; nullptr: nothing is offered
+  uint64_t address = 0;
+  uint64_t key = kNone;
+  static constexpr uint64_t kNone = ~uint64_t{0};  ///< no key
+};
+
 /// What a sink answers for a frame.
 enum class Taken : uint8_t {
   yes,   ///< Taken (a loan, if any, is now the sink's to give back).
@@ -110,6 +119,9 @@ class Sink {
   virtual void on_control(const Frame& frame) = 0;
   /// Packets that this rank lent by `send_packet` and that came back, by number in its own area.
   virtual void on_returned(std::span<const uint32_t> packets) = 0;
+  /// What `Port::try_read` began with this token has ended; the buffer is the caller's again. Not
+  /// `ok`: what is in it is undefined.
+  virtual void on_read(uint64_t token, bool ok);
   /// `peer` died; everything it sent before was offered already. Once per peer and port.
   virtual void on_peer_down(Rank peer, std::string_view cause) = 0;
 
@@ -191,6 +203,20 @@ class Port {
 
   /// Returns a packet to its owner. Never fails.
   virtual void give_back(Loan loan) noexcept = 0;
+
+  /// Lets `peer` read `memory` over the network, from this port, until `withdraw_offer`; nothing is
+  /// copied. (What keeps others from it is that the key cannot be guessed.) Nothing is offered
+  /// where the network cannot, or shall not, or for peers of this node, who read without
+  /// (`Transport::read_memory`). Any thread, as the next two.
+  [[nodiscard]] virtual ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept;
+  /// From here on nothing of it is read. `cuts`: the peer may be in the middle of reading, and what
+  /// it has not got it shall not get: its connections to this port are cut.
+  virtual void withdraw_offer(void* handle, bool cuts) noexcept;
+  /// Begins to read `into.size()` bytes, from byte `offset` on, of what port `from.port` of a peer
+  /// offered: posted (Sink::on_read of this port follows, once, and until then nobody else touches
+  /// the buffer, whatever becomes of the peer) or retry. done: this port cannot.
+  virtual Post try_read(Address from, uint64_t address, uint64_t key, uint64_t offset,
+                        std::span<std::byte> into, uint64_t token) noexcept;
 
   /// Announces that the caller is about to sleep on `bell_fd()`: from now on every send to this
   /// port rings. After `arm` the caller must `poll` once more before it sleeps (Dekker's rule; a

@@ -40,6 +40,7 @@ struct Channel {
   uint64_t control_sent = 0, control_allowed = 0;
   uint64_t reports_sent = 0;
   uint32_t under_way = 0;  ///< frames in the provider's hands
+  uint32_t reads = 0;      ///< of its memory, in the provider's hands
   uint8_t report_due = 0;  ///< WireFlags that the next report shall have, or kOwed; 0: none is due
   bool busy = false;       ///< among the engine's channels that have something to send
   bool watched = false;    ///< among those that wait for an answer
@@ -55,6 +56,9 @@ struct Channel {
   uint32_t unanswered = 0;         ///< questions since the last answer
   uint32_t looks = 0;              ///< of the keeper's, since it last asked or something got on
   uint64_t acknowledged_then = 0;  ///< when the keeper looked last
+  uint64_t moved_ns = 0;           ///< when something got on, or nothing was to; in time awake
+  uint32_t held = 0;               ///< looks at what the provider does not let go of
+  uint32_t replacements = 0;       ///< of such frames, since something got on
 
   // ---- from there ----
   uint64_t expected = 0;         ///< the next number

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <rdma/fi_errno.h>
+#include <sodium.h>
 #include <sys/socket.h>
 
 #include <cstring>
 #include <set>
 #include <string_view>
 
+#include "fabric/ofi/limits.hpp"
+#include "fabric/ofi/receive_pool.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
 
@@ -20,15 +23,25 @@ constexpr uint32_t kInterface = FI_VERSION(1, 15);  ///< of libfabric
 
 void check(ssize_t answer, std::string_view call) {
   if (answer < 0)
-    throw Error(Errc::no_permission,
-                fmt::format("ofi: {}: {}", call, error_text(static_cast<int>(answer))));
+    throw Error(
+        Errc::no_permission,
+        fmt::format("ofi: {}: {}{}", call, error_text(static_cast<int>(answer)), files_remark()));
 }
 
-/// What every provider must have: reliable datagrams in each sender's order.
-Info wishes() {
-  Info hints(libfabric().dupinfo(nullptr));
-  if (!hints) throw Error(Errc::no_memory, "ofi: fi_allocinfo");
-  hints->caps = FI_MSG;
+/// One like it; null: an empty one.
+Info copy_of(const fi_info* info) {
+  Info copy(libfabric().dupinfo(info));
+  if (!copy) throw Error(Errc::no_memory, "ofi: fi_dupinfo: " + error_text(FI_ENOMEM));
+  return copy;
+}
+
+/// How memory may have to be named to be read by peers; that of ours must not have to be.
+constexpr int kMemoryModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+/// What every provider must have: reliable datagrams in each sender's order; and `more`.
+Info wishes(uint64_t more = 0) {
+  Info hints = copy_of(nullptr);
+  hints->caps = FI_MSG | more;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
@@ -90,6 +103,37 @@ int order_of(const fi_info& info, bool one_node) {
   return -1;
 }
 
+/// libfabric has reliable datagrams over TCP twice. Those of a provider of its own ("net" in
+/// version 1.17, "tcp" since) cost half of what they do in a layer above connections: of the same
+/// interface and kind of address, that one.
+const fi_info* without_layers(const fi_info* chosen, const fi_info* list) {
+  if (provider_of(*chosen) != "tcp;ofi_rxm") return chosen;
+  for (const fi_info* one = list; one != nullptr; one = one->next)
+    if ((provider_of(*one) == "net" || provider_of(*one) == "tcp") &&
+        interface_of(*one) == interface_of(*chosen) && one->addr_format == chosen->addr_format)
+      return one;
+  return chosen;
+}
+
+/// Of `list`, what serves best; nullptr: nothing does.
+const fi_info* best_of(const fi_info* list, const std::string& provider,
+                       const std::string& interface, bool one_node) {
+  const fi_info* best = nullptr;
+  int best_order = 0;
+  for (const fi_info* one = list; one != nullptr; one = one->next) {
+    if (!interface.empty() && interface_of(*one) != interface) continue;
+    // Of libfabric's own shared memory nobody on another node has anything.
+    if (provider.empty() && provider_of(*one) == "shm") continue;
+    const int order = order_of(*one, one_node);
+    // libfabric's order, where ours makes no difference.
+    if (order >= 0 && (best == nullptr || order < best_order)) {
+      best = one;
+      best_order = order;
+    }
+  }
+  return best;
+}
+
 /// Names of what `list` has, each once.
 template <class Name>
 std::string names(const fi_info* list, Name name) {
@@ -104,80 +148,80 @@ std::string names(const fi_info* list, Name name) {
 }
 
 /// Why nothing fits `provider`.
-[[noreturn]] void refuse(const std::string& provider, int answer) {
+[[noreturn]] void refuse(const std::string& provider, ReceiveStrategy strategy, int answer) {
+  if (answer != -FI_ENODATA) check(answer, "fi_getinfo");
   Info fit, any;
+  Info plain = wishes();
+  name_provider(*plain, provider);
+  if (capabilities_for(strategy) != 0 && ask(plain, fit) == 0)
+    throw Error(Errc::bad_config,
+                fmt::format("fabric.ofi.receive is '{}', which takes {}; that has none of: {}",
+                            name_of(strategy),
+                            strategy == ReceiveStrategy::multi
+                                ? "buffers for several messages (FI_MULTI_RECV)"
+                                : "messages with tags (FI_TAGGED)",
+                            names(fit.get(), provider_of)));
   (void)ask(wishes(), fit);
   const std::string those = names(fit.get(), provider_of);
   if (provider.empty())
     throw Error(Errc::bad_config,
-                fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}",
-                            error_text(answer)));
-  Info hints(libfabric().dupinfo(nullptr));
+                fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}{}",
+                            error_text(answer), files_remark()));
+  Info hints = copy_of(nullptr);
   name_provider(*hints, provider);
   const bool known = ask(hints, any) == 0;
   throw Error(Errc::bad_config,
-              fmt::format("fabric.ofi.provider is '{}', {}; those that fit: {}", provider,
+              fmt::format("fabric.ofi.provider is '{}', {}; those that fit: {}{}", provider,
                           known ? "which has no reliable datagrams (FI_EP_RDM) in order by itself"
                                 : "which libfabric does not have here",
-                          those));
+                          those, files_remark()));
 }
 
 }  // namespace
 
 std::string error_text(int code) { return libfabric().strerror(code < 0 ? -code : code); }
 
-namespace {
-
-/// libfabric has reliable datagrams over TCP twice. Those of a provider of its own ("net" in
-/// version 1.17, "tcp" since) cost half of what they do in a layer above connections: of the same
-/// interface and kind of address, that one.
-const fi_info* without_layers(const fi_info* chosen, const fi_info* list) {
-  if (provider_of(*chosen) != "tcp;ofi_rxm") return chosen;
-  for (const fi_info* one = list; one != nullptr; one = one->next)
-    if ((provider_of(*one) == "net" || provider_of(*one) == "tcp") &&
-        interface_of(*one) == interface_of(*chosen) && one->addr_format == chosen->addr_format)
-      return one;
-  return chosen;
-}
-
-}  // namespace
-
-Info choose_provider(bool one_node) {
+Info choose_provider(bool one_node, bool reads_remotely) {
   const std::string provider = base::config_text("fabric.ofi.provider");
   const std::string interface = base::config_text("fabric.ofi.interface");
-  Info hints = wishes();
-  name_provider(*hints, provider);
+  const ReceiveStrategy strategy = configured_receive_strategy();
+  const uint64_t capabilities = capabilities_for(strategy);
   Info list;
-  if (const int answer = ask(hints, list); answer != 0) refuse(provider, answer);
   const fi_info* best = nullptr;
-  int best_order = 0;
-  for (const fi_info* one = list.get(); one != nullptr; one = one->next) {
-    if (!interface.empty() && interface_of(*one) != interface) continue;
-    // Of libfabric's own shared memory nobody on another node has anything.
-    if (provider.empty() && provider_of(*one) == "shm") continue;
-    const int order = order_of(*one, one_node);
-    // libfabric's order, where ours makes no difference.
-    if (order >= 0 && (best == nullptr || order < best_order)) {
-      best = one;
-      best_order = order;
-    }
+  if (reads_remotely) {
+    const Info hints = wishes(capabilities | FI_RMA);
+    hints->domain_attr->mr_mode = kMemoryModes;
+    name_provider(*hints, provider);
+    const int answer = ask(hints, list);
+    if (answer == 0)
+      best = best_of(list.get(), provider, interface, one_node);
+    else if (answer != -FI_ENODATA)
+      refuse(provider, strategy, answer);
+  }
+  if (best == nullptr) {
+    const Info hints = wishes(capabilities);
+    name_provider(*hints, provider);
+    if (const int answer = ask(hints, list); answer != 0) refuse(provider, strategy, answer);
+    best = best_of(list.get(), provider, interface, one_node);
   }
   if (best == nullptr && !interface.empty())
     throw Error(
         Errc::bad_config,
-        fmt::format("fabric.ofi.interface is '{}', which has no address that {}; there are: {}",
+        fmt::format("fabric.ofi.interface is '{}', which has no address that {}; there are: {}{}",
                     interface, one_node ? "serves" : "other hosts can reach",
-                    names(list.get(), interface_of)));
+                    names(list.get(), interface_of), files_remark()));
   if (best == nullptr)
     throw Error(Errc::bad_config,
                 "ofi: no network interface has an address that other hosts can reach (loopback and "
-                "link-local ones do not count)");
+                "link-local ones do not count)" +
+                    files_remark());
   best = without_layers(best, list.get());
+  check_receive_strategy(strategy, provider_of(*best));
   if (best->tx_attr->iov_limit < 2)
     throw Error(Errc::bad_config,
                 fmt::format("ofi: provider '{}' does not send two pieces as one message",
                             provider_of(*best)));
-  return Info(libfabric().dupinfo(best));
+  return copy_of(best);
 }
 
 bool is_socket_address(std::span<const std::byte> address) noexcept {
@@ -189,7 +233,17 @@ bool is_socket_address(std::span<const std::byte> address) noexcept {
 }
 
 Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions)
-    : fabric_(fabric), most_injected_(info->tx_attr->inject_size) {
+    : fabric_(fabric),
+      most_injected_(info->tx_attr->inject_size),
+      reads_remotely_((info->caps & FI_RMA) != 0),
+      by_address_((info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0),
+      // Those with FI_PROV_SPECIFIC are layered providers' own.
+      key_mask_((info->domain_attr->mr_key_size >= sizeof(uint64_t)
+                     ? ~uint64_t{0}
+                     : (uint64_t{1} << 8 * info->domain_attr->mr_key_size) - 1) &
+                ~uint64_t{FI_PROV_SPECIFIC}) {
+  if (reads_remotely_ && ::sodium_init() < 0)
+    throw Error(Errc::no_permission, "ofi: libsodium cannot be made ready");
   fid_domain* domain = nullptr;
   check(::fi_domain(&fabric, info.get(), &domain, nullptr), "fi_domain");
   domain_.reset(domain);
@@ -204,8 +258,9 @@ Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions
 
   fid_ep* endpoint = nullptr;
   check(::fi_endpoint(domain, info.get(), &endpoint, nullptr), "fi_endpoint");
-  endpoint_.reset(endpoint);
+  // One without an address vector cannot be closed: libfabric 1.17 crashes.
   check(::fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
+  endpoint_.reset(endpoint);
   check(::fi_ep_bind(endpoint, &queue_->fid, FI_SEND | FI_RECV), "fi_ep_bind");
   check(::fi_enable(endpoint), "fi_enable");
 
@@ -222,7 +277,7 @@ void Endpoint::open_queue(std::size_t completions) {
   fid_wait* set = nullptr;
   if (::fi_wait_open(&fabric_, &waiting, &set) == 0) set_.reset(set);
   fi_cq_attr attributes{};
-  attributes.format = FI_CQ_FORMAT_MSG;
+  attributes.format = FI_CQ_FORMAT_DATA;
   attributes.size = completions;
   attributes.wait_set = set;
   fid_cq* queue = nullptr;
@@ -242,9 +297,42 @@ void Endpoint::open_queue(std::size_t completions) {
 
 fi_addr_t Endpoint::insert(std::span<const std::byte> address) {
   fi_addr_t name = FI_ADDR_NOTAVAIL;
-  if (::fi_av_insert(addresses_.get(), address.data(), 1, &name, 0, nullptr) != 1)
-    throw Error(Errc::protocol, "ofi: the provider does not take a peer's address");
+  const int answer = ::fi_av_insert(addresses_.get(), address.data(), 1, &name, 0, nullptr);
+  if (answer != 1)
+    throw Error(Errc::protocol, fmt::format("ofi: the provider does not take a peer's address: {}",
+                                            error_text(answer < 0 ? answer : FI_EINVAL)));
   return name;
+}
+
+Fid<fid_mr> Endpoint::expose(std::span<const std::byte> memory) noexcept {
+  uint64_t key = 0;  // where the provider leaves it to us
+  ::randombytes_buf(&key, sizeof key);
+  key &= key_mask_;
+  fid_mr* made = nullptr;
+  if (::fi_mr_reg(domain_.get(), memory.data(), memory.size(), FI_REMOTE_READ, 0, key, 0, &made,
+                  nullptr) != 0)
+    made = nullptr;
+  return Fid<fid_mr>(made);
+}
+
+ssize_t Endpoint::receive_many(std::span<std::byte> into, fi_context2& context) noexcept {
+  const iovec whole{into.data(), into.size()};
+  fi_msg message{};
+  message.msg_iov = &whole;
+  message.iov_count = 1;
+  message.addr = FI_ADDR_UNSPEC;
+  message.context = &context;
+  return noted(::fi_recvmsg(endpoint_.get(), &message, FI_MULTI_RECV | FI_COMPLETION));
+}
+
+void Endpoint::set_least_room(std::size_t bytes) {
+  if (const int answer = ::fi_setopt(&endpoint_->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+                                     &bytes, sizeof bytes);
+      answer != 0)
+    throw Error(Errc::bad_config,
+                fmt::format("fabric.ofi.receive is 'multi', for which the provider does not let "
+                            "FI_OPT_MIN_MULTI_RECV be {}: {}",
+                            bytes, error_text(answer)));
 }
 
 bool Endpoint::read_error(fi_cq_err_entry& error) noexcept {

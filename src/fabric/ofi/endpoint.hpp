@@ -6,12 +6,16 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fabric/ofi/libfabric.hpp"
@@ -36,9 +40,10 @@ using Info = std::unique_ptr<fi_info, InfoFree>;
 std::string error_text(int code);
 
 /// The provider and interface that the configuration names, or the best fit: the loopback interface
-/// for jobs of one node, else one that other hosts can reach. Throws Error(bad_config) with what is
-/// wrong with it.
-Info choose_provider(bool one_node);
+/// for jobs of one node, else one that other hosts can reach. It has what fabric.ofi.receive takes;
+/// `reads_remotely`: and, if there is one, reads memory of peers. Throws Error(bad_config) with
+/// what is wrong with it.
+Info choose_provider(bool one_node, bool reads_remotely);
 
 /// True if an address of this format can be knocked at by TCP (ConnectProbe).
 bool is_socket_address(std::span<const std::byte> address) noexcept;
@@ -56,9 +61,13 @@ class Endpoint {
   /// Names a peer's endpoint. Throws Error(protocol) if the provider does not like the address.
   fi_addr_t insert(std::span<const std::byte> address);
 
-  [[nodiscard]] ssize_t send(const iovec* pieces, std::size_t count, fi_addr_t to,
+  static constexpr uint64_t kUntagged = 0;  ///< as a tag: none
+
+  [[nodiscard]] ssize_t send(const iovec* pieces, std::size_t count, fi_addr_t to, uint64_t tag,
                              fi_context2& context) noexcept {
-    return ::fi_sendv(endpoint_.get(), pieces, nullptr, count, to, &context);
+    return tag == kUntagged
+               ? ::fi_sendv(endpoint_.get(), pieces, nullptr, count, to, &context)
+               : ::fi_tsendv(endpoint_.get(), pieces, nullptr, count, to, tag, &context);
   }
   /// Up to `most_injected` bytes, which are free for other use at once; nothing tells when they
   /// went.
@@ -66,11 +75,42 @@ class Endpoint {
     return ::fi_inject(endpoint_.get(), bytes.data(), bytes.size(), to);
   }
   [[nodiscard]] std::size_t most_injected() const noexcept { return most_injected_; }
-  [[nodiscard]] ssize_t receive(std::span<std::byte> into, fi_context2& context) noexcept {
-    return ::fi_recv(endpoint_.get(), into.data(), into.size(), nullptr, FI_ADDR_UNSPEC, &context);
+  /// One message that was sent with `tag`.
+  [[nodiscard]] ssize_t receive(std::span<std::byte> into, uint64_t tag,
+                                fi_context2& context) noexcept {
+    constexpr fi_addr_t kAny = FI_ADDR_UNSPEC;
+    return noted(tag == kUntagged
+                     ? ::fi_recv(endpoint_.get(), into.data(), into.size(), nullptr, kAny, &context)
+                     : ::fi_trecv(endpoint_.get(), into.data(), into.size(), nullptr, kAny, tag, 0,
+                                  &context));
   }
-  [[nodiscard]] ssize_t read(std::span<fi_cq_msg_entry> into) noexcept {
+  /// The last error, since this was asked, by which a receive was refused, but for -FI_EAGAIN,
+  /// positive; or 0.
+  [[nodiscard]] int take_refusal() noexcept { return std::exchange(refusal_, 0); }
+  /// Messages without a tag, one after the other, until less than the least room is left.
+  [[nodiscard]] ssize_t receive_many(std::span<std::byte> into, fi_context2& context) noexcept;
+  /// For receives of many messages. Throws Error(bad_config) if the provider does not let it be
+  /// set.
+  void set_least_room(std::size_t bytes);
+  /// Asks for a receive back: unless it is being filled, it ends with an error. 0: it was asked.
+  [[nodiscard]] ssize_t cancel(fi_context2& context) noexcept {
+    return ::fi_cancel(&endpoint_->fid, &context);
+  }
+  [[nodiscard]] ssize_t read(std::span<fi_cq_data_entry> into) noexcept {
     return ::fi_cq_read(queue_.get(), into.data(), into.size());
+  }
+  /// Whether the provider reads memory of peers, into memory of ours that it need not know.
+  [[nodiscard]] bool reads_remotely() const noexcept { return reads_remotely_; }
+  /// Lets peers read `memory`, with a key that nobody guesses; nullptr: it cannot be had now.
+  [[nodiscard]] Fid<fid_mr> expose(std::span<const std::byte> memory) noexcept;
+  /// The address at which peers find what was exposed.
+  [[nodiscard]] uint64_t exposed_address(std::span<const std::byte> memory) const noexcept {
+    return by_address_ ? reinterpret_cast<uint64_t>(memory.data()) : 0;
+  }
+  [[nodiscard]] ssize_t read_remote(std::span<std::byte> into, fi_addr_t from, uint64_t address,
+                                    uint64_t key, fi_context2& context) noexcept {
+    return ::fi_read(endpoint_.get(), into.data(), into.size(), nullptr, from, address, key,
+                     &context);
   }
   /// Takes the error that `read` announced by -FI_EAVAIL; false if there was none.
   [[nodiscard]] bool read_error(fi_cq_err_entry& error) noexcept;
@@ -82,15 +122,23 @@ class Endpoint {
 
  private:
   void open_queue(std::size_t completions);
+  ssize_t noted(ssize_t answer) noexcept {
+    if (answer != 0 && answer != -FI_EAGAIN) [[unlikely]]
+      refusal_ = static_cast<int>(-answer);
+    return answer;
+  }
 
   fid_fabric& fabric_;
   const std::size_t most_injected_;
+  const bool reads_remotely_, by_address_;
+  const uint64_t key_mask_;  ///< of the bits that keys may have
   Fid<fid_domain> domain_;
   Fid<fid_av> addresses_;
   Fid<fid_wait> set_;  // outlives the queue
   Fid<fid_cq> queue_;
   Fid<fid_ep> endpoint_;  // goes first
   int wait_fd_ = -1;
+  int refusal_ = 0;
   std::vector<std::byte> address_;
 };
 

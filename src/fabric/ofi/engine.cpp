@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "fabric/ofi/limits.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
 #include "weft/base/clock.hpp"
 
@@ -24,6 +25,7 @@ constexpr uint64_t kRestNs = 10'000'000;       ///< after an error, before it is
 constexpr uint64_t kTaggedRestNs = 50'000;     ///< after a refusal, where frames have tags
 constexpr uint64_t kGatherNs = 5'000;          ///< what follows so soon waits for the next step
 constexpr uint32_t kBatchBytes = 4096;
+constexpr uint32_t kMostPosted = 4096;  ///< receives, whatever the provider takes
 constexpr uint32_t kMostGathered = 64;
 constexpr uint32_t kMostPutOff = 64;  ///< steps that a few packets wait for more to go back with
 
@@ -39,6 +41,13 @@ WireLimits limits_for(OfiTransport& transport) {
           .tag_bytes = transport.tag_bytes()};
 }
 
+/// Where there is one size of receives, it is that of the largest message.
+SizeClasses classes_for(ReceiveStrategy strategy, uint32_t batch_bytes, uint32_t frame_bytes,
+                        uint32_t packet_bytes) {
+  return strategy == ReceiveStrategy::sized ? SizeClasses(batch_bytes, frame_bytes, packet_bytes)
+                                            : SizeClasses(frame_bytes + packet_bytes);
+}
+
 std::span<const std::byte> bytes_of(const auto& object) {
   return std::as_bytes(std::span(&object, 1));
 }
@@ -51,35 +60,40 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       limits_(limits_for(transport)),
       frame_bytes_(static_cast<uint32_t>(sizeof(WireHeader)) + limits_.most_length +
                    limits_.tag_bytes),
-      receive_bytes_(frame_bytes_ + limits_.most_packet),
-      batch_bytes_(std::min(receive_bytes_, kBatchBytes)),
+      batch_bytes_(std::min(frame_bytes_ + limits_.most_packet, kBatchBytes)),
+      classes_(classes_for(transport.receive_strategy(), batch_bytes_, frame_bytes_,
+                           limits_.most_packet)),
+      effort_(transport.effort()),
       most_ahead_(static_cast<int32_t>(transport.geometry().lane_cells +
                                        transport.geometry().control_cells +
                                        transport.geometry().packets + 1)),
       pool_(frame_bytes_),
       batches_(batch_bytes_),
-      receives_(std::min<std::size_t>(info->rx_attr->size, transport.receives())),
+      receives_(make_receive_pool(
+          endpoint_, transport.receive_setup(classes_, static_cast<uint32_t>(std::min<std::size_t>(
+                                                           info->rx_attr->size, kMostPosted))))),
       channels_(static_cast<std::size_t>(transport.job().size())),
       closed_(channels_.size(), false),
-      endpoint_(info, fabric, info->tx_attr->size + receives_.size()) {
-  // Pages that no large frame came to stay untouched.
-  receive_memory_ = std::make_unique_for_overwrite<std::byte[]>(receives_.size() * receive_bytes_);
-  unposted_.reserve(receives_.size());
+      reads_(kMostReads),
+      endpoint_(info, fabric,
+                info->tx_attr->size + kMostReads +
+                    std::min<std::size_t>(info->rx_attr->size, kMostPosted)) {
   returned_.reserve(transport.geometry().packets);
-  for (std::size_t i = 0; i < receives_.size(); ++i) {
-    receives_[i].buffer = receive_memory_.get() + i * receive_bytes_;
-    post_receive(receives_[i]);
-  }
+  in_hands_.resize(transport.geometry().packets);
+  ended_reads_.reserve(kMostReads);
+  for (Read& one : reads_) free_reads_.push_back(&one);
+  receives_->start();
   self_bell_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bell_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};
   event.events = EPOLLIN;
   if (!self_bell_ || !bell_ ||
       ::epoll_ctl(bell_.get(), EPOLL_CTL_ADD, self_bell_.get(), &event) != 0)
-    throw Error(Errc::no_memory, fmt::format("no doorbell: {}", std::strerror(errno)));
+    throw Error(Errc::no_memory,
+                fmt::format("ofi: no doorbell: {}{}", std::strerror(errno), files_remark()));
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() { end_offers(); }
 
 // ---- sending ----
 
@@ -96,6 +110,8 @@ Post Engine::send(WireKind kind, Peer& peer, uint32_t to_port, std::span<const s
       !post(*to, kind, header, payload))
     return Post::retry;
   (control ? to->control_sent : to->messages_sent) += cells;
+  if (sends_left_ == 0) [[unlikely]]
+    step();
   return Post::done;
 }
 
@@ -118,6 +134,8 @@ Post Engine::send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte
   frame->header().bytes = bytes;
   frame->packet = transport_.packet(index).first(bytes);
   append(*to, *frame);
+  if (sends_left_ == 0) [[unlikely]]
+    step();
   return Post::posted;
 }
 
@@ -157,7 +175,7 @@ OutFrame* Engine::make_frame(Channel& to, WireKind kind, std::span<const std::by
   frame->channel = &to;
   frame->packet = {};
   frame->length = static_cast<uint32_t>(sizeof(WireHeader) + length);
-  frame->under_way = frame->kept = frame->returns_packet = frame->is_batch = false;
+  frame->under_way = frame->kept = frame->is_batch = frame->abandoned = frame->stands_in = false;
   std::byte* const at = frame->bytes();
   const WireHeader header{.stamp = limits_.stamp,
                           .source = limits_.self,
@@ -212,6 +230,8 @@ bool Engine::pump(Channel& to) noexcept {
   }
   bool moved = false;
   while (OutFrame* const next = to.outbox.next()) {
+    if (!may_hand_over()) [[unlikely]]
+      return enqueue(to), moved;
     std::size_t count = 1;
     OutFrame& one = gather(to, *next, count);
     if (!hand_over(to, one)) {
@@ -220,6 +240,7 @@ bool Engine::pump(Channel& to) noexcept {
       return moved;
     }
     to.outbox.advance(count);
+    --sends_left_;
     moved = true;
   }
   return moved;
@@ -244,7 +265,7 @@ OutFrame& Engine::gather(Channel& to, OutFrame& first, std::size_t& count) noexc
   batch->channel = &to;
   batch->packet = {};
   batch->length = static_cast<uint32_t>(used);
-  batch->under_way = batch->kept = batch->returns_packet = false;
+  batch->under_way = batch->kept = batch->abandoned = batch->stands_in = false;
   batch->is_batch = true;
   return *batch;
 }
@@ -270,7 +291,8 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
                           {const_cast<std::byte*>(frame.packet.data()), frame.packet.size()}};
   const ssize_t answer =
       injects ? endpoint_.inject({frame.bytes(), length}, to.address)
-              : endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address, frame.context);
+              : endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address,
+                               classes_.class_of(length + frame.packet.size()), frame.context);
   if (answer != 0) [[unlikely]] {
     if (answer != -FI_EAGAIN) note_trouble(to, static_cast<int>(-answer));
     // Tags are dear: not for each look at a connection that is being made.
@@ -285,6 +307,8 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
   }
   frame.under_way = true;
   ++to.under_way;
+  ++under_way_;
+  if (!frame.packet.empty()) ++in_hands_[frame.header().index];
   return true;
 }
 
@@ -292,8 +316,13 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
 void Engine::note_sent(OutFrame& frame, int error) noexcept {
   Channel& to = *frame.channel;
   frame.under_way = false;
-  --to.under_way;
-  if (frame.returns_packet) push_returned_locked(frame.header().index);
+  --under_way_;
+  if (!frame.abandoned) --to.under_way;
+  // Of a peer that died meanwhile, it goes back to the pool: see drop_outbox.
+  if (!frame.packet.empty() && --in_hands_[frame.header().index] == 0 &&
+      transport_.book().is_lent(frame.header().index, transport_.self().value,
+                                static_cast<uint16_t>(number_)))
+    push_returned_locked(frame.header().index);
   if (!frame.kept) free(frame);
   if (error != 0) [[unlikely]] {
     to.outbox.rewind();
@@ -352,10 +381,10 @@ bool Engine::send_returns(Channel& to) noexcept {
 void Engine::drop_outbox(Channel& one) noexcept {
   one.outbox.for_each([&](OutFrame& frame) {
     const auto port = static_cast<uint16_t>(number_);
-    if (!frame.under_way || frame.packet.empty() ||
+    if (!(frame.under_way || frame.stands_in) || frame.packet.empty() ||
+        in_hands_[frame.header().index] == 0 ||
         !transport_.book().is_lent(frame.header().index, one.peer.rank().value, port))
       return;
-    frame.returns_packet = true;
     transport_.book().lend(frame.header().index, transport_.self().value, port);
   });
   one.outbox.clear([this](OutFrame& frame) { free(frame); });
@@ -371,6 +400,7 @@ void Engine::watch(Channel& one) noexcept {
   if (std::exchange(one.watched, true)) return;
   one.looks = one.unanswered = 0;
   one.acknowledged_then = one.outbox.acknowledged();
+  one.moved_ns = transport_.awake_ns();
   watched_.push_back(&one);
 }
 
@@ -401,8 +431,11 @@ bool Engine::step() noexcept {
     look_after_locked();
   const bool received = receive();
   bool moved = received;
+  sends_left_ = effort_.sends;
+  std::size_t served = 0;
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
+    if (sends_left_ != 0) served = i;
     if (received && may_wait(one) && ++one.put_off < kMostPutOff) {
       ++i;
       continue;
@@ -418,6 +451,10 @@ bool Engine::step() noexcept {
       ++i;
     }
   }
+  // Those that came after the last that was let send begin next time.
+  if (sends_left_ == 0 && served + 1 < busy_.size()) [[unlikely]]
+    std::rotate(busy_.begin(), busy_.begin() + static_cast<std::ptrdiff_t>(served) + 1,
+                busy_.end());
   return moved;
 }
 
@@ -461,7 +498,7 @@ bool Engine::serve(Channel& one) noexcept {
       enqueue(one);
     }
   }
-  if (one.busy && !moved) suspect(one);
+  if (one.busy && !moved && may_hand_over()) suspect(one);
   return moved;
 }
 

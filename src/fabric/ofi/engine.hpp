@@ -8,15 +8,17 @@
 // Progress: sends do not wait for the network: what the provider does not take now is kept, within
 // the credit. Contended: spins briefly, then yields. A peer is met (its address asked for, which
 // may take milliseconds) outside the lock.
-// Sources: engine.cpp (sending, and steps), engine_receive.cpp, engine_upkeep.cpp (packets that
-// come back, sleeping, the keeper's part, the end).
+// Sources: engine.cpp (sending, and steps), engine_receive.cpp, engine_reads.cpp (peers' memory),
+// engine_upkeep.cpp (packets that come back, sleeping, the keeper's part, the end).
 //
 // Invariants: those of Channel and Outbox, and
 //  1. A frame of the pools is free, in an outbox, or in the provider's hands. Receive buffers are
-//     in the provider's hands, or in `unposted_`.
+//     the ReceivePool's.
 //  2. A packet is entered in the loan book before it is sent, and struck when it comes back, both
 //     under the lock: a sweep for a dead peer, under the lock after `down`, misses none.
 //  3. busy_, watched_ and inbound_ have room for every channel.
+//  4. A read's record is free, in the provider's hands, or ended and not told. The buffer it reads
+//     into is its caller's again only when the provider let go of it.
 #pragma once
 
 #include <atomic>
@@ -28,8 +30,10 @@
 
 #include "fabric/doorbell.hpp"
 #include "fabric/ofi/channel.hpp"
+#include "fabric/ofi/effort.hpp"
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/outbox.hpp"
+#include "fabric/ofi/receive_pool.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -59,6 +63,11 @@ class Engine {
   [[nodiscard]] bool give_back(Peer& owner, uint32_t port, uint32_t index) noexcept;
   /// A packet of this rank, lent by this port, is back.
   void push_returned(uint32_t index) noexcept;
+  /// As in Port::offer, and so on.
+  [[nodiscard]] ReadOffer offer(const Peer& peer, std::span<const std::byte> memory) noexcept;
+  void withdraw_offer(void* handle, bool cuts) noexcept;
+  Post begin_read(Peer& peer, uint32_t port, uint64_t address, uint64_t key,
+                  std::span<std::byte> into, uint64_t token) noexcept;
 
   // ---- the polling thread ----
   /// A step for everything, unless somebody else is at it.
@@ -68,6 +77,18 @@ class Engine {
   [[nodiscard]] bool has_returned() const noexcept {
     // relaxed: only whether to look; take_returned's lock orders the rest.
     return has_returned_.load(std::memory_order_relaxed);
+  }
+  struct EndedRead {
+    uint64_t token;
+    bool ok;
+  };
+  /// Under way or not told. More at once do not fit the caches of both ends: of 64, 1 MiB messages
+  /// over TCP took 1.6 times as long.
+  static constexpr std::size_t kMostReads = 8;
+  /// Reads that ended since; into `into`, which has room for kMostReads.
+  void take_reads(std::vector<EndedRead>& into) noexcept;
+  [[nodiscard]] bool has_reads() const noexcept {
+    return has_reads_.load(std::memory_order_relaxed);  // relaxed: as in has_returned
   }
   /// Channels with queues: how many, and the list of them.
   [[nodiscard]] std::size_t inbound_count() const noexcept {
@@ -99,6 +120,9 @@ class Engine {
   /// From time to time: the next step asks peers that should have answered, and gives those up that
   /// never do.
   void look_after() noexcept;
+  /// The same: a provider writes into a reader's memory until it hears of the connection's end. Of
+  /// a peer that fell silent it never would, so we end it.
+  void end_reads_of_the_dead() noexcept;
 
   // ---- the end ----
   /// A step. True if all that was sent has arrived, but for peers that are down. `asks`: and asks
@@ -112,9 +136,18 @@ class Engine {
   bool is_quiet() noexcept;
 
  private:
-  struct Receive {
+  struct Read {
     fi_context2 context;  // first: a completion gives its address
-    std::byte* buffer;
+    uint64_t token = 0;
+    Channel* from = nullptr;
+    bool under_way = false;
+    bool ok = false;
+  };
+  /// Memory that peers may read.
+  struct Offer {
+    const Peer& peer;
+    Fid<fid_mr> exposed;
+    Offer *next = nullptr, *before = nullptr;
   };
   static constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that go back in a frame, at least
   enum class Admitted : uint8_t { yes, not_now, nonsense };
@@ -135,6 +168,9 @@ class Engine {
   /// Several frames from `first` on, together, and how many; or that one by itself.
   OutFrame& gather(Channel& channel, OutFrame& first, std::size_t& count) noexcept;
   bool pump(Channel& channel) noexcept;
+  [[nodiscard]] bool may_hand_over() const noexcept {
+    return sends_left_ != 0 && under_way_ < effort_.under_way;
+  }
   [[nodiscard]] bool hand_over(Channel& channel, OutFrame& frame) noexcept;
   [[nodiscard]] bool send_report(Channel& channel) noexcept;
   bool send_returns(Channel& channel) noexcept;
@@ -152,7 +188,6 @@ class Engine {
   // engine_receive.cpp
   [[nodiscard]] bool open_queues(Channel& channel) noexcept;
   bool receive() noexcept;
-  void post_receive(Receive& one) noexcept;
   void read_error() noexcept;
   void take(std::span<const std::byte> bytes) noexcept;
   [[nodiscard]] bool take_frame(const Decoded& frame) noexcept;
@@ -170,41 +205,60 @@ class Engine {
   void refuse(Channel& channel, std::string_view what) noexcept;
   void meet_strangers() noexcept;
 
+  // engine_reads.cpp
+  [[nodiscard]] bool reads_remotely() const noexcept {
+    return endpoint_.reads_remotely() && limits_.tag_bytes == 0;
+  }
+  void end_read(Read& one, bool ok) noexcept;
+  void cut(const Peer& peer) const noexcept;
+  void end_offers() noexcept;
+
   // engine_upkeep.cpp
   void ring_if_armed() noexcept;
   void push_returned_locked(uint32_t index) noexcept;
   void ask(Channel& channel) noexcept;
   void look_after_locked() noexcept;
+  void check_way(Channel& channel) noexcept;
+  void look_at_held(Channel& channel) noexcept;
   void check_pulse(Channel& channel) noexcept;
 
   OfiTransport& transport_;
   const uint32_t number_;
   const WireLimits limits_;
-  const uint32_t frame_bytes_, receive_bytes_, batch_bytes_;
+  const uint32_t frame_bytes_, batch_bytes_;
+  const SizeClasses classes_;
+  const Effort effort_;
   const int32_t most_ahead_;  ///< numbers that may be under way to this port on one lane
   base::SpinLock lock_;       // guards everything below but the atomics
   FramePool pool_, batches_;
-  std::unique_ptr<std::byte[]> receive_memory_;
-  std::vector<Receive> receives_;
-  std::vector<Receive*> unposted_;
+  const std::unique_ptr<ReceivePool> receives_;
   std::vector<std::unique_ptr<std::unique_ptr<Channel>[]>> channels_;  // by rank, then port
   /// By rank: its end was told, or it sent nonsense: nothing is admitted.
   std::vector<bool> closed_;
   std::vector<Channel*> all_, busy_, watched_, inbound_;
   std::vector<std::vector<std::byte>> strangers_;  ///< frames of ranks that were not met yet
   std::vector<uint32_t> returned_;
-  Endpoint endpoint_;  // goes before what it writes to
+  std::vector<uint32_t> in_hands_;  ///< by packet: sends of it that the provider has not ended
+  std::vector<Read> reads_;
+  std::vector<Read*> free_reads_;  ///< those that ended last are used last
+  std::vector<Read*> ended_reads_;
+  Offer* offers_ = nullptr;  ///< all of them
+  Endpoint endpoint_;        // goes before what it writes to
   Descriptor bell_, self_bell_;
+  uint32_t sends_left_ = effort_.sends;  ///< until it receives again
+  uint32_t under_way_ = 0;               ///< frames in the provider's hands
   bool armed_ = false;
   bool rang_ = false;  ///< since it was armed
   uint64_t keeper_saw_ = 0;
   uint64_t empty_ns_ = 0;  ///< when last, after a death, nothing was left to receive
 
   std::atomic<bool> has_returned_{false};
+  std::atomic<bool> has_reads_{false};
   std::atomic<bool> has_strangers_{false};
   std::atomic<bool> expects_end_{false};
   std::atomic<bool> look_is_due_{false};
   std::atomic<std::size_t> inbound_count_{0};
+  std::atomic<bool> offers_something_{false};
   std::atomic<uint64_t> polls_{0};  ///< written by the polling thread, read by the keeper
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -18,8 +17,7 @@ namespace weft::fabric::ofi {
 
 namespace {
 
-constexpr std::size_t kBatch = 16;            ///< completions read by one call
-constexpr int kBatchesPerStep = 4;            ///< so that a poll ends
+constexpr uint32_t kBatch = 16;               ///< completions read by one call
 constexpr std::size_t kMostStrangers = 1024;  ///< frames kept while their senders are met
 constexpr std::size_t kMostEarlyBytes = std::size_t{4} << 20;  ///< of a lane
 
@@ -48,54 +46,58 @@ void Engine::list_inbound(std::vector<Channel*>& known) noexcept {
 }
 
 bool Engine::receive() noexcept {
-  while (!unposted_.empty()) {
-    Receive* const one = unposted_.back();
-    unposted_.pop_back();
-    const std::size_t before = unposted_.size();
-    post_receive(*one);
-    if (unposted_.size() != before) break;
-  }
+  receives_->post_waiting();
+  if (const int error = endpoint_.take_refusal(); error != 0) [[unlikely]]
+    transport_.note_trouble(error);
   bool moved = false;
-  std::array<fi_cq_msg_entry, kBatch> entries;
-  for (int batch = 0; batch < kBatchesPerStep; ++batch) {
-    const ssize_t count = endpoint_.read(entries);
+  std::array<fi_cq_data_entry, kBatch> entries;
+  for (uint32_t left = effort_.receives; left != 0;) {
+    const uint32_t most = std::min(left, kBatch);
+    const ssize_t count = endpoint_.read(std::span(entries).first(most));
     if (count == -FI_EAVAIL) [[unlikely]] {
       read_error();
       moved = true;
+      --left;
       continue;
     }
     if (count <= 0) {
+      if (count < 0 && count != -FI_EAGAIN) [[unlikely]]
+        transport_.note_trouble(static_cast<int>(-count));
       if (transport_.death_count() != 0) [[unlikely]]
         empty_ns_ = base::now_ns();
       return moved;
     }
     moved = true;
     for (const auto& entry : std::span(entries).first(static_cast<std::size_t>(count))) {
-      if ((entry.flags & FI_RECV) != 0) {
-        auto& from = *static_cast<Receive*>(entry.op_context);
-        take({from.buffer, std::min<std::size_t>(entry.len, receive_bytes_)});
-        post_receive(from);
+      if ((entry.flags & (FI_RECV | FI_MULTI_RECV)) != 0) {
+        if ((entry.flags & FI_RECV) != 0) {
+          const auto bytes = receives_->landed(entry);
+          if (bytes.data() != nullptr) take(bytes);
+        }
+        receives_->finish(entry);
+      } else if ((entry.flags & FI_READ) != 0) {
+        end_read(*static_cast<Read*>(entry.op_context), true);
       } else {
         note_sent(*static_cast<OutFrame*>(entry.op_context), 0);
       }
     }
+    // To hear that there is nothing left costs a system call, too.
+    if (static_cast<uint32_t>(count) < most) break;
+    left -= static_cast<uint32_t>(count);
   }
   return moved;
-}
-
-void Engine::post_receive(Receive& one) noexcept {
-  if (endpoint_.receive({one.buffer, receive_bytes_}, one.context) != 0) unposted_.push_back(&one);
 }
 
 void Engine::read_error() noexcept {
   fi_cq_err_entry error;
   if (!endpoint_.read_error(error) || error.op_context == nullptr) return;
-  const auto* const at = static_cast<const Receive*>(error.op_context);
-  if (std::less_equal<>()(receives_.data(), at) &&
-      std::less<>()(at, receives_.data() + receives_.size())) {
-    // What did not fit its buffer is of nobody who speaks as we do.
-    transport_.count_stray();
-    post_receive(*static_cast<Receive*>(error.op_context));
+  // What a failed operation was does not stand in the error everywhere.
+  if (receives_->fail(error)) {
+    // What did not fit its buffer is of nobody who speaks as we do. (Else a connection broke.)
+    if (error.err == FI_ETRUNC || error.err == FI_EMSGSIZE) transport_.count_stray();
+  } else if (std::less_equal<const void*>()(reads_.data(), error.op_context) &&
+             std::less<const void*>()(error.op_context, reads_.data() + reads_.size())) {
+    end_read(*static_cast<Read*>(error.op_context), false);
   } else {
     note_sent(*static_cast<OutFrame*>(error.op_context), error.err != 0 ? error.err : FI_EIO);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -17,6 +18,7 @@ namespace weft::fabric::ofi {
 namespace {
 
 constexpr uint32_t kMostPatience = 4;      ///< 2^4 looks between two questions
+constexpr uint32_t kLooksAtHeld = 5;       ///< before what the provider holds is copied
 constexpr uint64_t kDrainNs = 20'000'000;  ///< what a peer sent before its end has come by then
 constexpr uint64_t kMostDrainNs = 1'000'000'000;  ///< even if others keep us from looking at it all
 
@@ -94,7 +96,8 @@ void Engine::arm() noexcept {
   const Hold hold(lock_);
   armed_ = true;
   rang_ = false;
-  if (endpoint_.wait_fd() < 0) return;  // the keeper rings
+  if (sends_left_ == 0 && !busy_.empty()) ring();  // a step is due
+  if (endpoint_.wait_fd() < 0) return;             // the keeper rings
   epoll_event event{};
   event.events = EPOLLIN;
   const bool joined =
@@ -127,18 +130,19 @@ void Engine::ring_if_armed() noexcept {
 bool Engine::keep() noexcept {
   if (expects_end_.load(std::memory_order_relaxed)) ring();       // relaxed: looked at again
   const uint64_t polls = polls_.load(std::memory_order_relaxed);  // relaxed: a hint
-  if (std::exchange(keeper_saw_, polls) != polls) return false;   // somebody polls
+  if (std::exchange(keeper_saw_, polls) != polls)                 // somebody polls, and may stop to
+    return offers_something_.load(std::memory_order_relaxed);     // relaxed: a hint
   bool moved = false;
   {
     const std::unique_lock hold(lock_, std::try_to_lock);
     if (!hold) return false;
     // relaxed: under the lock.
-    const bool idle =
-        busy_.empty() && unposted_.empty() && !has_strangers_.load(std::memory_order_relaxed);
+    const bool idle = busy_.empty() && !receives_->has_waiting() &&
+                      !has_strangers_.load(std::memory_order_relaxed);
     const bool looks = look_is_due_.load(std::memory_order_relaxed);
     if (idle && !looks && armed_ && endpoint_.wait_fd() >= 0)
-      return false;  // its sleeper will be woken
-    moved = step();
+      return false;                         // its sleeper will be woken
+    moved = step() | (offers_ != nullptr);  // what is read of ours shows nowhere
   }
   meet_strangers();
   return moved;
@@ -169,12 +173,52 @@ void Engine::look_after_locked() noexcept {
       continue;
     }
     const uint64_t now = one.outbox.acknowledged();
-    if (std::exchange(one.acknowledged_then, now) != now) one.looks = 0;
+    if (std::exchange(one.acknowledged_then, now) != now || one.outbox.is_empty()) {
+      one.looks = one.held = one.replacements = 0;
+      one.moved_ns = transport_.awake_ns();
+    }
+    check_way(one);
+    if (one.outbox.is_held()) [[unlikely]]
+      look_at_held(one);
     // Each unanswered question makes us wait twice as long for the next.
     if (one.looks++ >= 1u << std::min(one.unanswered, kMostPatience)) ask(one);
     ++i;
   }
   for (Channel* const one : all_) check_pulse(*one);
+}
+
+/// A peer that is heard, but for so long got nothing of what is sent to it, whatever the provider
+/// says: nothing can be sent to it any more.
+void Engine::check_way(Channel& one) noexcept {
+  const uint64_t patience = transport_.silence_ns();
+  const uint64_t now = transport_.awake_ns();
+  if (patience != 0 && now - std::min(now, one.moved_ns) > patience &&
+      now - std::min(now, one.peer.heard_ns()) < patience / 2)
+    transport_.mark_down(one.peer, fmt::format("got nothing of what was sent to it for {} s",
+                                               patience / 1'000'000'000));
+}
+
+/// The peer answers that it misses a frame, which the provider has still in its hands: a connection
+/// of which only one end knows that it is gone may keep it for ever (libfabric 1.17's ofi_rxm). A
+/// copy goes instead; of two that arrive, the peer drops one.
+void Engine::look_at_held(Channel& one) noexcept {
+  if (++one.held < kLooksAtHeld << std::min(one.replacements, kMostPatience)) return;
+  one.held = 0;
+  ++one.replacements;
+  one.outbox.replace_held([&](OutFrame& held) {
+    OutFrame* const copy = pool_.take();
+    if (copy == nullptr) return copy;
+    copy->channel = &one;
+    copy->packet = held.packet;
+    copy->length = held.length;
+    copy->under_way = copy->kept = copy->is_batch = copy->abandoned = false;
+    copy->stands_in = true;
+    std::memcpy(copy->bytes(), held.bytes(), held.length);
+    held.abandoned = true;
+    --one.under_way;
+    return copy;
+  });
+  enqueue(one);
 }
 
 /// Asks a peer that was not heard for long, and gives it up when it was not for too long.

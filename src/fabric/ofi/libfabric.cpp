@@ -76,11 +76,15 @@ Libfabric load() {
   return functions;
 }
 
-}  // namespace
-
-const Libfabric& libfabric() {
-  static const Libfabric functions = load();
+Libfabric& loaded() {
+  static Libfabric functions = load();
   return functions;
 }
+
+}  // namespace
+
+const Libfabric& libfabric() { return loaded(); }
+
+void replace_libfabric(const Libfabric& functions) { loaded() = functions; }
 
 }  // namespace weft::fabric::ofi

@@ -25,4 +25,8 @@ struct Libfabric {
 /// built with; the next call tries again.
 const Libfabric& libfabric();
 
+/// For tests, which put themselves between weft and libfabric: these are libfabric() from now on.
+/// Not while anybody uses it.
+void replace_libfabric(const Libfabric& functions);
+
 }  // namespace weft::fabric::ofi

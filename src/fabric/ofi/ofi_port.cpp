@@ -18,7 +18,9 @@ OfiPort::OfiPort(OfiTransport& transport, uint32_t number)
       engine_(transport.engine(number)),
       number_(number),
       max_inline_(transport.max_inline()),
-      scratch_(std::make_unique<std::byte[]>(max_inline_)) {}
+      scratch_(std::make_unique<std::byte[]>(max_inline_)) {
+  reads_.reserve(Engine::kMostReads);
+}
 
 // ---- sending ----
 
@@ -73,11 +75,23 @@ void OfiPort::give_back(Loan loan) noexcept {
   WEFT_CHECK(false, "a lane by which the packet came");
 }
 
+ReadOffer OfiPort::offer(Rank peer, std::span<const std::byte> memory) noexcept {
+  if (peer == transport_.self() || memory.empty()) return {};
+  return engine_.offer(transport_.known_or_met(peer), memory);
+}
+
+Post OfiPort::try_read(Address from, uint64_t address, uint64_t key, uint64_t offset,
+                       std::span<std::byte> into, uint64_t token) noexcept {
+  Peer& peer = transport_.known_or_met(from.rank);
+  return engine_.begin_read(peer, from.port, address + offset, key, into, token);
+}
+
 // ---- polling ----
 
 uint32_t OfiPort::poll(Sink& sink, uint32_t budget) {
   engine_.progress();
   uint32_t taken = engine_.has_returned() ? drain_returned(sink) : 0;
+  if (engine_.has_reads()) taken += drain_reads(sink);
   if (engine_.inbound_count() != channels_.size()) [[unlikely]]
     engine_.list_inbound(channels_);
   uint32_t messages = 0;
@@ -164,6 +178,13 @@ uint32_t OfiPort::drain_returned(Sink& sink) {
   engine_.take_returned(returned_);
   if (!returned_.empty()) sink.on_returned(returned_);
   return static_cast<uint32_t>(returned_.size());
+}
+
+uint32_t OfiPort::drain_reads(Sink& sink) {
+  reads_.clear();
+  engine_.take_reads(reads_);
+  for (const auto& [token, ok] : reads_) sink.on_read(token, ok);
+  return static_cast<uint32_t>(reads_.size());
 }
 
 // ---- deaths ----

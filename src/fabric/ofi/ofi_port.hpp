@@ -34,6 +34,12 @@ class OfiPort final : public Port {
   uint32_t poll(Sink& sink, uint32_t budget) override;
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
   void give_back(Loan loan) noexcept override;
+  [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override;
+  void withdraw_offer(void* handle, bool cuts) noexcept override {
+    engine_.withdraw_offer(handle, cuts);
+  }
+  Post try_read(Address from, uint64_t address, uint64_t key, uint64_t offset,
+                std::span<std::byte> into, uint64_t token) noexcept override;
   void arm() noexcept override { engine_.arm(); }
   void disarm() noexcept override { engine_.disarm(); }
   [[nodiscard]] int bell_fd() const noexcept override { return engine_.bell_fd(); }
@@ -47,6 +53,7 @@ class OfiPort final : public Port {
   [[nodiscard]] Taken offer(Channel& channel, Sink& sink, const FrameQueue::Word& word,
                             std::span<const std::byte> bytes);
   uint32_t drain_returned(Sink& sink);
+  uint32_t drain_reads(Sink& sink);
   void look_at_deaths(Sink& sink);
   [[nodiscard]] bool report_down(const OfiTransport::Death& death, Sink& sink);
 
@@ -59,6 +66,7 @@ class OfiPort final : public Port {
   Channel* last_ = nullptr;  // whose the last message was, and
   uint32_t burst_ = 0;       // how many take_short may still take from there
   std::vector<uint32_t> returned_;
+  std::vector<Engine::EndedRead> reads_;
   std::size_t deaths_seen_ = 0;
   std::vector<OfiTransport::Death> deaths_;  // told to this port, not yet to the sink
   std::unique_ptr<std::byte[]> scratch_;     // a frame that wraps in its queue

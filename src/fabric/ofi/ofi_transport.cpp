@@ -8,15 +8,18 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "fabric/layout.hpp"
+#include "fabric/ofi/limits.hpp"
 #include "fabric/ofi/ofi_port.hpp"
 #include "fabric/parts.hpp"
-#include "fabric/signals_blocked.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
+#include "weft/base/signals_blocked.hpp"
 #include "weft/fabric/config.hpp"
 
 namespace weft::fabric::ofi {
@@ -32,14 +35,30 @@ constexpr int kStepsPerQuestion = 100;           ///< while leaving
 constexpr uint64_t kLookNs = 200'000'000;        ///< between two looks after peers
 constexpr uint64_t kMostAtOnceNs = 100'000'000;  ///< of time awake
 
+/// A cap of a step; 0: there is none.
+uint32_t cap(std::string_view key) {
+  const int64_t value = base::config_int(key);
+  return value == 0 ? Effort::kAll : static_cast<uint32_t>(value);
+}
+
+Effort configured_effort() {
+  return {.receives = cap("fabric.ofi.step_receives"),
+          .sends = cap("fabric.ofi.step_sends"),
+          .under_way = cap("fabric.ofi.under_way")};
+}
+
 OfiSetup setup_of(const Geometry& geometry, std::span<std::byte> packets) {
   register_fabric_config();
   return {
       .geometry = geometry,
       .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
       .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
+      .receive = configured_receive_strategy(),
       .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
+      .receive_memory = static_cast<uint64_t>(base::config_int("fabric.ofi.receive_memory")),
+      .effort = configured_effort(),
       .is_tagged = base::config_text("fabric.security") == "mac",
+      .reads_remotely = base::config_bool("fabric.ofi.remote_reads"),
       .silence_ns = static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000,
       .packets = packets};
 }
@@ -84,13 +103,20 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
       peers_(std::make_unique<std::atomic<Peer*>[]>(static_cast<std::size_t>(job.size()))),
       opened_(setup.geometry.ports, false) {
   // Where nodes are pretended, all ranks are on this machine.
-  const Info info = choose_provider(static_cast<int>(job.node_ranks().size()) == job.size());
+  const Info info = choose_provider(static_cast<int>(job.node_ranks().size()) == job.size(),
+                                    setup.reads_remotely && !setup.is_tagged);
   fid_fabric* fabric = nullptr;
   if (const int answer = libfabric().fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
-    throw Error(Errc::no_permission, fmt::format("ofi: fi_fabric: {}", error_text(answer)));
+    throw Error(Errc::no_permission,
+                fmt::format("ofi: fi_fabric: {}{}", error_text(answer), files_remark()));
   fabric_.reset(fabric);
-  Card card{setup.geometry, setup.inline_cells, tag_bytes(), host_name(), {}};
-  const SignalsBlocked blocked;  // providers start threads, too
+  Card card{setup.geometry,
+            setup.inline_cells,
+            tag_bytes(),
+            host_name(),
+            {},
+            setup.receive == ReceiveStrategy::sized};
+  const base::SignalsBlocked blocked;  // providers may start threads, too
   for (uint32_t port = 0; port < setup.geometry.ports; ++port) {
     engines_.push_back(std::make_unique<Engine>(*this, port, info, *fabric));
     card.addresses.push_back(engines_.back()->endpoint().address());
@@ -169,6 +195,8 @@ std::unique_ptr<Peer> OfiTransport::make_peer(Rank rank, std::string& failure) {
     must_agree("fabric.packet_bytes", card.geometry.packet_bytes, geometry().packet_bytes);
     must_agree("fabric.inline_cells", card.inline_cells, setup_values_.inline_cells);
     must_agree("number of tag bytes (fabric.security)", card.tag_bytes, tag_bytes());
+    must_agree("sorting by size (fabric.ofi.receive=sized)", card.sorts_by_size ? 1 : 0,
+               setup_values_.receive == ReceiveStrategy::sized ? 1 : 0);
     return std::make_unique<Peer>(rank, std::move(card));
   } catch (const std::exception& error) {
     failure = fmt::format("rank {} cannot be reached through ofi: {}", rank.value, error.what());
@@ -178,14 +206,15 @@ std::unique_ptr<Peer> OfiTransport::make_peer(Rank rank, std::string& failure) {
 
 void OfiTransport::mark_down(Peer& peer, std::string_view why) noexcept {
   const std::scoped_lock hold(setup_);
-  if (peer.down.load(std::memory_order_relaxed)) return;             // relaxed: set under this lock
-  const int trouble = peer.trouble.load(std::memory_order_relaxed);  // relaxed: for a sentence
+  if (peer.down.load(std::memory_order_relaxed)) return;       // relaxed: set under this lock
+  int trouble = peer.trouble.load(std::memory_order_relaxed);  // relaxed: for a sentence
+  if (trouble == 0) trouble = trouble_.load(std::memory_order_relaxed);  // relaxed: as above
   enter_death(
       peer,
-      fmt::format(
-          "rank {} (on {}, node {}) {}{}", peer.rank().value, peer.host(),
-          job_.node_of(peer.rank()), why,
-          trouble == 0 ? "" : fmt::format("; last from libfabric: {}", error_text(trouble))),
+      fmt::format("rank {} (on {}, node {}) {}{}{}", peer.rank().value, peer.host(),
+                  job_.node_of(peer.rank()), why,
+                  trouble == 0 ? "" : fmt::format("; last from libfabric: {}", error_text(trouble)),
+                  files_remark()),
       false);
 }
 
@@ -246,7 +275,10 @@ void OfiTransport::keep() noexcept {
     for (const auto& engine : engines_) moved |= engine->keep();
     if (now - looked >= kLookNs) {
       looked = now;
-      for (const auto& engine : engines_) engine->look_after();
+      for (const auto& engine : engines_) {
+        engine->look_after();
+        engine->end_reads_of_the_dead();
+      }
     }
     rest = moved ? kShortestRest : std::min(2 * rest, kLongestRest);
     keeper_->is_quick.store(rest == kShortestRest, std::memory_order_relaxed);
@@ -304,7 +336,7 @@ void OfiTransport::leave() noexcept {
 
 std::string OfiTransport::why_not_read(Rank peer) const {
   if (peer == self_) return {};
-  return "ofi does not read memory of other ranks yet";
+  return "over a network nothing is read but what was offered";
 }
 
 Errc OfiTransport::read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept {
@@ -361,7 +393,14 @@ std::unique_ptr<Transport> make_ofi_transport(Job& job, const Geometry& geometry
 
 std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
                                          std::span<std::byte> packets) {
-  return std::make_unique<ofi::OfiTransport>(job, ofi::setup_of(geometry, packets));
+  try {
+    return std::make_unique<ofi::OfiTransport>(job, ofi::setup_of(geometry, packets));
+  } catch (const std::bad_alloc&) {
+    throw Error(Errc::no_memory, "ofi: not enough memory" + ofi::memory_remark());
+  } catch (const std::system_error& failure) {
+    throw Error(Errc::no_memory, fmt::format("ofi: no thread for the network: {}{}", failure.what(),
+                                             ofi::memory_remark()));
+  }
 }
 
 static_assert(TransportProvider<decltype(&make_ofi_transport)>);

@@ -41,8 +41,12 @@ struct OfiSetup {
   Geometry geometry;
   uint32_t inline_cells = 4;
   uint32_t exposures = 1024;
-  uint32_t receives = 64;
+  ReceiveStrategy receive = ReceiveStrategy::single;
+  uint32_t receives = 64;  ///< most of one size that are posted
+  uint64_t receive_memory = 1 << 20;
+  Effort effort = {};
   bool is_tagged = false;             ///< fabric.security=mac
+  bool reads_remotely = true;         ///< where the provider can and frames have no tags
   uint64_t silence_ns = 0;            ///< after so long without a word a peer is dead; 0: never
   std::span<std::byte> packets = {};  ///< where they lie; empty: in pages of its own
 };
@@ -94,7 +98,13 @@ class OfiTransport final : public Transport {
   [[nodiscard]] uint32_t tag_bytes() const noexcept {
     return frame_key_ ? uint32_t{FrameKey::kTagBytes} : 0;
   }
-  [[nodiscard]] uint32_t receives() const noexcept { return setup_values_.receives; }
+  [[nodiscard]] ReceiveStrategy receive_strategy() const noexcept { return setup_values_.receive; }
+  [[nodiscard]] ReceiveSetup receive_setup(const SizeClasses& classes,
+                                           uint32_t most_posted) const noexcept {
+    return {setup_values_.receive, setup_values_.receives, setup_values_.receive_memory,
+            most_posted, classes};
+  }
+  [[nodiscard]] const Effort& effort() const noexcept { return setup_values_.effort; }
   [[nodiscard]] uint32_t max_inline() const noexcept { return max_inline_; }
   [[nodiscard]] LoanBook& book() noexcept { return book_; }
   [[nodiscard]] Engine& engine(uint32_t port) noexcept { return *engines_[port]; }
@@ -115,6 +125,10 @@ class OfiTransport final : public Transport {
   void mark_down(Peer& peer, std::string_view why) noexcept;
   /// It ended its transport in order.
   void mark_left(Peer& peer) noexcept;
+  /// The provider's last error that was of no peer.
+  void note_trouble(int error) noexcept {
+    trouble_.store(error, std::memory_order_relaxed);  // relaxed: for a sentence
+  }
   /// Something came that is of nobody of this job.
   void count_stray() noexcept { strays_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] uint64_t strays() const noexcept {
@@ -169,6 +183,7 @@ class OfiTransport final : public Transport {
   Exposures exposures_;
   std::unique_ptr<std::atomic<Peer*>[]> peers_;
   std::atomic<uint64_t> strays_{0}, awake_ns_{0};
+  std::atomic<int> trouble_{0};
   Fid<fid_fabric> fabric_;
   std::vector<std::unique_ptr<Engine>> engines_;
 

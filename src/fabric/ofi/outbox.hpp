@@ -9,7 +9,8 @@
 // Invariants
 //  1. Frames from `oldest_` on have consecutive numbers, `acknowledged()` the first; those before
 //     `unsent_` were given to the provider at least once since the last rewind.
-//  2. A frame in the provider's hands (`under_way`) is not written to, freed or given to it again.
+//  2. A frame in the provider's hands (`under_way`) is not written to, freed or given to it again;
+//     another one may be put in its place.
 //  3. How many there are is bounded by what bounds their kinds: credit, the peer's packets, one
 //     `leave`.
 #pragma once
@@ -40,7 +41,8 @@ struct OutFrame {
   bool under_way;                     ///< in the provider's hands
   bool kept;                          ///< in an Outbox; else free as soon as it is not under way
   bool is_batch;                      ///< copies of several, of the pool of those
-  bool returns_packet;  ///< its packet goes back to the pool then: the peer died meanwhile
+  bool abandoned;  ///< another stands for it: the provider, it seems, never lets go of it
+  bool stands_in;  ///< for one that is abandoned, of the same packet
 
   [[nodiscard]] std::byte* bytes() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   [[nodiscard]] WireHeader& header() noexcept { return *reinterpret_cast<WireHeader*>(bytes()); }
@@ -106,6 +108,26 @@ class Outbox {
   [[nodiscard]] uint64_t unsent_count() const noexcept { return next_ - first_unsent(); }
   /// Everything not acknowledged is to be sent again.
   void rewind() noexcept { unsent_ = oldest_; }
+  /// What is to be sent again is still in the provider's hands.
+  [[nodiscard]] bool is_held() const noexcept { return unsent_ != nullptr && unsent_->under_way; }
+  /// Puts in the place of all such frames what `copy` makes of them; null: no memory, it stays.
+  template <class Copy>
+  void replace_held(Copy copy) noexcept {
+    bool is_unsent = false;
+    for (OutFrame** at = &oldest_; *at != nullptr; at = &(*at)->next) {
+      OutFrame& held = **at;
+      is_unsent |= &held == unsent_;
+      OutFrame* const heir = is_unsent && held.under_way ? copy(held) : nullptr;
+      if (heir == nullptr) continue;
+      heir->number = held.number;
+      heir->next = held.next;
+      heir->kept = true;
+      held.kept = false;
+      if (unsent_ == &held) unsent_ = heir;
+      if (newest_ == &held) newest_ = heir;
+      *at = heir;
+    }
+  }
 
   /// False: what was never sent cannot have arrived.
   [[nodiscard]] bool may_acknowledge(uint32_t number) const noexcept {

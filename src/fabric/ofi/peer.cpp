@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "fabric/layout.hpp"
+#include "fabric/ofi/limits.hpp"
 #include "weft/base/error.hpp"
 
 namespace weft::fabric::ofi {
@@ -16,8 +17,8 @@ Pages::Pages(std::size_t bytes) : bytes_((bytes + kPage - 1) / kPage * kPage) {
   void* const at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
-    throw Error(Errc::no_memory,
-                fmt::format("no {} bytes of memory: {}", bytes_, std::strerror(errno)));
+    throw Error(Errc::no_memory, fmt::format("ofi: no {} bytes of memory: {}{}", bytes_,
+                                             std::strerror(errno), memory_remark()));
   base_ = static_cast<std::byte*>(at);
 }
 
@@ -27,7 +28,7 @@ Pages::~Pages() {
 
 namespace {
 
-constexpr uint32_t kCardVersion = 2;
+constexpr uint32_t kCardVersion = 3;
 constexpr std::size_t kMostAddressBytes = 256;
 
 /// Takes the next word off the front of `text`.
@@ -66,9 +67,10 @@ std::vector<std::byte> next_address(std::string_view& text) {
 
 std::string Card::text() const {
   const Geometry& g = geometry;
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells,
-                                 g.control_cells, g.packet_bytes, g.packets, inline_cells,
-                                 tag_bytes, host.empty() ? "?" : host);
+  std::string text =
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells,
+                  g.control_cells, g.packet_bytes, g.packets, inline_cells, tag_bytes,
+                  sorts_by_size ? 1 : 0, host.empty() ? "?" : host);
   for (const auto& address : addresses) {
     text += ' ';
     for (const std::byte byte : address)
@@ -85,6 +87,7 @@ Card Card::parse(std::string_view text) {
   for (uint32_t* const field : {&g.ports, &g.lane_cells, &g.control_cells, &g.packet_bytes,
                                 &g.packets, &card.inline_cells, &card.tag_bytes})
     *field = next_number(text);
+  card.sorts_by_size = next_number(text) != 0;
   check_geometry(g, card.inline_cells);
   card.host = next_word(text);
   for (uint32_t port = 0; port < g.ports; ++port) card.addresses.push_back(next_address(text));

@@ -25,6 +25,7 @@ struct Card {
   uint32_t tag_bytes = 0;
   std::string host;
   std::vector<std::vector<std::byte>> addresses;  ///< one for each port
+  bool sorts_by_size = false;  ///< messages to it have their size's number as a tag (SizeClasses)
 
   [[nodiscard]] std::string text() const;
   /// Throws Error(protocol) if it makes no sense.

@@ -167,6 +167,38 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
   return all_reduce_doubling(team, reduction, from, to);
 }
 
+/// With as few messages as there can be, one to and one from each but one, and a step less than to
+/// a root and back: each half reduces to its first, these exchange, and each tells its half. What
+/// lies at `to` takes part.
+Schedule all_reduce_sparing(Team team, Reduction reduction, void* to) {
+  const int half = team.size / 2;
+  const bool upper = team.rank >= half;
+  const int first = upper ? half : 0;
+  const Team mine{team.comm, team.tag, team.rank - first, upper ? team.size - half : half,
+                  team.members + first};
+  const Schedule up = reduce(mine, nullptr, reduction, to, to, 0);
+  co_await part(up);
+  if (mine.rank == 0) {
+    Scratch room;
+    std::byte* const other = room.elements(reduction.count, *reduction.type);
+    Step<2> step;
+    step.recv(team, half - first, reduction.whole(other));
+    step.send(team, half - first, reduction.whole(to));
+    co_await step;
+    reduction.combine_part(as_bytes(to), other, reduction.count, upper);
+  }
+  const Schedule down = broadcast(mine, nullptr, reduction.whole(to), 0);
+  co_await part(down);
+}
+
+/// Between nodes messages are dear, and where ranks share few cores, their work is the time.
+Schedule across_nodes(const Team& leaders, const Reduction& reduction, void* to) {
+  const bool is_short = reduction.bytes() <= static_cast<int64_t>(runtime().eager_bytes());
+  if (leaders.size > 2 && is_short && choices().allreduce == AllreduceBy::automatic)
+    return all_reduce_sparing(leaders, reduction, to);
+  return pick(leaders, reduction, to, to);
+}
+
 /// Inside each node to its leader, between leaders, and back.
 Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction, const void* from,
                              void* to) {
@@ -175,9 +207,9 @@ Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction,
   co_await part(up);
   if (node.rank == 0) {
     const std::vector<int> leaders = map.leaders(team.rank);
-    const Schedule across =
-        pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
-             reduction, to, to);
+    const Schedule across = across_nodes(
+        {team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
+        reduction, to);
     co_await part(across);
   }
   const Schedule down = broadcast(node, nullptr, reduction.whole(to), 0);

@@ -1,0 +1,64 @@
+// An interceptor below the ofi transport: libfabric, of which chosen calls answer with errors.
+//
+// Purpose: the objects that a provider makes get tables of functions of their own, which fail when
+// they are to, and call the provider's otherwise.
+// Owner and lifetime: the process's; for processes of a test's own.
+// Who may call: install, begin, pause and resume while no transport is being made elsewhere; the
+// rest anyone.
+#pragma once
+
+#include <string>
+
+#include "fabric/ofi/libfabric.hpp"
+
+namespace weft::fabric::test {
+
+enum class Call : int {
+  getinfo,
+  dupinfo,
+  fabric,
+  domain,
+  wait_open,
+  av_open,
+  cq_open,
+  get_wait,  ///< asking for the descriptor to sleep on
+  endpoint,
+  bind,  ///< to the address vector
+  bind_queue,
+  enable,
+  getname,
+  insert,
+  send,
+  inject,
+  receive,
+  read,        ///< of completions
+  completion,  ///< what was under way ends with an error
+  read_error,  ///< it does, and the error cannot be read at first
+  unreadable,  ///< … ever
+  trywait,
+  wait,
+  close,  ///< is done, and answers with an error
+};
+enum class How : int { once, now_and_then, always };  ///< then: a quarter, in no period
+
+struct Fault {
+  Call call;
+  int code;  ///< FI_EIO …
+  How how;
+  [[nodiscard]] std::string text() const;
+};
+
+class FaultyLibfabric {
+ public:
+  /// Once in a process, before anything uses libfabric.
+  static void install();
+  /// From now on this fails, of objects that are made from now on.
+  static void begin(const Fault& fault);
+  /// Objects made meanwhile are the provider's own; those made before go on to fail.
+  static void pause();
+  static void resume();
+  /// Nothing fails any more.
+  static void end();
+};
+
+}  // namespace weft::fabric::test
