@@ -6,6 +6,7 @@
 // Progress guarantee: `try_progress` never blocks; `enqueue` is one exchange.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -102,11 +103,31 @@ class Device final : public fabric::Sink {
   template <class Take>
   bool try_short(Take take) {
     const Turn turn(*this);
+    const uint32_t left = row_left_.load(std::memory_order_relaxed);
     // relaxed: as in progress_locked; what came early goes first.
-    if (!turn || openings_.load(std::memory_order_relaxed) != 0 || !take()) return false;
+    if (!turn || left == 0 || openings_.load(std::memory_order_relaxed) != 0 || !take())
+      return false;
+    row_left_.store(left - 1, std::memory_order_relaxed);
     count(frames_in);
     return true;
   }
+  /// Whoever dequeues took so many since the other devices had their turn that they have it now.
+  [[nodiscard]] bool row_is_over() const noexcept {
+    return row_left_.load(std::memory_order_relaxed) == 0;
+  }
+  /// Somebody who wants messages of whatever device was served by this, its own.
+  void count_in_row(uint32_t served) noexcept {
+    const uint32_t left = row_left_.load(std::memory_order_relaxed);  // relaxed: see begin_row
+    if (served != 0) row_left_.store(left - std::min(left, served), std::memory_order_relaxed);
+  }
+  /// The others had their turn: a next row, longer for each that found nothing there. relaxed, and
+  /// lost updates: how long a row is decides about shares only.
+  void begin_row() noexcept {
+    const uint32_t row = std::min(row_.load(std::memory_order_relaxed) * 2, kMostRow);
+    row_.store(row, std::memory_order_relaxed);
+    row_left_.store(row, std::memory_order_relaxed);
+  }
+  void others_had_some() noexcept { row_.store(kLeastRow / 2, std::memory_order_relaxed); }
   /// (lock) Somebody polls for a message of this endpoint's right now.
   [[nodiscard]] bool wishes_from(const Endpoint::Impl& endpoint) const noexcept {
     return wish_.endpoint == &endpoint;
@@ -140,14 +161,19 @@ class Device final : public fabric::Sink {
     if (serial_ == nullptr) return {};
     return std::unique_lock(*serial_);
   }
-  /// Announces sleep (`arms`) and looks once more, waiting for the lock: whoever holds it may have
-  /// looked before a message came whose sender saw nobody asleep.
-  uint32_t arm_and_look(bool arms = true) {
+  /// Announces that the caller will sleep. fabric::arming_barrier and `look` follow.
+  void arm() {
+    const auto one = serially();
+    const base::BiasedLock::Hold hold(lock_);
+    port_->arm();
+  }
+  /// Looks, waiting for the lock: whoever holds it may have looked before a message came whose
+  /// sender saw nobody asleep.
+  uint32_t look() {
     uint32_t served;
     {
       const auto one = serially();
       const base::BiasedLock::Hold hold(lock_);
-      if (arms) port_->arm();
       served = progress_locked();
     }
     do_deferred();
@@ -220,6 +246,9 @@ class Device final : public fabric::Sink {
 
  private:
   static constexpr uint32_t kBudget = 64;
+  /// Messages that a thread takes from its own device before it looks at others: as many as another
+  /// gives in one poll; where others have nothing, so many that looking at 63 does not show.
+  static constexpr uint32_t kLeastRow = kBudget, kMostRow = 8192;
 
   /// The progress lock, if nobody has it, while this exists; with serial progress the rank's, too.
   class Turn {
@@ -325,6 +354,8 @@ class Device final : public fabric::Sink {
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
+  std::atomic<uint32_t> row_left_{kLeastRow};
+  std::atomic<uint32_t> row_{kLeastRow};
   uint32_t reads_ = 0;  // (lock) under way: while there are any, fetches may wait for their ends
   comm::Operation* fetches_ = nullptr;  // (lock) these, singly linked, in order
   comm::Operation** fetches_end_ = &fetches_;

@@ -231,7 +231,10 @@ inline bool Endpoint::Impl::take_short(Device& device, Message& message) {
 
 bool Endpoint::Impl::dequeue_otherwise(Device& device, Message& message) {
   if (!queue->seems_empty() && take_from_queue(message)) return true;
+  if (device.row_is_over() && runtime.progress_before_row(device) != 0)
+    return take_from_queue(message);
   uint32_t served = device.try_progress_for(*this, message);
+  device.count_in_row(served);
   if (message.runtime_ != nullptr) return true;
   if (runtime.only_device == nullptr && served == 0) served = runtime.progress_others(device);
   // What came was for others, or was put in the queue.

@@ -179,16 +179,40 @@ uint32_t Runtime::Impl::progress(Device& own, bool lingers) {
   return served != 0 || only_device != nullptr ? served : progress_others(own);
 }
 
-/// 002 Alg. 2: the others in turn, by try-lock, until one yields.
-uint32_t Runtime::Impl::progress_others(Device& own) {
+/// 002 Alg. 2: the others in turn, by try-lock, until one yields; `until_own`: or it is `own`'s
+/// turn.
+uint32_t Runtime::Impl::progress_others(Device& own, bool until_own) {
   thread_local uint32_t turn = 0;
   const auto count = static_cast<uint32_t>(devices.size());
   for (uint32_t i = 0; i < count; ++i) {
     Device& other = *devices[turn++ % count];
-    if (&other == &own) continue;
+    if (&other == &own) {
+      if (until_own) break;
+      continue;
+    }
     if (const uint32_t served = other.try_progress(false); served != 0) return served;
   }
   return 0;
+}
+
+/// A device's messages may not end: those of the others, in turn, or else begins a row of its own.
+uint32_t Runtime::Impl::progress_before_row(Device& own) {
+  const uint32_t served = progress_others(own, true);
+  if (served != 0) {
+    own.others_had_some();
+  } else {
+    own.begin_row();
+  }
+  return served;
+}
+
+/// Looks at its own device, `looks` times and lingering, or once (0).
+uint32_t Runtime::Impl::progress_own(Device& own, Wants wants, uint32_t looks) {
+  if (wants == Wants::any && own.row_is_over()) [[unlikely]]
+    if (const uint32_t served = progress_before_row(own); served != 0) return served;
+  const uint32_t served = looks == 0 ? own.try_progress(false) : own.try_progress_often(looks);
+  if (wants == Wants::any) own.count_in_row(served);
+  return served;
 }
 
 void Runtime::relax() {

@@ -103,6 +103,12 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr int32_t kMostYieldCredit = 64;
   static constexpr int32_t kVainYield = 16;
   static constexpr int32_t kNoYields = -128;
+  /// Where one of many may have what comes, whoever runs takes it; to wake the others for it is
+  /// dear.
+  static constexpr uint32_t kTurnsForAny = 16;
+  /// Waits that end at the first look, before others have the core: more for whoever is ahead, and
+  /// the least of 64 threads gets less than half of what the most gets.
+  static constexpr uint32_t kMostAtOnce = 6;
   comm::WaitSet watchers;           ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                ///< epoll set of all devices' doorbells
@@ -161,7 +167,11 @@ struct Runtime::Impl final : base::IdleWork {
   }
 
   uint32_t progress(Device& own, bool lingers = true);
-  uint32_t progress_others(Device& own);
+  uint32_t progress_others(Device& own, bool until_own = false);
+  /// What a waiting thread wants: what comes by its own device, or what any may bring.
+  enum class Wants : uint8_t { its_own, any };
+  uint32_t progress_before_row(Device& own);
+  uint32_t progress_own(Device& own, Wants wants, uint32_t looks);
 
   // early.cpp
   void publish(Endpoint::Impl& endpoint);
@@ -176,7 +186,7 @@ struct Runtime::Impl final : base::IdleWork {
   // waiting.cpp
   static constexpr uint32_t kPollsPerTurn = 16;
   static constexpr uint32_t kTurnsBetweenOthers = 64;
-  void wait(comm::Awaited& awaited);
+  void wait(comm::Awaited& awaited, Wants wants = Wants::its_own);
   /// Who waits need not poll itself.
   [[nodiscard]] bool others_progress() const noexcept {
     return offered || settings.progress == Progress::server;
@@ -184,9 +194,10 @@ struct Runtime::Impl final : base::IdleWork {
   void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
   void wait_parked(Device& device, comm::Awaited& awaited);
-  void wait_elected(Device& device, comm::Awaited& awaited);
-  bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others);
-  bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node);
+  void yield_after_many_at_once() noexcept;
+  void wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
+  bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others, Wants wants);
+  bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants);
   bool step_down(Device& device, comm::WaitNode& node) noexcept;
   void sleep(Device& device, comm::Awaited& awaited, uint64_t deadline_ns = kNever);
   bool sleep_until(uint64_t deadline_ns) noexcept;

@@ -171,10 +171,10 @@ void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
 
 void Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument) {
   comm::AwaitCondition awaited(set, ready, argument);
-  wait(awaited);
+  wait(awaited, Wants::any);
 }
 
-void Runtime::Impl::wait(Awaited& awaited) {
+void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
   Device& device = this_device();
   if (base::Parker& caller = base::this_parker(); !caller.may_poll()) {
     wait_as_task(device, awaited, caller);
@@ -189,19 +189,33 @@ void Runtime::Impl::wait(Awaited& awaited) {
   // One look before any role is sought: what we wait for may be in the ring already. Where another
   // thread serves, a longer look is its business. relaxed: a hint.
   if (settings.progress != Progress::server) {
-    progress(device, !device.waiters().served.load(std::memory_order_relaxed));
+    const bool is_served = device.waiters().served.load(std::memory_order_relaxed);
+    if (progress_own(device, wants, is_served ? 0 : 1) == 0 && only_device == nullptr)
+      progress_others(device);
   }
-  if (awaited.ready()) return;
+  if (awaited.ready()) {
+    if (wants == Wants::its_own) yield_after_many_at_once();
+    return;
+  }
   // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
-  if (others == 0 || !wait_yielding(device, awaited, others)) {
+  if (others == 0 || !wait_yielding(device, awaited, others, wants)) {
     if (settings.progress == Progress::server) {
       wait_parked(device, awaited);
     } else {
-      wait_elected(device, awaited);
+      wait_elected(device, awaited, wants);
     }
   }
   waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// A wait ended at its first look. Where more wait than there are cores, a thread that finds its
+/// answer there time after time would keep the core from those whose answers it finds as well.
+void Runtime::Impl::yield_after_many_at_once() noexcept {
+  thread_local uint32_t in_a_row = 0;
+  if (waiting.load(std::memory_order_relaxed) <= cores || ++in_a_row < kMostAtOnce) return;
+  in_a_row = 0;
+  sched_yield();
 }
 
 /// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
@@ -222,7 +236,7 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
 /// costs half of one by parking and waking. Where it mostly has not (many wait for what few get),
 /// those that yield would only take turns from the one who serves: so waits that yielded in vain
 /// have the next ones park at once, and now and then one tries again.
-bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others) {
+bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others, Wants wants) {
   if (spin_ticks == 0) return false;
   // relaxed, and lost updates: a guess.
   const int32_t credit = yield_credit.load(std::memory_order_relaxed);
@@ -232,6 +246,8 @@ bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t oth
   }
   const bool elected = settings.progress != Progress::server;
   const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
+  const uint32_t least_turns = wants == Wants::any ? kTurnsForAny : 1;
+  uint32_t turns = 0;
   do {
     sched_yield();
     if (awaited.ready()) {
@@ -240,7 +256,7 @@ bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t oth
     }
     // relaxed: a hint; wait_elected looks under the lock.
     if (elected && !device.waiters().served.load(std::memory_order_relaxed)) return false;
-  } while (base::ticks() < until);
+  } while (++turns < least_turns || base::ticks() < until);
   yield_credit.store(credit >= kVainYield ? credit - kVainYield : kNoYields,
                      std::memory_order_relaxed);
   return false;
@@ -259,14 +275,14 @@ void Runtime::Impl::wait_parked(Device& device, Awaited& awaited) {
 }
 
 /// Modes waiters and workers: serves, or parks until it is ready or is handed the role.
-void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
+void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) {
   WaitList& list = device.waiters();
   WaitNode node;
   node.parker = &base::this_parker();
   bool serving = comm::serve_or_link(list, node);
   for (;;) {
     if (serving) {
-      if (wait_as_server(device, awaited, node)) {
+      if (wait_as_server(device, awaited, node, wants)) {
         leave(device);
         return;
       }
@@ -299,14 +315,13 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited) {
 
 /// Polls until ready (true), or until nothing came for so long that the thread parks behind the
 /// sleeper (false; then `node` is linked and the role is given up).
-bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node) {
+bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node, Wants wants) {
   uint64_t idle_since = 0;
   uint32_t woken = base::threads_woken();
   for (uint32_t turn = 1;; ++turn) {
     // More awake than cores: the others yield while we look, and then have their turn.
     const bool crowded = waiting.load(std::memory_order_relaxed) > cores;
-    uint32_t served =
-        crowded ? device.try_progress(false) : device.try_progress_often(kPollsPerTurn);
+    uint32_t served = progress_own(device, wants, crowded ? 0 : kPollsPerTurn);
     if (awaited.ready()) return true;
     if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
       served += progress_others(device);
@@ -397,14 +412,16 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
     uint32_t served = 0;
     // seq_cst: announce, then look for work; Device::enqueue adds work, then looks here.
     asleep.fetch_add(1, std::memory_order_seq_cst);
-    for (auto& each : devices) served += each->arm_and_look();
+    for (auto& each : devices) each->arm();
+    fabric::arming_barrier();
+    for (auto& each : devices) served += each->look();
     const auto nothing_came = [&] { return served == 0 && !any_busy() && !awaited.ready(); };
     if (nothing_came()) {
       device.note_sleep();
       waiting.fetch_sub(1, std::memory_order_relaxed);
       const uint64_t again = base::now_ns() + fabric::kSecondLookNs;
       if (!sleep_until(std::min(again, deadline_ns)) && again < deadline_ns) {
-        for (auto& each : devices) served += each->arm_and_look(false);
+        for (auto& each : devices) served += each->look();
         if (nothing_came()) sleep_until(deadline_ns);
       }
       waiting.fetch_add(1, std::memory_order_relaxed);
@@ -499,12 +516,14 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
       sched_yield();
       if (now - idle_since > spin_ticks && !device.busy()) {
         asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
-        if (device.arm_and_look() == 0 && !device.busy() && !stop.stop_requested()) {
+        device.arm();
+        fabric::arming_barrier();
+        if (device.look() == 0 && !device.busy() && !stop.stop_requested()) {
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
           timespec soon = time_until(base::now_ns() + fabric::kSecondLookNs);  // as in sleep()
-          if (::ppoll(&bell, 1, &soon, nullptr) == 0 && device.arm_and_look(false) == 0 &&
-              !device.busy() && !stop.stop_requested()) {
+          if (::ppoll(&bell, 1, &soon, nullptr) == 0 && device.look() == 0 && !device.busy() &&
+              !stop.stop_requested()) {
             while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
             }
           }

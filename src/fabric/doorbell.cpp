@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "fabric/membarrier.hpp"
-
 namespace weft::fabric {
 
 void Descriptor::reset(int fd) noexcept {
@@ -43,8 +41,8 @@ void ring(PortControl& port, uint32_t seen, int write_fd, Knock what) noexcept {
   port.asleep.compare_exchange_strong(seen, 0, std::memory_order_relaxed);
 }
 
-Doorbell::Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd, bool membarrier)
-    : port_(port), read_fd_(pipe.read.get()), write_fd_(pipe.write.get()), membarrier_(membarrier) {
+Doorbell::Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd)
+    : port_(port), read_fd_(pipe.read.get()), write_fd_(pipe.write.get()) {
   if (deaths_fd < 0) return;
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   for (const int fd : {read_fd_, deaths_fd}) {
@@ -58,12 +56,8 @@ Doorbell::Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd, bool 
 
 void Doorbell::arm() noexcept {
   sleeps_ += 2;
-  // relaxed: the heavy barrier orders it before the caller's last poll (invariant 2).
+  // relaxed: arming_barrier orders it before the caller's last poll (invariant 2).
   port_.asleep.store(sleeps_ | 1, std::memory_order_relaxed);
-  if (membarrier_)
-    heavy_barrier();
-  else
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with sleeper_of's
 }
 
 Doorbell::Rung Doorbell::disarm() noexcept {

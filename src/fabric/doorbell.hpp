@@ -10,7 +10,7 @@
 // Invariants
 //  1. asleep is 0 or the number of the present sleep; numbers are odd and differ from those of the
 //     last 2^31 sleeps.
-//  2. Sleeper: store asleep, heavy barrier, poll everything once more, sleep. Sender: publish,
+//  2. Sleeper: store asleep, arming_barrier, poll everything once more, sleep. Sender: publish,
 //     (compiler barrier), load asleep. Either the sender sees the number and rings, or its publish
 //     came before the barrier and the last poll sees it (Dekker). Where a kernel has no
 //     membarrier, both sides fence instead; where it passes a sender's core by, what that one
@@ -92,9 +92,8 @@ class Doorbell {
   enum class Rung : uint8_t { nothing, frames, news };
 
   /// `pipe` outlives this; `deaths_fd` (-1: none) is a descriptor that becomes readable with a
-  /// death and joins the waitable; `membarrier`: whether arm may rely on it, or senders fence.
-  /// Throws Error(no_memory).
-  Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd, bool membarrier);
+  /// death and joins the waitable. Throws Error(no_memory).
+  Doorbell(PortControl& port, const BellPipe& pipe, int deaths_fd);
 
   [[nodiscard]] int fd() const noexcept { return epoll_ ? epoll_.get() : read_fd_; }
   void arm() noexcept;
@@ -105,7 +104,6 @@ class Doorbell {
   PortControl& port_;
   int read_fd_;
   int write_fd_;
-  bool membarrier_;
   Descriptor epoll_;
   uint32_t sleeps_ = 0;
 };

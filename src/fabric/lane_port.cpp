@@ -198,7 +198,7 @@ LanePort::LanePort(LaneTransport& transport, uint32_t number, const BellPipe& pi
       max_inline_(static_cast<uint32_t>(transport.inline_cells() * sizeof(Cell) - kWordBytes)),
       control_(transport.own().port(number)),
       active_seen_(transport.own().layout().active_words, 0),
-      bell_(control_, pipe, deaths_fd, transport.own().header().has_membarrier != 0) {}
+      bell_(control_, pipe, deaths_fd) {}
 
 LanePort::~LanePort() { transport_.forget_port(number_); }
 

@@ -7,8 +7,4 @@ namespace weft::fabric {
 /// those who send from or to this process fence for themselves (SegmentHeader::has_membarrier).
 bool register_membarrier() noexcept;
 
-/// Where register_membarrier worked: a full barrier on every running thread of every registered
-/// process, and on the caller. About half a microsecond.
-void heavy_barrier() noexcept;
-
 }  // namespace weft::fabric

@@ -1,8 +1,11 @@
 // Devices: which are polled, and in which order; endpoints that name theirs.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <latch>
 #include <span>
 #include <thread>
+#include <vector>
 
 #include "comm/device.hpp"
 #include "comm/ranks.hpp"
@@ -129,6 +132,51 @@ TEST(Devices, ProgressServesTheOwnFirstAndStopsAtTheFirstThatYields) {
              for (auto& endpoint : endpoints.each) {
                for (int i = 0; i < 3; ++i) (void)endpoint->dequeue_wait();
              }
+             steps.reach(3);
+           },
+           {.devices = kDevices, .progress = Progress::explicit_});
+}
+
+/// One queue, filled by all devices: who takes from it has much on its own, and each other has its
+/// turn before that is over.
+TEST(Devices, AStreamOnTheOwnOneLeavesTheOthersTheirTurn) {
+  constexpr int kStream = 250, kFew = 3;
+  Steps steps;
+  std::atomic<uint32_t> receiver{0};
+  on_ranks(2,
+           [&](Runtime& rt) {
+             Endpoint queue(rt, {.arrival = Arrival::queue});
+             rt.barrier();
+             if (rt.rank() == Rank{1}) {
+               steps.await(1);
+               // Threads that are there together have different devices.
+               std::array<std::atomic<bool>, kDevices> used{};
+               std::latch sent(2 * kDevices);
+               std::vector<std::jthread> threads;
+               for (uint32_t i = 0; i < 2 * kDevices; ++i)
+                 threads.emplace_back([&] {
+                   const uint16_t device = rt.this_device().number();
+                   const int count = used[device].exchange(true) ? 0
+                                     : device == receiver        ? kStream
+                                                                 : kFew;
+                   for (int n = 0; n < count; ++n)
+                     EXPECT_EQ(queue.send(Rank{0}, Tag{device}, bytes_of(n)), Post::done);
+                   sent.arrive_and_wait();
+                 });
+               sent.wait();
+               EXPECT_TRUE(std::ranges::all_of(used, [](const auto& one) { return one.load(); }));
+               steps.reach(2);
+               steps.await(3);
+               return;
+             }
+             receiver = rt.this_device().number();
+             steps.reach(1);
+             steps.await(2);
+             int taken = 0, of_others = 0;
+             for (; of_others < kFew * static_cast<int>(kDevices - 1); ++taken)
+               of_others += queue.dequeue_wait().tag().value != receiver ? 1 : 0;
+             EXPECT_LT(taken, kStream);
+             for (; taken < kStream + of_others; ++taken) (void)queue.dequeue_wait();
              steps.reach(3);
            },
            {.devices = kDevices, .progress = Progress::explicit_});

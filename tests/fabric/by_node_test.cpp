@@ -176,7 +176,7 @@ TEST_F(TwoSides, NearCostsOneCallEachAndFarRestsWhileItIsQuiet) {
 
 TEST_F(TwoSides, WhoIsAboutToSleepLooksAtBothSides) {
   let_far_rest();
-  port->arm();
+  arm(*port);
   for (int i = 0; i < 100; ++i) {
     const int before = far->polls;
     port->poll(sink, 64);
@@ -268,7 +268,7 @@ TEST_F(TwoSides, TheShortWayAsksWhoeverYieldedLast) {
 TEST_F(TwoSides, EitherBellRings) {
   EXPECT_FALSE(is_rung());
   for (ScriptedPort* const side : {near, far}) {
-    port->arm();
+    arm(*port);
     EXPECT_FALSE(is_rung());
     side->ring_self();
     EXPECT_TRUE(is_rung());
@@ -542,7 +542,7 @@ TEST(ByNode, TheBellIsQuietInAnEpollSetUntilEitherSideRings) {
         // What the first meeting, or a late ring, left to be done is done in a few turns.
         int quiet = 1;
         for (int turn = 0; turn < 100 && quiet != 0; ++turn) {
-          mine.arm();
+          arm(mine);
           mine.poll(sink, 64);
           quiet = ::epoll_wait(set, &event, 1, 20);
           if (quiet != 0) mine.disarm();

@@ -51,7 +51,7 @@ bool wait_for_frames(Port& port, Recorder& sink, std::size_t count, uint64_t& un
   const auto enough = [&] { return sink.frames.size() + sink.control.size() >= count; };
   while (!enough()) {
     if (port.poll(sink, 64) > 0) continue;
-    port.arm();
+    arm(port);
     bool rung = true;
     if (port.poll(sink, 64) == 0) rung = sleep_and_look(port, sink, unrung);
     port.disarm();
@@ -70,17 +70,17 @@ TEST_P(Doorbells, RingsOnlyForSleepers) {
   };
   send();
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
-  ranks.port(to).arm();
+  arm(ranks.port(to));
   ranks.port(to).disarm();  // swallows what the meeting rang
   const bool rang_for_nobody = (send(), is_rung(ranks.port(to)));
   EXPECT_FALSE(rang_for_nobody && GetParam().wrap == nullptr);
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 2; }));
-  ranks.port(to).arm();
+  arm(ranks.port(to));
   send();
   EXPECT_TRUE(is_rung(ranks.port(to)));
   ranks.port(to).disarm();
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 3; }));
-  ranks.port(to).arm();
+  arm(ranks.port(to));
   while (ranks.port(0).try_control(Rank{to}, 0, bytes_of("x")) == Post::retry) {
   }
   EXPECT_TRUE(is_rung(ranks.port(to)));
@@ -100,7 +100,7 @@ TEST_P(Doorbells, JoinsAnEpollSet) {
   epoll_event event{};
   event.events = EPOLLIN;
   ASSERT_EQ(::epoll_ctl(set, EPOLL_CTL_ADD, ranks.port(to).bell_fd(), &event), 0);
-  ranks.port(to).arm();
+  arm(ranks.port(to));
   while (ranks.port(0).try_send(Rank{to}, 0, bytes_of("x"), {}) == Post::retry) {
   }
   EXPECT_EQ(::epoll_wait(set, &event, 1, 60'000), 1);
@@ -114,7 +114,7 @@ TEST_P(Doorbells, AReturnedPacketRings) {
   while (ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 3, 8) == Post::retry) {
   }
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
-  ranks.port(0).arm();
+  arm(ranks.port(0));
   ranks.port(0).poll(owner, 64);
   ranks.port(to).give_back(sink.frames[0].loan);
   EXPECT_TRUE(sleep_on(ranks.port(0)));
@@ -135,7 +135,7 @@ TEST_P(Doorbells, APeerThatLeavesRings) {
   });
   bool rung = true;
   while (sink.downs.empty() && rung) {
-    ranks.port(0).arm();
+    arm(ranks.port(0));
     if (ranks.port(0).poll(sink, 64) == 0 && sink.downs.empty()) rung = sleep_on(ranks.port(0));
     ranks.port(0).disarm();
     ranks.port(0).poll(sink, 64);
@@ -157,7 +157,7 @@ Ended sleep_for_one(Port& port, Recorder& sink, unsigned polls, uint64_t& unrung
   }
   // A bell that rings for nothing (a late byte; interceptors do) is another turn, not the end.
   for (;;) {
-    port.arm();
+    arm(port);
     Ended ended = Ended::by_last_poll;
     if (port.poll(sink, 64) == 0) {
       ended = Ended::rung_before_sleep;

@@ -82,6 +82,12 @@ class Ranks {
   std::vector<std::vector<std::unique_ptr<Port>>> ports_;
 };
 
+/// As a sleeper arms its ports.
+inline void arm(Port& port) {
+  port.arm();
+  arming_barrier();
+}
+
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }

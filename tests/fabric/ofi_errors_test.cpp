@@ -42,7 +42,7 @@ class Talker final : public Sink {
   void turn() {
     if (sent_ < kMessages && !is_down() && send_one()) ++sent_;
     if (port_->poll(*this, 16) == 0) {  // as a sleeper does
-      port_->arm();
+      arm(*port_);
       ::usleep(50);
       port_->disarm();
     }

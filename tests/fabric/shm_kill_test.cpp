@@ -30,7 +30,7 @@ template <class Done>
 bool sleep_until(Port& port, Sink& sink, Done done) {
   while (!done()) {
     if (port.poll(sink, 64) > 0) continue;
-    port.arm();
+    arm(port);
     const bool rung = port.poll(sink, 64) > 0 || done() || rings(port);
     port.disarm();
     if (!rung) return false;
@@ -200,10 +200,10 @@ TEST_P(Kill, ASleeperIsWokenByAPeersDeath) {
   wait_for(child);
   EXPECT_EQ(sink.downs[0].first, Rank{1});
   // A death that was told does not keep anybody awake.
-  port->arm();
+  arm(*port);
   port->poll(sink, 64);
   port->disarm();
-  port->arm();
+  arm(*port);
   EXPECT_FALSE(rings(*port, 50));
   port->disarm();
 }
@@ -325,7 +325,7 @@ TEST_P(EveryInstruction, KilledThereStallsNobody) {
     sink.frames.clear();
     sink.control.clear();
     if (deed.receiver_sleeps) {
-      port->arm();
+      arm(*port);
       port->poll(sink, 64);
     }
     for (int i = 0; i < steps && !finished; ++i) {
