@@ -6,12 +6,14 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/core_claim.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/share_number.hpp"
 #include "weft/base/topology.hpp"
@@ -81,6 +83,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
   cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
+  sharers = static_cast<uint32_t>(std::max(1, base::core_share().of));
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);

@@ -92,6 +92,7 @@ struct Runtime::Impl final : base::IdleWork {
 
   // Waiting (waiting.hpp).
   uint32_t cores = 1;        ///< that this process may use
+  uint32_t sharers = 1;      ///< processes of the job that may use them
   uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
@@ -109,6 +110,7 @@ struct Runtime::Impl final : base::IdleWork {
   /// Waits that end at the first look, before others have the core: more for whoever is ahead, and
   /// the least of 64 threads gets less than half of what the most gets.
   static constexpr uint32_t kMostAtOnce = 6;
+  static constexpr uint32_t kYieldsBeforeSleep = 128, kMostSpins = 100;
   comm::WaitSet watchers;           ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                ///< epoll set of all devices' doorbells
@@ -195,6 +197,19 @@ struct Runtime::Impl final : base::IdleWork {
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
   void wait_parked(Device& device, comm::Awaited& awaited);
   void yield_after_many_at_once() noexcept;
+  /// More threads are awake in waits than there are cores; each process of the job is taken to have
+  /// as many.
+  [[nodiscard]] bool is_crowded() const noexcept {
+    return waiting.load(std::memory_order_relaxed) * sharers > cores;
+  }
+  /// Whether a thread to which nothing came for so long, though it yielded so often, had better
+  /// sleep. Where others have the core most of that time went to them, and what it waits for may
+  /// come from one of them: to sleep and to be woken costs more than a few turns. But not where
+  /// their turns are long.
+  [[nodiscard]] bool is_time_to_sleep(uint64_t idle_ticks, uint32_t yields) const noexcept {
+    return idle_ticks > spin_ticks &&
+           (yields >= kYieldsBeforeSleep || idle_ticks > kMostSpins * spin_ticks);
+  }
   void wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
   bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others, Wants wants);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants);

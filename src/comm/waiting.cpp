@@ -213,7 +213,7 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
 /// answer there time after time would keep the core from those whose answers it finds as well.
 void Runtime::Impl::yield_after_many_at_once() noexcept {
   thread_local uint32_t in_a_row = 0;
-  if (waiting.load(std::memory_order_relaxed) <= cores || ++in_a_row < kMostAtOnce) return;
+  if (!is_crowded() || ++in_a_row < kMostAtOnce) return;
   in_a_row = 0;
   sched_yield();
 }
@@ -317,10 +317,11 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
 /// sleeper (false; then `node` is linked and the role is given up).
 bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node, Wants wants) {
   uint64_t idle_since = 0;
+  uint32_t yields = 0;  // since then
   uint32_t woken = base::threads_woken();
   for (uint32_t turn = 1;; ++turn) {
     // More awake than cores: the others yield while we look, and then have their turn.
-    const bool crowded = waiting.load(std::memory_order_relaxed) > cores;
+    const bool crowded = is_crowded();
     uint32_t served = progress_own(device, wants, crowded ? 0 : kPollsPerTurn);
     if (awaited.ready()) return true;
     if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
@@ -335,13 +336,14 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
     const uint64_t now = base::ticks();
     if (idle_since == 0) {
       idle_since = now;
+      yields = 0;
       // Whoever was woken may be waiting for this core, and what comes next for its answer.
       if (std::exchange(woken, base::threads_woken()) != base::threads_woken() || crowded) {
         sched_yield();
       }
     } else if (crowded || now - idle_since > yield_ticks) {
       sched_yield();
-      if (now - idle_since > spin_ticks && !any_busy()) {
+      if (is_time_to_sleep(now - idle_since, ++yields) && !any_busy()) {
         if (!sleeper.exchange(true, std::memory_order_acq_rel)) {
           sleep(device, awaited);
           idle_since = 0;
