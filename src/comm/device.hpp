@@ -115,7 +115,7 @@ class Device final : public fabric::Sink {
   [[nodiscard]] bool row_is_over() const noexcept {
     return row_left_.load(std::memory_order_relaxed) == 0;
   }
-  /// Somebody who wants messages of whatever device was served by this, its own.
+  /// Whoever wants messages of any device got so many of this, its own.
   void count_in_row(uint32_t served) noexcept {
     const uint32_t left = row_left_.load(std::memory_order_relaxed);  // relaxed: see begin_row
     if (served != 0) row_left_.store(left - std::min(left, served), std::memory_order_relaxed);

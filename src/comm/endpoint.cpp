@@ -231,8 +231,8 @@ inline bool Endpoint::Impl::take_short(Device& device, Message& message) {
 
 bool Endpoint::Impl::dequeue_otherwise(Device& device, Message& message) {
   if (!queue->seems_empty() && take_from_queue(message)) return true;
-  if (device.row_is_over() && runtime.progress_before_row(device) != 0)
-    return take_from_queue(message);
+  if (device.row_is_over() && runtime.progress_before_row(device) != 0 && take_from_queue(message))
+    return true;
   uint32_t served = device.try_progress_for(*this, message);
   device.count_in_row(served);
   if (message.runtime_ != nullptr) return true;

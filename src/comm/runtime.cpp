@@ -6,14 +6,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <exception>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
-#include "weft/base/core_claim.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/share_number.hpp"
 #include "weft/base/topology.hpp"
@@ -83,7 +81,6 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
   cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
-  sharers = static_cast<uint32_t>(std::max(1, base::core_share().of));
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);
@@ -190,7 +187,7 @@ uint32_t Runtime::Impl::progress_others(Device& own, bool until_own) {
   for (uint32_t i = 0; i < count; ++i) {
     Device& other = *devices[turn++ % count];
     if (&other == &own) {
-      if (until_own) break;
+      if (until_own && i != 0) break;
       continue;
     }
     if (const uint32_t served = other.try_progress(false); served != 0) return served;
@@ -209,13 +206,20 @@ uint32_t Runtime::Impl::progress_before_row(Device& own) {
   return served;
 }
 
-/// Looks at its own device, `looks` times and lingering, or once (0).
+/// Looks at its own device, up to `looks` times and lingering, or kOneGlance.
 uint32_t Runtime::Impl::progress_own(Device& own, Wants wants, uint32_t looks) {
   if (wants == Wants::any && own.row_is_over()) [[unlikely]]
     if (const uint32_t served = progress_before_row(own); served != 0) return served;
-  const uint32_t served = looks == 0 ? own.try_progress(false) : own.try_progress_often(looks);
+  const uint32_t served =
+      looks == kOneGlance ? own.try_progress(false) : own.try_progress_often(looks);
   if (wants == Wants::any) own.count_in_row(served);
   return served;
+}
+
+/// As `progress`, for somebody who waits.
+uint32_t Runtime::Impl::progress_for(Device& own, Wants wants, bool lingers) {
+  const uint32_t served = progress_own(own, wants, lingers ? 1 : kOneGlance);
+  return served != 0 || only_device != nullptr ? served : progress_others(own);
 }
 
 void Runtime::relax() {

@@ -92,7 +92,6 @@ struct Runtime::Impl final : base::IdleWork {
 
   // Waiting (waiting.hpp).
   uint32_t cores = 1;        ///< that this process may use
-  uint32_t sharers = 1;      ///< processes of the job that may use them
   uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
@@ -104,16 +103,18 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr int32_t kMostYieldCredit = 64;
   static constexpr int32_t kVainYield = 16;
   static constexpr int32_t kNoYields = -128;
-  /// Where one of many may have what comes, whoever runs takes it; to wake the others for it is
-  /// dear.
+  /// Yields, at least, before a wait for what any of many may have was in vain: whoever runs takes
+  /// it, time slice by time slice in a stream, and to wake the others for it is dear.
   static constexpr uint32_t kTurnsForAny = 16;
-  /// Waits that end at the first look, before others have the core: more for whoever is ahead, and
-  /// the least of 64 threads gets less than half of what the most gets.
+  /// Waits that end at the first look before others have the core. With more of them in a row the
+  /// least of 64 threads had less than half of what the most had.
   static constexpr uint32_t kMostAtOnce = 6;
-  static constexpr uint32_t kYieldsBeforeSleep = 128, kMostSpins = 100;
-  comm::WaitSet watchers;           ///< of conditions that any progress may bring about
-  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
-  int sleep_fd = -1;                ///< epoll set of all devices' doorbells
+  static constexpr uint32_t kYieldsBeforeSleep = 128;
+  static constexpr uint32_t kShortTurn = 10;  ///< at most, in spin times
+  std::atomic<bool> core_is_wanted{false};    ///< see yield_core
+  comm::WaitSet watchers;                     ///< of conditions that any progress may bring about
+  std::atomic<uint32_t> asleep{0};            ///< threads on a doorbell, or about to be
+  int sleep_fd = -1;                          ///< epoll set of all devices' doorbells
 
   std::vector<std::jthread> servers;  ///< Progress::server
   bool offered = false;               ///< to idle workers (Progress::workers)
@@ -170,10 +171,13 @@ struct Runtime::Impl final : base::IdleWork {
 
   uint32_t progress(Device& own, bool lingers = true);
   uint32_t progress_others(Device& own, bool until_own = false);
-  /// What a waiting thread wants: what comes by its own device, or what any may bring.
-  enum class Wants : uint8_t { its_own, any };
+  /// What a waiting thread wants: a completion, for which it looks at its own device first; or what
+  /// any device may bring.
+  enum class Wants : uint8_t { completion, any };
+  static constexpr uint32_t kOneGlance = 0;  ///< as `looks`: one, without lingering
   uint32_t progress_before_row(Device& own);
   uint32_t progress_own(Device& own, Wants wants, uint32_t looks);
+  uint32_t progress_for(Device& own, Wants wants, bool lingers = true);
 
   // early.cpp
   void publish(Endpoint::Impl& endpoint);
@@ -188,28 +192,27 @@ struct Runtime::Impl final : base::IdleWork {
   // waiting.cpp
   static constexpr uint32_t kPollsPerTurn = 16;
   static constexpr uint32_t kTurnsBetweenOthers = 64;
-  void wait(comm::Awaited& awaited, Wants wants = Wants::its_own);
+  void wait(comm::Awaited& awaited, Wants wants = Wants::completion);
   /// Who waits need not poll itself.
   [[nodiscard]] bool others_progress() const noexcept {
     return offered || settings.progress == Progress::server;
   }
-  void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task);
+  void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task, Wants wants);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
   void wait_parked(Device& device, comm::Awaited& awaited);
   void yield_after_many_at_once() noexcept;
-  /// More threads are awake in waits than there are cores; each process of the job is taken to have
-  /// as many.
+  /// Somebody wants this core: more threads are awake in waits than there are cores, or another
+  /// process ran when it was left last.
   [[nodiscard]] bool is_crowded() const noexcept {
-    return waiting.load(std::memory_order_relaxed) * sharers > cores;
+    return waiting.load(std::memory_order_relaxed) > cores ||
+           core_is_wanted.load(std::memory_order_relaxed);
   }
-  /// Whether a thread to which nothing came for so long, though it yielded so often, had better
-  /// sleep. Where others have the core most of that time went to them, and what it waits for may
-  /// come from one of them: to sleep and to be woken costs more than a few turns. But not where
-  /// their turns are long.
-  [[nodiscard]] bool is_time_to_sleep(uint64_t idle_ticks, uint32_t yields) const noexcept {
-    return idle_ticks > spin_ticks &&
-           (yields >= kYieldsBeforeSleep || idle_ticks > kMostSpins * spin_ticks);
+  /// So many turns of others took so long: they only look, as we do. Where turns are long somebody
+  /// computes; who sleeps comes before him when it is woken, and who yields after.
+  [[nodiscard]] bool are_short(uint32_t turns, uint64_t ticks) const noexcept {
+    return ticks <= turns * kShortTurn * spin_ticks;
   }
+  void yield_core() noexcept;
   void wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
   bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others, Wants wants);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants);

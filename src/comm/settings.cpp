@@ -68,7 +68,7 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "50us",
      .low = 0,
      .high = int64_t{10} * 1000 * 1000 * 1000,
-     .help = "How long a waiting thread polls without result before it sleeps."},
+     .help = "How long, at least, a waiting thread polls without result before it sleeps."},
 };
 
 template <class E>

@@ -174,29 +174,32 @@ void Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* arg
   wait(awaited, Wants::any);
 }
 
+namespace {
+/// Waits of this thread that ended at their first look, since one that did not.
+thread_local uint32_t waits_at_once = 0;
+}  // namespace
+
 void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
   Device& device = this_device();
   if (base::Parker& caller = base::this_parker(); !caller.may_poll()) {
-    wait_as_task(device, awaited, caller);
+    wait_as_task(device, awaited, caller, wants);
     return;
   }
   if (settings.progress == Progress::explicit_) {
     while (!awaited.ready()) {
-      if (progress(device) == 0) sched_yield();
+      if (progress_for(device, wants) == 0) sched_yield();
     }
     return;
   }
   // One look before any role is sought: what we wait for may be in the ring already. Where another
   // thread serves, a longer look is its business. relaxed: a hint.
-  if (settings.progress != Progress::server) {
-    const bool is_served = device.waiters().served.load(std::memory_order_relaxed);
-    if (progress_own(device, wants, is_served ? 0 : 1) == 0 && only_device == nullptr)
-      progress_others(device);
-  }
+  if (settings.progress != Progress::server)
+    progress_for(device, wants, !device.waiters().served.load(std::memory_order_relaxed));
   if (awaited.ready()) {
-    if (wants == Wants::its_own) yield_after_many_at_once();
+    if (wants == Wants::completion) yield_after_many_at_once();
     return;
   }
+  waits_at_once = 0;
   // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
   if (others == 0 || !wait_yielding(device, awaited, others, wants)) {
@@ -212,14 +215,24 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
 /// A wait ended at its first look. Where more wait than there are cores, a thread that finds its
 /// answer there time after time would keep the core from those whose answers it finds as well.
 void Runtime::Impl::yield_after_many_at_once() noexcept {
-  thread_local uint32_t in_a_row = 0;
-  if (!is_crowded() || ++in_a_row < kMostAtOnce) return;
-  in_a_row = 0;
+  if (!is_crowded() || ++waits_at_once < kMostAtOnce) return;
+  waits_at_once = 0;
+  yield_core();
+}
+
+/// Lets whoever wants this core have it; how long that takes tells whether anybody did.
+void Runtime::Impl::yield_core() noexcept {
+  const uint64_t before = base::ticks();
   sched_yield();
+  const bool wanted = base::ticks() - before > yield_ticks;
+  // relaxed: a hint.
+  if (core_is_wanted.load(std::memory_order_relaxed) != wanted)
+    core_is_wanted.store(wanted, std::memory_order_relaxed);
 }
 
 /// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
-void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task) {
+void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task,
+                                 Wants wants) {
   if (others_progress()) {
     while (!awaited.ready() && awaited.enroll(task) && !awaited.ready()) task.park();
     awaited.withdraw();
@@ -227,7 +240,7 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
   }
   while (!awaited.ready()) {
     // `device` stays a device, though the task may go on in another thread.
-    if (progress(device) == 0) task.yield();
+    if (progress_for(device, wants) == 0) task.yield();
   }
 }
 
@@ -322,7 +335,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
   for (uint32_t turn = 1;; ++turn) {
     // More awake than cores: the others yield while we look, and then have their turn.
     const bool crowded = is_crowded();
-    uint32_t served = progress_own(device, wants, crowded ? 0 : kPollsPerTurn);
+    uint32_t served = progress_own(device, wants, crowded ? kOneGlance : kPollsPerTurn);
     if (awaited.ready()) return true;
     if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
       served += progress_others(device);
@@ -339,17 +352,20 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
       yields = 0;
       // Whoever was woken may be waiting for this core, and what comes next for its answer.
       if (std::exchange(woken, base::threads_woken()) != base::threads_woken() || crowded) {
-        sched_yield();
+        yield_core();
       }
     } else if (crowded || now - idle_since > yield_ticks) {
-      sched_yield();
-      if (is_time_to_sleep(now - idle_since, ++yields) && !any_busy()) {
-        if (!sleeper.exchange(true, std::memory_order_acq_rel)) {
-          sleep(device, awaited);
-          idle_since = 0;
-        } else if (step_down(device, node)) {
-          return false;
-        }
+      yield_core();
+      ++yields;
+      const uint64_t idle = base::ticks() - idle_since;
+      if (idle <= spin_ticks || any_busy()) continue;
+      // relaxed: step_down looks again. To park is cheap, where somebody sleeps on the doorbells.
+      if (sleeper.load(std::memory_order_relaxed)) {
+        if (step_down(device, node)) return false;
+      } else if (yields >= kYieldsBeforeSleep || !are_short(yields, idle)) {
+        if (sleeper.exchange(true, std::memory_order_acq_rel)) continue;
+        sleep(device, awaited);
+        idle_since = 0;
       }
     }
   }

@@ -78,7 +78,7 @@ void knock(int write_fd, Knock what) noexcept;
     std::atomic_thread_fence(std::memory_order_seq_cst);
   else
     std::atomic_signal_fence(std::memory_order_seq_cst);
-  // relaxed: ordered behind the publish by the sleeper's heavy barrier (invariant 2).
+  // relaxed: ordered behind the publish by the sleeper's arming_barrier (invariant 2).
   return port.asleep.load(std::memory_order_relaxed);
 }
 

@@ -1,4 +1,5 @@
-// Memory barriers that one thread executes on behalf of others.
+// Memory barriers that one thread executes on behalf of others: what arming_barrier
+// (transport.hpp) needs.
 #pragma once
 
 namespace weft::fabric {

@@ -182,6 +182,20 @@ TEST(Devices, AStreamOnTheOwnOneLeavesTheOthersTheirTurn) {
            {.devices = kDevices, .progress = Progress::explicit_});
 }
 
+/// A thread for each, of which one sleeps on all doorbells, and the others park.
+TEST(Devices, ThreadsThatWaitUseNoProcessorTime) {
+  on_ranks(1,
+           [&](Runtime& rt) {
+             Endpoint queue(rt, {.arrival = Arrival::queue});
+             std::vector<std::jthread> waiting;
+             for (uint32_t i = 0; i < kDevices; ++i)
+               waiting.emplace_back([&] { (void)queue.dequeue_wait(); });
+             EXPECT_LT(test::processors_while_idle(), 0.3);
+             for (uint32_t i = 0; i < kDevices; ++i) queue.send_wait(Rank{0}, Tag{i}, bytes_of(i));
+           },
+           {.devices = kDevices, .progress = Progress::waiters});
+}
+
 TEST(Devices, CountWhatTheyServeAndWhoFindsThemServed) {
   on_ranks(
       1,

@@ -1,6 +1,5 @@
 // Tasks that wait for messages: they are suspended, workers and idle workers go on.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -161,20 +160,6 @@ TEST_P(TasksAndMessages, AWorkerFollowsAThreadThatSlept) {
       runtime_options());
 }
 
-/// Processor time that the process uses while nobody has anything to do, over the time that passes.
-double processors_while_idle() {
-  const auto seconds = [](clockid_t clock) {
-    timespec now{};
-    ::clock_gettime(clock, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-  };
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until all sleep
-  const double used = seconds(CLOCK_PROCESS_CPUTIME_ID);
-  const double begun = seconds(CLOCK_MONOTONIC);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  return (seconds(CLOCK_PROCESS_CPUTIME_ID) - used) / (seconds(CLOCK_MONOTONIC) - begun);
-}
-
 // No thread looks on: not the workers, not who would poll for messages.
 TEST_P(TasksAndMessages, AnIdleProcessUsesNoProcessorTime) {
   if (GetParam().progress == Progress::explicit_ || GetParam().progress == Progress::waiters) {
@@ -189,7 +174,7 @@ TEST_P(TasksAndMessages, AnIdleProcessUsesNoProcessorTime) {
           int came = 0;
           endpoint.recv_wait(Rank{0}, Tag{1}, writable(came));
         });
-        EXPECT_LT(processors_while_idle(), 0.3);
+        EXPECT_LT(test::processors_while_idle(), 0.3);
         endpoint.send_wait(Rank{0}, Tag{1}, bytes_of(1));
         waits.join();
       },

@@ -157,8 +157,8 @@ inline constexpr uint64_t kSecondLookNs = 200'000;
 
 /// Between Port::arm, of as many ports as the caller will sleep on, and the polls that follow:
 /// every sender sees what was announced, or the poll sees what it sent (Dekker's rule). A
-/// membarrier, which interrupts the cores of all processes of the node; where the kernel has none
-/// senders fence, and so does this. Any thread.
+/// membarrier, which interrupts the cores that run processes with such transports; where the kernel
+/// has none senders fence, and so does this. Any thread.
 void arming_barrier() noexcept;
 
 /// One device's share of a transport.
@@ -224,9 +224,9 @@ class Port {
   virtual Post try_read(Address from, uint64_t address, uint64_t key, uint64_t offset,
                         std::span<std::byte> into, uint64_t token) noexcept;
 
-  /// Announces that the caller is about to sleep on `bell_fd()`: from now on every send to this
-  /// port rings. After `arm` the caller executes arming_barrier and must `poll` once more before it
-  /// sleeps, and once again, still armed, when it has slept for kSecondLookNs.
+  /// Announces that the caller is about to sleep on `bell_fd()`: sends to this port ring. After
+  /// `arm` the caller executes arming_barrier and must `poll` once more before it sleeps, and once
+  /// again, still armed, when it has slept for kSecondLookNs.
   virtual void arm() noexcept = 0;
   /// Takes the announcement back and swallows what rang.
   virtual void disarm() noexcept = 0;
