@@ -33,7 +33,7 @@ constexpr ConfigKey kBaseTable[] = {
      "Processors of a made-up machine that this process may use, such as '4-7,9'; empty: all."},
     {"stress.seed", ConfigType::text, "", 0, 0, "",
      "Seed of the stress tests; empty: a new one each time, which they print."},
-    {"stress.seconds", ConfigType::integer, "2", 0, 1'000'000, "",
+    {"stress.seconds", ConfigType::integer, "1", 0, 1'000'000, "",
      "How long one stress test of the test suite runs."},
 };
 

@@ -96,6 +96,8 @@ TEST_P(Trouble, LoansOfADeadPeerComeBackAndItsOwnStayReadable) {
   ranks.port(1).give_back(theirs.frames[0].loan);  // one in order, three go down with it
   ranks.end(1);
   ASSERT_TRUE(poll_until(ranks.port(0), mine, [&] { return !mine.downs.empty(); }));
+  // It said so, with a loan just given back: it was not found dead by silence.
+  EXPECT_NE(mine.downs[0].second.find("left the job"), std::string::npos) << mine.downs[0].second;
   std::sort(mine.returned.begin(), mine.returned.end());
   EXPECT_EQ(mine.returned, (std::vector<uint32_t>{2, 3, 4, 5}));
   EXPECT_EQ(mine.frames[0].packet, std::string(100, 42));

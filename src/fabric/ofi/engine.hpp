@@ -125,10 +125,10 @@ class Engine {
   void end_reads_of_the_dead() noexcept;
 
   // ---- the end ----
-  /// A step. True if all that was sent has arrived, but for peers that are down. `asks`: and asks
-  /// those whose share has not.
+  /// A step. True if before it all that was sent had arrived and nothing was owed, but for peers
+  /// that are down. `asks`: and asks those whose share had not.
   [[nodiscard]] bool settle(bool asks) noexcept;
-  /// Whether what was sent to `peer` has arrived, or it is down.
+  /// Whether what was sent to `peer` has arrived and nothing is owed to it, or it is down.
   [[nodiscard]] bool is_settled(const Peer& peer) noexcept;
   [[nodiscard]] bool speaks_to(const Peer& peer) noexcept;
   void leave(Peer& peer) noexcept;
@@ -183,6 +183,7 @@ class Engine {
   bool step() noexcept;
   [[nodiscard]] bool may_wait(const Channel& channel) const noexcept;
   [[nodiscard]] bool owes_report(const Channel& channel) const noexcept;
+  [[nodiscard]] bool is_settled_with(const Channel& channel) const noexcept;
   bool serve(Channel& channel) noexcept;
 
   // engine_receive.cpp

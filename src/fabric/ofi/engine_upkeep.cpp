@@ -243,8 +243,7 @@ bool Engine::settle(bool asks) noexcept {
   const Hold hold(lock_);
   bool settled = true;
   for (Channel* const one : all_) {
-    // relaxed: under the lock.
-    if (one->outbox.is_empty() || one->peer.down.load(std::memory_order_relaxed)) continue;
+    if (is_settled_with(*one)) continue;
     settled = false;
     if (asks) ask(*one);
   }
@@ -254,10 +253,16 @@ bool Engine::settle(bool asks) noexcept {
 
 bool Engine::is_settled(const Peer& peer) noexcept {
   const Hold hold(lock_);
-  if (peer.down.load(std::memory_order_relaxed)) return true;  // relaxed: under the lock
   return std::all_of(all_.begin(), all_.end(), [&](const Channel* one) {
-    return &one->peer != &peer || one->outbox.is_empty();
+    return &one->peer != &peer || is_settled_with(*one);
   });
+}
+
+/// All has arrived there, and nothing is owed.
+bool Engine::is_settled_with(const Channel& one) const noexcept {
+  // relaxed: under the lock.
+  return one.peer.down.load(std::memory_order_relaxed) ||
+         (one.outbox.is_empty() && one.returns.empty());
 }
 
 bool Engine::speaks_to(const Peer& peer) noexcept {
