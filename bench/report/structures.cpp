@@ -29,9 +29,20 @@ Summary column(const std::vector<const StructureRound*>& rounds, std::size_t who
 
 Result settle_structure(const StructureContest& contest,
                         const std::vector<const StructureRound*>& rounds, State state) {
-  Result result = figure("structures", contest.structure + "_" + contest.mode, "ns", Better::lower);
+  Result result =
+      figure("structures", contest.structure + "_" + contest.mode, contest.is_scaling ? "x" : "ns",
+             contest.is_scaling ? Better::higher : Better::lower);
   result.threads = contest.threads;
   result.state = state;
+  if (contest.is_scaling) {
+    std::vector<double> times;
+    for (const auto* round : rounds) times.push_back(round->values[1] / round->values[0]);
+    result.value = summarize(times);
+    result.ratio = result.value;
+    result.limit_name = "fewer_threads";
+    result.limit = Summary{1, 1, 1, times.size()};
+    return result;
+  }
   result.value = column(rounds, 0);
   if (contest.contestants.size() > 1) {
     result.limit_name = contest.contestants[1];
@@ -64,49 +75,6 @@ std::vector<Result> settle_structure(const StructureContest& contest) {
   return results;
 }
 
-// More threads against fewer: the rate of all of them over the rate of the fewer, from the core
-// time of an operation and the cores that each number of threads can use.
-struct Scaling {
-  const char* mode;
-  unsigned many, few;
-};
-constexpr Scaling kScalings[] = {
-    {"table_own", 2, 1},    {"table_shared", 2, 1},         {"table_own", 8, 2},
-    {"table_shared", 8, 2}, {"table_own_with_locks", 2, 1}, {"table_shared_with_locks", 2, 1},
-};
-
-void add_scalings(std::vector<Result>& results) {
-  const std::size_t measured = results.size();
-  const auto cores_of = [](unsigned threads) {
-    return static_cast<double>(std::min<std::size_t>(threads, turns::cores().size()));
-  };
-  for (const Scaling& wanted : kScalings) {
-    for (std::size_t i = 0; i < measured; ++i) {
-      for (std::size_t j = 0; j < measured; ++j) {
-        const Result many = results[i];
-        const Result few = results[j];
-        if (many.mode != wanted.mode || few.mode != wanted.mode || many.state != few.state ||
-            many.threads != wanted.many || few.threads != wanted.few) {
-          continue;
-        }
-        Result scaling =
-            figure("structures", fmt::format("{}_{}_over_{}", wanted.mode, wanted.many, wanted.few),
-                   "x", Better::higher);
-        scaling.threads = many.threads;
-        scaling.state = many.state;
-        const double cores = cores_of(wanted.many) / cores_of(wanted.few);
-        const auto times = [&](double value) { return cores * few.value.median / value; };
-        scaling.value = {times(many.value.median), times(many.value.high), times(many.value.low),
-                         many.value.samples};
-        scaling.limit_name = "fewer_threads";
-        scaling.limit = Summary{1, 1, 1, few.value.samples};
-        scaling.ratio = scaling.value;
-        results.push_back(std::move(scaling));
-      }
-    }
-  }
-}
-
 }  // namespace
 
 int run_structures(const Options& options) {
@@ -114,7 +82,6 @@ int run_structures(const Options& options) {
   for (const auto& contest : measure_structures(options.seconds, options.only)) {
     for (auto& result : settle_structure(contest)) results.push_back(std::move(result));
   }
-  add_scalings(results);
   for (const Result& result : results) print(result, options.json);
   return 0;
 }

@@ -26,6 +26,15 @@ std::vector<StructureContest> measure_structures(double seconds, const std::stri
     }
     if (wanted("queue/through")) all.push_back(measure_queue_through(threads, seconds));
   }
+  for (const bool locks : {false, true}) {
+    const std::string suffix = locks ? "_with_locks" : "";
+    for (const auto& [many, few] : {std::pair{2u, 1u}, std::pair{8u, 2u}}) {
+      if (wanted("table/own" + suffix))
+        all.push_back(measure_table_own_scaling(many, few, seconds, locks));
+      if (wanted("table/shared" + suffix))
+        all.push_back(measure_table_shared_scaling(many, few, seconds, locks));
+    }
+  }
   return all;
 }
 

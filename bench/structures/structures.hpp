@@ -28,6 +28,9 @@ struct StructureContest {
   std::string what;  ///< the measured quantity in words
   std::vector<std::string> contestants;
   std::vector<StructureRound> rounds;
+  /// The contestants are more threads and fewer, and the ns those of all together: how the rate
+  /// grows is what is asked.
+  bool is_scaling = false;
 
   /// Median over the rounds of contestant `at`.
   [[nodiscard]] double median(std::size_t at) const;
@@ -45,6 +48,11 @@ std::vector<StructureContest> measure_table_fresh_keys(double seconds);
 StructureContest measure_table_own_keys(unsigned threads, double seconds, bool with_locks);
 /// `threads` is one, or even.
 StructureContest measure_table_shared_keys(unsigned threads, double seconds, bool with_locks);
+/// `many` threads against `few`, each on a table of their own.
+StructureContest measure_table_own_scaling(unsigned many, unsigned few, double seconds,
+                                           bool with_locks);
+StructureContest measure_table_shared_scaling(unsigned many, unsigned few, double seconds,
+                                              bool with_locks);
 StructureContest measure_queue_through(unsigned producers, double seconds);
 StructureContest measure_queue_alone(double seconds);
 /// `bytes` of a frame: 8 or 40.

@@ -11,19 +11,24 @@
 // access. Rivals: std::unordered_map behind one spin lock (buckets reserved; the figure to reach),
 // oneTBB's concurrent_hash_map, each with an insert that finds an entry turned into its erase, as
 // the paper did; same hash. The table is used as endpoints use it: a single thread gets it to
-// itself and takes no locks, so that what a second one adds is compared with that. The rows
-// own_with_locks and shared_with_locks are a table that takes its locks however many threads there
-// are: how the locks alone scale, no user's figure. It would lie: with keys in order (neighbouring
-// lines are fetched ahead), or with a table that fits the core's own cache. More own keys are fewer
-// of their own: random keys of two threads meet in a bucket by chance, with 4096 each in one of
-// sixteen.
+// itself and takes no locks, so that what a second one adds is compared with that. More threads
+// against fewer (own_8_over_2 and their like): the rate of the more over that of the fewer, turn by
+// turn, each on a table of their own. The rows own_with_locks and shared_with_locks are a table
+// that takes its locks however many threads there are: how the locks alone scale, no user's figure.
+// It would lie: with keys in order (neighbouring lines are fetched ahead), or with a table that
+// fits the core's own cache. More own keys are fewer of their own: random keys of two threads meet
+// in a bucket by chance, with 4096 each in one of sixteen.
+#include <fmt/format.h>
 #include <sched.h>
 #include <tbb/concurrent_hash_map.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "comm/match_table.hpp"
@@ -201,9 +206,9 @@ std::vector<StructureContest> measure(std::vector<StructureContest> contests, do
   return contests;
 }
 
-StructureContest form(const char* mode, unsigned threads, const char* what) {
+StructureContest form(std::string mode, unsigned threads, const char* what) {
   return {.structure = "table",
-          .mode = mode,
+          .mode = std::move(mode),
           .threads = threads,
           .what = what,
           .contestants = {},
@@ -217,6 +222,47 @@ std::vector<StructureContest> measure_table_fresh_keys(double seconds) {
   return measure({form("insert", 1, "core time of one access that inserts"),
                   form("delete", 1, "core time of one access that deletes")},
                  seconds, Owning::yes, [&](auto& table) { return fresh_keys(table, 400, ++seed); });
+}
+
+namespace {
+
+/// More threads against fewer, turn by turn: for each of all their accesses, ns as the clock sees
+/// it.
+template <class Turn>
+StructureContest measure_scaling(std::string mode, unsigned many, unsigned few, double seconds,
+                                 bool with_locks, Turn turn) {
+  mode += fmt::format("{}_{}_over_{}", with_locks ? "_with_locks" : "", many, few);
+  std::vector<StructureContest> contests{form(mode, many, "time of an access among those of all")};
+  contests.front().is_scaling = true;
+  Weft tables[] = {Weft(Owning(!with_locks)), Weft(Owning(!with_locks))};
+  std::vector<turns::Contestant> contestants;
+  for (const unsigned threads : {many, few}) {
+    contestants.push_back(
+        {fmt::format("{} threads", threads), [=, &table = tables[threads == many ? 0 : 1]] {
+           const auto cores =
+               static_cast<double>(std::min<std::size_t>(threads, turns::cores().size()));
+           return std::vector{turn(table, threads).front() / cores};
+         }});
+  }
+  turns::contest(contests, contestants, seconds);
+  return contests.front();
+}
+
+}  // namespace
+
+StructureContest measure_table_own_scaling(unsigned many, unsigned few, double seconds,
+                                           bool with_locks) {
+  // Turns of one length, whatever the threads, on two cores.
+  return measure_scaling("own", many, few, seconds, with_locks, [](auto& table, unsigned threads) {
+    return own_keys(table, threads, threads > 2 ? 4000 / threads : 2000);
+  });
+}
+
+StructureContest measure_table_shared_scaling(unsigned many, unsigned few, double seconds,
+                                              bool with_locks) {
+  return measure_scaling(
+      "shared", many, few, seconds, with_locks,
+      [](auto& table, unsigned threads) { return shared_keys(table, threads, 60); });
 }
 
 StructureContest measure_table_own_keys(unsigned threads, double seconds, bool with_locks) {

@@ -83,17 +83,15 @@ class RingProducer {
     }
     if (!has_room(cells)) [[unlikely]]
       return nullptr;
+    fetch_ahead();
     return cells_ + offset;
   }
 
   /// `claim(1)` where there is room for some frames more as far as is known; nullptr: ask `claim`.
-  /// Also asks for the line of a later cell, so that it is there when its turn comes: not of the
-  /// next, on which an idle consumer is looking.
   [[nodiscard]] Cell* claim_one() const noexcept {
-    constexpr uint32_t kAhead = 4;
     if (tail_ + kAhead >= limit_) [[unlikely]]
       return nullptr;
-    base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
+    fetch_ahead();
     return cells_ + (static_cast<uint32_t>(tail_) & mask_);
   }
 
@@ -107,6 +105,14 @@ class RingProducer {
   }
 
  private:
+  static constexpr uint32_t kAhead = 4;
+
+  /// Asks for the line of a later cell, so that it is there when its turn comes: not of the next, on
+  /// which an idle consumer is looking. Those who share a lane wait at each lock for their stores.
+  void fetch_ahead() const noexcept {
+    base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
+  }
+
   [[nodiscard]] bool has_room(uint32_t cells) noexcept {
     if (tail_ + cells <= limit_) [[likely]]
       return true;

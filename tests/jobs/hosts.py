@@ -42,6 +42,24 @@ FOLDER_VARIABLE = "HOSTS_FOLDER"
 RELAY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "relay.py")
 AGENT_VARIABLE = "WEFTRUN_LAUNCH_AGENT"
 SWITCH = "switch"
+# Until somebody there refuses what comes to a port that is closed; or five seconds.
+REACH = """
+import errno, socket, sys, time
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.settimeout(0.2)
+        try:
+            one.connect((sys.argv[1], 9))
+            one.send(b"")
+            one.recv(1)
+        except ConnectionRefusedError:
+            break
+        except TimeoutError:
+            continue
+        except OSError:
+            time.sleep(0.02)
+"""
 KINDS = ("--net", "--uts", "--mount", "--ipc")
 MOST_HOSTS = 250
 
@@ -116,7 +134,9 @@ class Network:
             raise Unable(f"cut {host} {how}: link or drop")
 
     def mend(self, host):
-        """Puts it back: cable, losses, rate and delay."""
+        """Puts it back: cable, losses, rate and delay. A cable that was put in carries after a while,
+        and an address that nobody answered for is not asked for at once: waits until the first other
+        host answers."""
         if self.has_relay(host):  # the process ends with its interfaces
             self.links(f"link del {host}\nlink set far.{host} down\nlink set far.{host} name {host}\n"
                        f"link set {host} master br0\n")
@@ -127,6 +147,9 @@ class Network:
         for place, device in ((SWITCH, host), (host, "eth0")):
             with contextlib.suppress(Unable):  # where there is none of ours
                 self.do(place, "tc", "qdisc", "del", "dev", device, "root")
+        other = next((name for name in self.names if name != host), None)
+        if other is not None:
+            self.do(host, sys.executable, "-c", REACH, self.address(other))
 
     def loss(self, host, percent):
         """Loses so much of what comes to it and of what it sends, questions for addresses included."""
