@@ -15,11 +15,13 @@
 #   make install    into PREFIX (default /usr/local)
 #   make clean      remove what was built
 #
-# Variables: JOBS (parallel jobs), WEFT_STRESS_SECONDS (length of a stress test),
+# Variables: JOBS (parallel jobs), TEST_JOBS (tests at once), WEFT_STRESS_SECONDS (length of a stress test),
 # CMAKE_FLAGS (more options for cmake), CTEST_FLAGS (more options for ctest), COMPARE_FLAGS (options of
 # scripts/compare), STARTUP_FLAGS (of scripts/startup), PREFIX.
 
 JOBS ?= $(shell nproc)
+# Some tests wait most of their time.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
 COMPARE_FLAGS ?=
@@ -39,7 +41,7 @@ LARGE_PIECES := -DWEFT_LARGE_PIECES=ON
 
 configure = cmake --preset $(1) -DWEFT_TEST_TIMEOUT_S=$(TIMEOUT) $(STRICT) $(CMAKE_FLAGS) $(2) >/dev/null
 build = cmake --build --preset $(1) -j $(JOBS)
-run_tests = ctest --preset $(1) -j $(JOBS) $(CTEST_FLAGS)
+run_tests = ctest --preset $(1) -j $(TEST_JOBS) $(CTEST_FLAGS)
 
 .PHONY: all bootstrap configure build programs demo test bench compare startup stress asan tsan fuzz \
         lint format docs install clean

@@ -13,6 +13,9 @@ void add_structure_targets(std::vector<Target>& targets) {
   add("hash matching, delete, ns", "table_delete", 1, "value", true, 18);
   add("hash matching, 2 threads, own keys, x 1 thread", "table_own_2_over_1", 2, "ratio", false,
       1.7);
+  // One thread alone has the table to itself and takes no locks; this is what they scale like.
+  add("the same, one thread takes locks, too", "table_own_with_locks_2_over_1", 2, "ratio", false,
+      1.7);
   add("hash matching, 2 threads, shared keys, x 1 thread", "table_shared_2_over_1", 2, "ratio",
       false, 0.7);
   add("hash matching, 8 threads, own keys, x 2 threads", "table_own_8_over_2", 8, "ratio", false,

@@ -179,25 +179,24 @@ uint32_t Runtime::Impl::progress(Device& own, bool lingers) {
   return served != 0 || only_device != nullptr ? served : progress_others(own);
 }
 
-/// 002 Alg. 2: the others in turn, by try-lock, until one yields; `until_own`: or it is `own`'s
-/// turn.
-uint32_t Runtime::Impl::progress_others(Device& own, bool until_own) {
+/// 002 Alg. 2: the others in turn, by try-lock, until one yields, or `most` of them did not;
+/// `until_own`: or it is `own`'s turn.
+uint32_t Runtime::Impl::progress_others(Device& own, uint32_t most, bool until_own) {
   thread_local uint32_t turn = 0;
   const auto count = static_cast<uint32_t>(devices.size());
-  for (uint32_t i = 0; i < count; ++i) {
-    Device& other = *devices[turn++ % count];
-    if (&other == &own) {
-      if (until_own && i != 0) break;
-      continue;
-    }
+  for (uint32_t looks = std::min(most, count - 1); looks != 0; --looks) {
+    if (turn >= count - 1) turn = 0;
+    // Each thread begins behind its own device: they do not meet at one.
+    Device& other = *devices[(own.number() + 1 + turn++) % count];
     if (const uint32_t served = other.try_progress(false); served != 0) return served;
+    if (until_own && turn == count - 1) break;
   }
   return 0;
 }
 
 /// A device's messages may not end: those of the others, in turn, or else begins a row of its own.
 uint32_t Runtime::Impl::progress_before_row(Device& own) {
-  const uint32_t served = progress_others(own, true);
+  const uint32_t served = progress_others(own, kAllOthers, true);
   if (served != 0) {
     own.others_had_some();
   } else {

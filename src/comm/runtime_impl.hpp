@@ -170,7 +170,11 @@ struct Runtime::Impl final : base::IdleWork {
   }
 
   uint32_t progress(Device& own, bool lingers = true);
-  uint32_t progress_others(Device& own, bool until_own = false);
+  /// Others that a look serves in vain: what it costs does not grow with their number. The next
+  /// goes on behind them.
+  static constexpr uint32_t kOthersAtOnce = 8;
+  static constexpr uint32_t kAllOthers = ~0U;
+  uint32_t progress_others(Device& own, uint32_t most = kOthersAtOnce, bool until_own = false);
   /// What a waiting thread wants: a completion, for which it looks at its own device first; or what
   /// any device may bring.
   enum class Wants : uint8_t { completion, any };
