@@ -107,8 +107,9 @@ class RingProducer {
  private:
   static constexpr uint32_t kAhead = 4;
 
-  /// Asks for the line of a later cell, so that it is there when its turn comes: not of the next, on
-  /// which an idle consumer is looking. Those who share a lane wait at each lock for their stores.
+  /// Asks for the line of a later cell, so that it is there when its turn comes: not of the next,
+  /// on which an idle consumer is looking. Those who share a lane wait at each lock for their
+  /// stores.
   void fetch_ahead() const noexcept {
     base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
   }

@@ -137,6 +137,40 @@ TEST(Devices, ProgressServesTheOwnFirstAndStopsAtTheFirstThatYields) {
            {.devices = kDevices, .progress = Progress::explicit_});
 }
 
+// What a look costs does not grow with the devices, and no device is left out.
+TEST(Devices, ALookInVainTakesAFewOthersAndTheNextGoesOnBehindThem) {
+  constexpr uint32_t kMany = 40;
+  on_ranks(
+      1,
+      [](Runtime& rt) {
+        const auto polls_of = [&] {
+          std::array<uint64_t, kMany> polls{};
+          for (uint32_t d = 0; d < kMany; ++d)
+            rt.device(d).with_lock([&] { polls[d] = rt.device(d).counters().read(Device::polls); });
+          return polls;
+        };
+        const uint32_t own = rt.this_device().number();
+        std::array<uint32_t, kMany> looked{};
+        constexpr uint32_t kLooks = 5;  // 39 others, eight at once
+        for (uint32_t look = 0; look < kLooks; ++look) {
+          const auto before = polls_of();
+          EXPECT_EQ(rt.progress(), 0U);
+          const auto after = polls_of();
+          uint32_t others = 0;
+          for (uint32_t d = 0; d < kMany; ++d) {
+            looked[d] += after[d] != before[d] ? 1 : 0;
+            others += d != own && after[d] != before[d] ? 1 : 0;
+          }
+          EXPECT_EQ(others, 8U);
+        }
+        for (uint32_t d = 0; d < kMany; ++d) {
+          EXPECT_GE(looked[d], 1U) << d;
+          EXPECT_LE(looked[d], d == own ? kLooks : 2U) << d;
+        }
+      },
+      {.devices = kMany, .progress = Progress::explicit_});
+}
+
 /// One queue, filled by all devices: who takes from it has much on its own, and each other has its
 /// turn before that is over.
 TEST(Devices, AStreamOnTheOwnOneLeavesTheOthersTheirTurn) {
