@@ -92,7 +92,8 @@ class Runtime {
   [[nodiscard]] DeviceCounts device_counts(uint32_t number) const noexcept;
 
   /// Serves this thread's device; only if that yielded nothing, the others in turn by try-lock
-  /// until one yields or a few did not (002 Alg. 2; the next call goes on behind those). Returns what was served; 0: nothing was waiting. Never blocks.
+  /// until one yields or a few did not (002 Alg. 2; the next call goes on behind those). Returns
+  /// what was served; 0: nothing was waiting. Never blocks.
   uint32_t progress();
 
   /// Returns when `done` is ready. Progresses meanwhile (mode waiters: one waiting thread per
