@@ -30,7 +30,7 @@ void Worker::enter(Scheduler::Impl& scheduler) noexcept {
   // Theirs were unmapped with the last scheduler's.
   spares_ = nullptr;
   spare_count_ = 0;
-  for (auto* counter : {&spawned_, &ended_, &steals_, &stolen_, &sleeps_}) {
+  for (auto* counter : {&spawned_, &ended_, &steals_, &stolen_, &moved_, &sleeps_}) {
     counter->store(0, std::memory_order_relaxed);
   }
   sort_free_records();
@@ -284,6 +284,7 @@ void Worker::add_to(Stats& stats) const noexcept {
   stats.ended += ended_.load(std::memory_order_acquire);  // pairs with count_end
   stats.steals += steals_.load(std::memory_order_relaxed);
   stats.stolen += stolen_.load(std::memory_order_relaxed);
+  stats.moved += moved_.load(std::memory_order_relaxed);
   stats.sleeps += sleeps_.load(std::memory_order_relaxed);
 }
 

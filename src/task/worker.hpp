@@ -233,6 +233,7 @@ class alignas(base::kCacheLine) Worker {
   std::atomic<uint64_t> ended_{0};
   std::atomic<uint64_t> steals_{0};
   std::atomic<uint64_t> stolen_{0};
+  std::atomic<uint64_t> moved_{0};
   std::atomic<uint64_t> sleeps_{0};
 
   // ---- between a thief and who it asks ----

@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 
+#include "task/frames.hpp"
 #include "task/locals.hpp"
 #include "task/overflow.hpp"
 #include "task/scheduler_impl.hpp"
@@ -280,6 +281,7 @@ bool Worker::move_here(Record& record) noexcept {
   // what was written. Either the signal finds the new place, or the task what it is told.
   base::heavy_fence();
   home.give_record_outside(*other);
+  count(moved_);
   return true;
 }
 
@@ -367,6 +369,7 @@ Record* Worker::finish(Record& record) noexcept {
 // ---- the loop ----------------------------------------------------------------------------------
 
 void Worker::loop(Arrival arrival) {
+  begin_frames();
   Stack& here = *static_cast<Worker*>(arrival.data)->stack_;
   Worker* worker = &settle(arrival, here);
   for (;;) {

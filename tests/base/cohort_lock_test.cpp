@@ -13,16 +13,16 @@
 namespace weft::base {
 namespace {
 
-/// A holder on node 0; then, asleep one after the other, one of node 1 and four of node 0. The
-/// order in which they get the lock.
+/// A holder on node 0; then, asleep one after the other, those who arrive: by default one of node 1
+/// and four of node 0. The order in which they get the lock.
 template <class L>
-std::vector<int> order_of_turns(L& lock) {
+std::vector<int> order_of_turns(L& lock, const std::vector<int>& arrivals = {4, 0, 1, 2, 3}) {
   EXPECT_TRUE(bind_this_thread(0));
   typename L::Place place;
   lock.acquire(place);
   std::vector<int> order;  // under the lock
   std::vector<std::thread> threads;
-  for (const int processor : {4, 0, 1, 2, 3}) {
+  for (const int processor : arrivals) {
     std::atomic<pid_t> thread{0};
     threads.emplace_back([&, processor] {
       EXPECT_TRUE(bind_this_thread(processor));
@@ -56,13 +56,16 @@ TEST_F(CohortLockOnTwoNodes, WithoutPassesItIsFirstComeFirstServedBetweenNodes) 
 }
 
 TEST_F(CohortLockOnTwoNodes, CandidatesOfAHierarchicalClhubStayInTheirNode) {
+  // The first of node 1 is the candidate already; after it, the other one of its node.
+  const std::vector<int> arrivals{4, 0, 5, 1, 2};
   HierarchicalClhubLock lock;
-  // The one of node 1 is the candidate already; after it, node 0's in order.
-  EXPECT_EQ(order_of_turns(lock), (std::vector<int>{4, 0, 1, 2, 3}));
+  EXPECT_EQ(order_of_turns(lock, arrivals), (std::vector<int>{4, 5, 0, 1, 2}));
+  ClhubLock flat;
+  EXPECT_EQ(order_of_turns(flat, arrivals), arrivals);
 }
 
-TEST_F(CohortLockOnTwoNodes, OneAtATimeFromBothNodes) {
-  CohortLock lock(3);
+template <class L>
+void one_at_a_time_from_both_nodes(L& lock) {
   uint64_t entered = 0;  // plain: lost if two are inside
   constexpr uint64_t kTurns = 2000;
   std::vector<std::thread> threads;
@@ -70,7 +73,7 @@ TEST_F(CohortLockOnTwoNodes, OneAtATimeFromBothNodes) {
     threads.emplace_back([&, t] {
       EXPECT_TRUE(bind_this_thread(t));
       for (uint64_t i = 0; i < kTurns; ++i) {
-        CohortLock::Place place;
+        typename L::Place place;
         if (i % 5 == 0) {
           while (!lock.try_acquire(place)) sched_yield();
         } else {
@@ -83,6 +86,16 @@ TEST_F(CohortLockOnTwoNodes, OneAtATimeFromBothNodes) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(entered, 8 * kTurns);
+}
+
+TEST_F(CohortLockOnTwoNodes, OneAtATimeFromBothNodes) {
+  CohortLock lock(3);
+  one_at_a_time_from_both_nodes(lock);
+}
+
+TEST_F(CohortLockOnTwoNodes, OneAtATimeFromBothNodesByAHierarchicalClhub) {
+  HierarchicalClhubLock lock;
+  one_at_a_time_from_both_nodes(lock);
 }
 
 }  // namespace

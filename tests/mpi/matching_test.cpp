@@ -45,10 +45,10 @@ constexpr std::array kAll{"keyed",           "keyed-restless", "hash", "list",
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr const char* kUsualSeconds = "10";
 #else
-constexpr const char* kUsualSeconds = "60";
+constexpr const char* kUsualSeconds = "30";
 #endif
 
-/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or a minute: all engines and both
+/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or half a minute: all engines and both
 /// kinds of schedules together.
 class Engines : public testing::TestWithParam<const char*> {
  protected:

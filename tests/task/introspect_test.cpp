@@ -1,6 +1,7 @@
 // What dumps tell: which tasks there are, and where they wait.
 #include "weft/task/introspect.hpp"
 
+#include <execinfo.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -171,6 +172,55 @@ TEST_P(Dumps, MayBeTakenAtAnyTime) {
   stop = true;
   busy.join();
 }
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+struct Walk {
+  std::vector<void*> frames;
+  bool ended = false;
+};
+
+/// As perf does: by frame pointers.
+[[gnu::noinline]] Walk by_pointers() {
+  Walk walk;
+  for (auto** frame = static_cast<void**>(__builtin_frame_address(0)); walk.frames.size() < 100;) {
+    if (frame == nullptr) {
+      walk.ended = true;
+      break;
+    }
+    auto** const next = static_cast<void**>(frame[0]);
+    if (frame[1] != nullptr) walk.frames.push_back(frame[1]);
+    if (next != nullptr && next <= frame) break;  // no stack grows that way
+    frame = next;
+  }
+  return walk;
+}
+
+/// As debuggers do: by what compilers tell of each function.
+[[gnu::noinline]] Walk by_tables() {
+  Walk walk;
+  walk.frames.resize(100);
+  walk.frames.resize(static_cast<std::size_t>(::backtrace(walk.frames.data(), 100)));
+  walk.ended = walk.frames.size() < 100;
+  return walk;
+}
+
+TEST_P(Dumps, FramesOfATaskEndWhereItsStackBegins) {
+  Scheduler scheduler(options());
+  scheduler.run([] {
+    // Here, and on a stack that was left and taken up again.
+    for (int time = 0; time < 2; ++time) {
+      const Walk pointers = by_pointers();
+      const Walk tables = by_tables();
+      EXPECT_TRUE(pointers.ended);
+      EXPECT_TRUE(tables.ended);
+      EXPECT_GE(pointers.frames.size(), 2U);
+      // The last is in the worker's loop, whichever way: what is behind it was called by nobody.
+      EXPECT_EQ(pointers.frames.back(), tables.frames.back());
+      yield();
+    }
+  });
+}
+#endif
 
 TEST(IntrospectTest, AllSchedulersAreFound) {
   EXPECT_EQ(dump_all(), "weft: no scheduler\n");

@@ -21,7 +21,12 @@ void send_to_each_other(const Options& options) {
   const uint64_t seed = test::stress_seed();
   Scheduler scheduler(options);
   const test::StressClock clock(0.1);
-  for (uint64_t round = 0; clock.running(round); ++round) {
+  // Not before what shall race with the signals has happened.
+  const auto has_raced = [&] {
+    const Stats stats = scheduler.stats();
+    return scheduler.workers() == 1 || (options.migrate ? stats.moved : stats.stolen) != 0;
+  };
+  for (uint64_t round = 0; clock.running(round) || !has_raced(); ++round) {
     constexpr std::size_t kTasks = 40;
     constexpr int kMessages = 50;
     std::vector<std::atomic<int>> mail(kTasks);

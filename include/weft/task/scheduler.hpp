@@ -37,6 +37,7 @@ struct Stats {
   uint64_t ended = 0;
   uint64_t steals = 0;  ///< visits that brought something
   uint64_t stolen = 0;  ///< tasks
+  uint64_t moved = 0;   ///< tasks that made the worker which ran them their home (Options::migrate)
   uint64_t sleeps = 0;
   uint64_t stacks = 0;  ///< made
 };
