@@ -48,8 +48,8 @@ constexpr const char* kUsualSeconds = "10";
 constexpr const char* kUsualSeconds = "30";
 #endif
 
-/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or half a minute: all engines and both
-/// kinds of schedules together.
+/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or half a minute: all engines and
+/// both kinds of schedules together.
 class Engines : public testing::TestWithParam<const char*> {
  protected:
   static constexpr double kShare = 1.0 / (2 * kAll.size());
