@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "task/workers.hpp"
+#include "weft/base/arbitrated_locks.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/task/barrier.hpp"
 #include "weft/task/condition_variable.hpp"
@@ -71,6 +72,42 @@ TEST_P(Sync, AMutexExcludes) {
     }
   });
   EXPECT_EQ(plain, 33 * 100);
+}
+
+/// As AMutexExcludes; who waits sleeps alone, and its worker runs the others: also the holder,
+/// which yields inside the section.
+template <class L>
+void expect_one_at_a_time(Scheduler& scheduler, int workers) {
+  L lock;
+  uint64_t entered = 0;  // plain: lost if two are inside
+  constexpr uint64_t kTurns = 50;
+  const auto body = [&](int i, bool is_task) {
+    for (uint64_t turn = 0; turn < kTurns; ++turn) {
+      typename L::Place place;
+      (turn + static_cast<uint64_t>(i)) % 4 == 0 ? lock.acquire_low(place) : lock.acquire(place);
+      const uint64_t before = entered;
+      if (is_task && turn % 8 == 0) yield();
+      entered = before + 1;
+      lock.release(place);
+    }
+  };
+  constexpr int kTasks = 24;
+  std::vector<Handle<void>> tasks;
+  for (int i = 0; i < kTasks; ++i)
+    tasks.push_back(scheduler.spawn([&body, i] { body(i, true); }, {.worker = i % workers}));
+  std::thread thread([&] { body(0, false); });
+  for (auto& task : tasks) task.join();
+  thread.join();
+  EXPECT_EQ(entered, (kTasks + 1) * kTurns);
+}
+
+TEST_P(Sync, LocksOfThreadsExcludeTasksToo) {
+  expect_one_at_a_time<base::WithoutPriorityMcs>(scheduler(), GetParam());
+  expect_one_at_a_time<base::ClhLock>(scheduler(), GetParam());
+  expect_one_at_a_time<base::PriorityClhLock>(scheduler(), GetParam());
+  expect_one_at_a_time<base::CohortLock>(scheduler(), GetParam());
+  expect_one_at_a_time<base::ClhubLock>(scheduler(), GetParam());
+  expect_one_at_a_time<base::HierarchicalClhubLock>(scheduler(), GetParam());
 }
 
 TEST_P(Sync, AMutexFitsTheStandardLocks) {

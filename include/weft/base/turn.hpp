@@ -25,6 +25,9 @@ class BriefSpin {
       cpu_relax();
       return true;
     }
+    // A task sleeps for less than a thread's yield costs, and the one it waits for may be of its
+    // worker.
+    if (!this_parker().may_poll()) return false;
     sched_yield();
     return spent < kYieldsFor * limit();
   }
