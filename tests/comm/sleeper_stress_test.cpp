@@ -2,8 +2,9 @@
 //
 // With comm.spin = 0 whoever waits in vain sleeps at once. The sending rank stays awake: it is told
 // when a wait begins and sends after a random while, so that arrival moves across looking,
-// enrolling, arming and falling asleep. Nothing comes to rescue a missed wake: it runs into the
-// watchdog. Counted is what really went to sleep on a doorbell (Device::sleeps).
+// enrolling, arming and falling asleep. A missed wake runs into the watchdog; but for one that a
+// sleeper's second look finds (fabric::kSecondLookNs), which conformance_doorbell_test counts.
+// Counted is what really went to sleep on a doorbell (Device::sleeps).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
