@@ -178,6 +178,8 @@ int parse_and_run(int count, char** arguments) {
       command->add_option("--only", options.only, "only runs whose words contain this");
       command->add_option("file,--file", options.file, "where the results go")->required();
     }
+    if (name == "structures")
+      command->add_option("--only", options.only, "only those whose structure/mode contains this");
     if (name == "talk") add_talk_flags(*command, options);
     if (name == "matching") add_matching_flags(*command, options);
     if (name == "task") add_task_flags(*command, task_options);

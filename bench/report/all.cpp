@@ -22,28 +22,30 @@ struct Run {
   double seconds;     ///< 0: it decides itself
 };
 
-// About ten minutes with --seconds 2, the default.
+constexpr const char* kModes[] = {"matched", "handler", "queue", "put", "get"};
+constexpr unsigned kManyThreads[] = {2, 8, 64};
+
+// About twenty minutes with --seconds 2, the default.
 std::vector<Run> plan(double seconds) {
   std::vector<Run> runs{{"limits", 6 * seconds}};
   const auto add = [&](std::string words, double share = 1) {
     runs.push_back({std::move(words), share * seconds});
   };
-  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+  // What a target speaks of has more time.
+  for (const char* mode : kModes) {
     add(fmt::format("latency --mode {}", mode), 2);
     for (const char* size : {"64", "4K", "64K", "1M"}) {
       add(fmt::format("latency --mode {} --size {}", mode, size));
     }
-  }
-  for (const char* size : {"8", "64", "4K", "64K", "1M"}) {
-    add(fmt::format("latency --mode get --size {}", size));
-  }
-  for (const char* mode : {"matched", "handler", "queue", "put", "get"}) {
-    for (const unsigned threads : {2U, 8U, 64U}) {
+    for (const unsigned threads : kManyThreads) {
       add(fmt::format("latency --mode {} --threads {}", mode, threads), threads == 64 ? 2 : 1);
+      for (const char* size : {"64", "4K", "64K", "1M"}) {
+        add(fmt::format("latency --mode {} --threads {} --size {}", mode, threads, size), 0.4);
+      }
     }
   }
   add("latency --explain", 3);
-  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+  for (const char* mode : kModes) {
     add(fmt::format("rate --mode {}", mode), 2);
     for (const char* size : {"0", "64"}) add(fmt::format("rate --mode {} --size {}", mode, size));
   }
@@ -57,7 +59,7 @@ std::vector<Run> plan(double seconds) {
     add(fmt::format("talk --one --tasks {}", tasks));
   }
   add("talk --tasks 1000000");
-  for (const char* mode : {"matched", "handler", "queue", "put"}) {
+  for (const char* mode : kModes) {
     add(fmt::format("rate --mode {} --threads 2", mode));
     add(fmt::format("rate --mode {} --threads 8", mode), 2);
     add(fmt::format("rate --mode {} --threads 64 --devices 1", mode), 4);
@@ -83,15 +85,12 @@ std::vector<Run> plan(double seconds) {
     }
   }
   for (const char* size : {"64K", "1M", "16M"}) {
-    for (const char* mode : {"matched", "put", "get"}) {
+    for (const char* mode : {"matched", "handler", "queue", "put", "put --ordinary", "get"}) {
       add(fmt::format("bandwidth --mode {} --size {}", mode, size), 1.5);
+      for (const unsigned threads : kManyThreads) {
+        add(fmt::format("bandwidth --mode {} --size {} --threads {}", mode, size, threads), 0.4);
+      }
     }
-  }
-  for (const unsigned threads : {2U, 8U, 64U}) {
-    add(fmt::format("bandwidth --size 64K --threads {}", threads), threads == 64 ? 2 : 1);
-  }
-  for (const char* mode : {"queue", "handler", "put --ordinary"}) {
-    add(fmt::format("bandwidth --mode {} --size 1M", mode));
   }
   for (const unsigned threads : {1U, 8U, 64U}) {
     add(fmt::format("pingpong --threads {}", threads), threads == 64 ? 4 : 1);

@@ -231,6 +231,9 @@ class Device final : public fabric::Sink {
   /// The sleeper, of which there is one: its own counter cell has one writer at a time.
   void note_sleep() noexcept { sleeps_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
+  /// The second look of a sleep found something here that had not rung.
+  void note_unrung() noexcept { unrung_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t unrung() const noexcept { return unrung_.load(std::memory_order_relaxed); }
   void note(ThreadCount what) noexcept { thread_counters_.add(what); }
   [[nodiscard]] uint64_t counted(ThreadCount what) const noexcept {
     return thread_counters_.read(what);
@@ -384,6 +387,7 @@ class Device final : public fabric::Sink {
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;
   std::atomic<uint64_t> sleeps_{0};
+  std::atomic<uint64_t> unrung_{0};
   base::MappedThreadCounters<kThreadCounts> thread_counters_;
   comm::WaitList waiters_;
 };

@@ -158,12 +158,39 @@ void Runtime::Impl::report_leftovers() const {
 
 // --- Progress ----------------------------------------------------------------------------------
 
+namespace {
+
+/// What the thread asked for: of one runtime (tests have several in a process).
+struct AskedFor {
+  uint64_t runtime = 0;  ///< its serial number; 0: nothing
+  uint32_t device = 0;
+};
+thread_local constinit AskedFor asked_for;
+
+}  // namespace
+
 Device& Runtime::this_device() const noexcept { return impl_->this_device(); }
+
+void Runtime::use_device(std::optional<uint32_t> number) {
+  if (!base::this_parker().may_poll())
+    throw Error(Errc::bad_argument, "use_device in a task, which uses its worker's device");
+  if (number && *number >= device_count())
+    throw Error(Errc::bad_argument,
+                fmt::format("use_device: device {} of {}", *number, device_count()));
+  asked_for = number ? AskedFor{impl_->serial, *number} : AskedFor{};
+}
+
+uint64_t Runtime::Impl::next_serial() noexcept {
+  static std::atomic<uint64_t> made{0};
+  return made.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: only unlike
+}
 
 Device& Runtime::Impl::one_of_many_devices() const noexcept {
   // Dedicated: a thread's slot is its own while it lives and is reused when it ended, and with it
   // the device (002 Alg. 1). Round-robin: from there on, a step a call.
   // A task keeps its home's, also where it was stolen: what it sends stays in order.
+  if (asked_for.runtime == serial && base::this_parker().may_poll()) [[unlikely]]
+    return *devices[asked_for.device];
   uint32_t number = base::this_share_number();
   if (settings.assignment == Assignment::round_robin) {
     thread_local uint32_t turn = 0;
@@ -395,7 +422,8 @@ DeviceCounts Runtime::device_counts(uint32_t number) const noexcept {
           .held = device.counters().read(Device::held),
           .refusals = device.counted(Device::refusals),
           .parks = device.counted(Device::parks),
-          .sleeps = device.sleeps()};
+          .sleeps = device.sleeps(),
+          .unrung = device.unrung()};
 }
 std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
 std::size_t Runtime::inline_bytes() const noexcept {

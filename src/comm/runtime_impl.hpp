@@ -74,7 +74,8 @@ struct Runtime::Impl final : base::IdleWork {
   /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
   std::recursive_mutex serial_lock;
   std::vector<std::unique_ptr<Device>> devices;
-  Device* only_device = nullptr;  ///< set if there is one
+  Device* only_device = nullptr;          ///< set if there is one
+  const uint64_t serial = next_serial();  ///< no other runtime of the process has it, then or later
   std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};
   std::atomic<uint32_t> endpoints_made{0};
 
@@ -140,6 +141,7 @@ struct Runtime::Impl final : base::IdleWork {
     return only_device != nullptr ? *only_device : one_of_many_devices();
   }
   [[nodiscard]] Device& one_of_many_devices() const noexcept;
+  static uint64_t next_serial() noexcept;
 
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,

@@ -436,7 +436,11 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
       waiting.fetch_sub(1, std::memory_order_relaxed);
       const uint64_t again = base::now_ns() + fabric::kSecondLookNs;
       if (!sleep_until(std::min(again, deadline_ns)) && again < deadline_ns) {
-        for (auto& each : devices) served += each->look();
+        for (auto& each : devices) {
+          const uint32_t found = each->look();
+          if (found != 0) each->note_unrung();
+          served += found;
+        }
         if (nothing_came()) sleep_until(deadline_ns);
       }
       waiting.fetch_add(1, std::memory_order_relaxed);
@@ -537,9 +541,12 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
           timespec soon = time_until(base::now_ns() + fabric::kSecondLookNs);  // as in sleep()
-          if (::ppoll(&bell, 1, &soon, nullptr) == 0 && device.look() == 0 && !device.busy() &&
-              !stop.stop_requested()) {
-            while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
+          if (::ppoll(&bell, 1, &soon, nullptr) == 0) {
+            if (device.look() != 0) {
+              device.note_unrung();
+            } else if (!device.busy() && !stop.stop_requested()) {
+              while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
+              }
             }
           }
         }

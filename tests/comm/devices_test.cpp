@@ -216,6 +216,51 @@ TEST(Devices, AStreamOnTheOwnOneLeavesTheOthersTheirTurn) {
            {.devices = kDevices, .progress = Progress::explicit_});
 }
 
+/// Two threads on one device, and none on the policy's.
+TEST(Devices, AThreadUsesTheOneItAsksFor) {
+  on_ranks(1,
+           [](Runtime& rt) {
+             EXPECT_THROW(rt.use_device(kDevices), Error);
+             Endpoint queue(rt, {.arrival = Arrival::queue});
+             const uint32_t others = (rt.this_device().number() + 1) % kDevices;
+             rt.use_device(others);
+             EXPECT_EQ(rt.this_device().number(), others);
+             const Counts before = Counts::of(rt);
+             std::jthread([&] {
+               rt.use_device(others);
+               EXPECT_EQ(rt.this_device().number(), others);
+               queue.send_wait(Rank{0}, Tag{1}, bytes_of(1));
+             }).join();
+             queue.send_wait(Rank{0}, Tag{2}, bytes_of(2));
+             EXPECT_EQ(queue.dequeue_wait().tag(), Tag{1});
+             EXPECT_EQ(queue.dequeue_wait().tag(), Tag{2});
+             const Counts now = Counts::of(rt) - before;
+             for (uint32_t d = 0; d < kDevices; ++d)
+               EXPECT_EQ(now.frames[d], d == others ? 2U : 0U) << d;
+             rt.use_device({});
+             EXPECT_NE(rt.this_device().number(), others);
+           },
+           {.devices = kDevices, .progress = Progress::explicit_});
+}
+
+TEST(Devices, WhatAThreadAsksForIsOfOneRuntime) {
+  const auto jobs = fabric::make_local_job(1);
+  const auto more = fabric::make_local_job(1);
+  const RuntimeOptions options{.devices = kDevices, .progress = Progress::explicit_};
+  RuntimeOptions first = options, second = options;
+  first.job = jobs.front().get();
+  second.job = more.front().get();
+  Runtime other(second);
+  const uint32_t by_policy = other.this_device().number();
+  {
+    Runtime rt(first);
+    rt.use_device((by_policy + 1) % kDevices);
+    EXPECT_EQ(rt.this_device().number(), (by_policy + 1) % kDevices);
+    EXPECT_EQ(other.this_device().number(), by_policy);
+  }
+  EXPECT_EQ(other.this_device().number(), by_policy);
+}
+
 /// A thread for each, of which one sleeps on all doorbells, and the others park.
 TEST(Devices, ThreadsThatWaitUseNoProcessorTime) {
   on_ranks(1,

@@ -1,9 +1,11 @@
 // Matched endpoints: every size class, both orders of arrival, both progress modes.
 #include <sched.h>
 
+#include "base/config_override.hpp"
 #include "comm/ranks.hpp"
 #include "weft/base/config.hpp"
 #include "weft/comm/config.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft {
 namespace {
@@ -386,6 +388,45 @@ TEST_P(Matched, ManyThreadPairsTalkAtOnce) {
         });
       },
       options_);
+}
+
+/// Up to it a message is on its way at once, receive or no receive; beyond, it waits for that.
+TEST_P(Matched, ConfigurationSaysWhatIsSentEagerly) {
+  register_comm_config();
+  fabric::register_fabric_config();
+  constexpr std::size_t kPacket = 8192;
+  for (const std::size_t asked :
+       {std::size_t{256}, std::size_t{1000}, std::size_t{3000}, 2 * kPacket}) {
+    const test::ConfigOverride config({{"comm.eager_bytes", std::to_string(asked)},
+                                       {"fabric.packet_bytes", std::to_string(kPacket)}});
+    const std::size_t eager = std::min(asked, kPacket);
+    on_ranks(2,
+             [&](Runtime& rt) {
+               EXPECT_EQ(rt.eager_bytes(), eager);
+               Endpoint ep(rt, {});
+               const auto fits = pattern(eager, 1), does_not = pattern(eager + 1, 2);
+               rt.barrier();
+               if (rt.rank() == Rank{0}) {
+                 Synchronizer done;
+                 EXPECT_EQ(until_posted(rt, [&] { return ep.send(Rank{1}, Tag{1}, fits, &done); }),
+                           Post::done);
+                 EXPECT_EQ(
+                     until_posted(rt, [&] { return ep.send(Rank{1}, Tag{2}, does_not, &done); }),
+                     Post::posted);
+                 rt.barrier();
+                 rt.wait(done);
+               } else {
+                 rt.barrier();
+                 std::vector<std::byte> first(eager), second(eager + 1);
+                 EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{2}, second).error, Errc::ok);
+                 EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{1}, first).error, Errc::ok);
+                 EXPECT_EQ(first, fits);
+                 EXPECT_EQ(second, does_not);
+               }
+               rt.barrier();
+             },
+             {.devices = 1, .progress = GetParam()});
+  }
 }
 
 TEST_P(Matched, RefusesBadArguments) {

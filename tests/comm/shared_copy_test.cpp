@@ -11,8 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/config_override.hpp"
 #include "comm/ranks.hpp"
 #include "fabric/interceptor_base.hpp"
+#include "weft/comm/config.hpp"
 #include "weft/comm/runtime.hpp"
 
 namespace weft {
@@ -73,7 +75,8 @@ TEST(CopyClaims, LateClaimsMeetNothing) {
 struct Meddling {
   std::atomic<uint64_t> read{0};
   std::atomic<uint64_t> written{0};
-  bool reads_wait = false;  ///< until the other end has written something
+  std::atomic<uint64_t> most_at_once{0};  ///< bytes of the largest copy
+  bool reads_wait = false;                ///< until the other end has written something
   bool writes_fail = false;
   bool writes_wait = false;  ///< until they may go on
   std::atomic<bool> writing{false};
@@ -90,6 +93,7 @@ class Meddled final : public fabric::WrappedTransport<PlainPorts> {
       : WrappedTransport(std::move(inner), PlainPorts{}), how_(how) {}
   Errc read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept override {
     how_.read += local.size();
+    note(local.size());
     while (how_.reads_wait && how_.written == 0) std::this_thread::yield();
     return WrappedTransport::read_memory(peer, address, local);
   }
@@ -97,6 +101,7 @@ class Meddled final : public fabric::WrappedTransport<PlainPorts> {
                     std::span<const std::byte> local) noexcept override {
     if (how_.writes_fail) return Errc::no_permission;
     how_.written += local.size();
+    note(local.size());
     how_.writing = true;
     while (how_.writes_wait && !how_.may_go_on) std::this_thread::yield();
     const Errc error = WrappedTransport::write_memory(peer, address, local);
@@ -105,6 +110,11 @@ class Meddled final : public fabric::WrappedTransport<PlainPorts> {
   }
 
  private:
+  void note(uint64_t size) {
+    uint64_t most = how_.most_at_once;
+    while (size > most && !how_.most_at_once.compare_exchange_weak(most, size)) {
+    }
+  }
   Meddling& how_;
 };
 
@@ -158,6 +168,33 @@ TEST(SharedCopy, ASenderThatWaitsCopiesItsPart) {
   Meddling how{.reads_wait = true};
   send_all(std::vector<std::size_t>(20, 400000), options_of(how));
   EXPECT_EQ(how.read + how.written, 20U * 400000U);
+}
+
+TEST(SharedCopy, ConfigurationSaysFromWhichSizeOn) {
+  register_comm_config();
+  const test::ConfigOverride config(test::ConfigOverride::List{{"comm.share_bytes", "300000"}});
+  Meddling below;
+  send_all(std::vector<std::size_t>(20, 299999), options_of(below));
+  EXPECT_EQ(below.written, 0U);
+  EXPECT_EQ(below.read, 20U * 299999U);
+  Meddling from{.reads_wait = true};
+  send_all(std::vector<std::size_t>(20, 300000), options_of(from));
+  EXPECT_GT(from.written, 0U);
+  EXPECT_EQ(from.read + from.written, 20U * 300000U);
+}
+
+TEST(SharedCopy, ConfigurationSaysHowMuchIsCopiedAtOnce) {
+  register_comm_config();
+  for (const char* share : {"4096", "1G"}) {  // by both ends, and by the receiver alone
+    for (const uint64_t chunk : {uint64_t{20'000}, uint64_t{100'000}}) {
+      const test::ConfigOverride config(
+          {{"comm.share_bytes", share}, {"comm.copy_chunk_bytes", std::to_string(chunk)}});
+      Meddling how;
+      send_all(kSizes, options_of(how));
+      EXPECT_LE(how.most_at_once, chunk) << share;
+      EXPECT_GT(how.most_at_once, 4096U) << share;
+    }
+  }
 }
 
 // Its buffer may go after it: the sender must not be writing there any more.

@@ -3,18 +3,20 @@
 // With comm.spin = 0 whoever waits in vain sleeps at once. The sending rank stays awake: it is told
 // when a wait begins and sends after a random while, so that arrival moves across looking,
 // enrolling, arming and falling asleep. A missed wake runs into the watchdog; but for one that a
-// sleeper's second look finds (fabric::kSecondLookNs), which conformance_doorbell_test counts.
+// sleeper's second look finds (fabric::kSecondLookNs): those are counted, and must be as few as the
+// kernel's membarrier passes by (as in conformance_doorbell_test), or none where senders fence.
 // Counted is what really went to sleep on a doorbell (Device::sleeps).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
 
+#include "base/config_override.hpp"
 #include "base/stress.hpp"
 #include "comm/device.hpp"
 #include "comm/ranks.hpp"
-#include "weft/base/config.hpp"
 #include "weft/comm/config.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft {
 namespace {
@@ -23,23 +25,22 @@ using test::bytes_of;
 using test::on_ranks;
 using test::writable;
 
-/// comm.spin = 0 for as long as it lives.
-class NoSpinning {
- public:
-  NoSpinning() {
-    register_comm_config();
-    before_ = base::config_text("comm.spin");
-    base::set_config("comm.spin", "0");
-  }
-  ~NoSpinning() { base::set_config("comm.spin", before_); }
-
- private:
-  std::string before_;
-};
+/// What the setting asks for, and no spinning, for as long as it lives.
+test::ConfigOverride configured(bool fenced) {
+  register_comm_config();
+  fabric::register_fabric_config();
+  return test::ConfigOverride({{"comm.spin", "0"}, {"fabric.membarrier", fenced ? "off" : "auto"}});
+}
 
 uint64_t sleeps(Runtime& rt) {
   uint64_t sum = 0;
   for (uint32_t d = 0; d < rt.device_count(); ++d) sum += rt.device(d).sleeps();
+  return sum;
+}
+
+uint64_t unrung(Runtime& rt) {
+  uint64_t sum = 0;
+  for (uint32_t d = 0; d < rt.device_count(); ++d) sum += rt.device(d).unrung();
   return sum;
 }
 
@@ -76,7 +77,8 @@ void send_to_sleepers(Game& game, uint64_t seed, const std::function<void(uint64
 struct Setting {
   Progress progress;
   uint32_t devices;
-  int others;  ///< threads that wait for something else all the while, parked behind the sleeper
+  bool fenced;  ///< senders fence: no membarrier
+  int others;   ///< threads that wait for something else all the while, parked behind the sleeper
 };
 
 class Sleepers : public testing::TestWithParam<Setting> {
@@ -85,12 +87,12 @@ class Sleepers : public testing::TestWithParam<Setting> {
     return {.devices = GetParam().devices, .progress = GetParam().progress};
   }
   /// All tests together have as many sleeps and as much time as a stress test has.
-  static constexpr double kShare = 1.0 / 8;
-  static uint64_t least() { return std::max<uint64_t>(test::least_sleeps() / 8, 10); }
+  static constexpr double kShare = 1.0 / 10;
+  static uint64_t least() { return std::max<uint64_t>(test::least_sleeps() / 10, 10); }
 };
 
 /// Rank 0 waits by `wait(number)`, rank 1 sends by `send(number)`.
-void play(Runtime& rt, Game& game, uint64_t seed, uint64_t least, double share,
+void play(Runtime& rt, Game& game, uint64_t seed, uint64_t least, double share, bool fenced,
           const std::function<void(uint64_t)>& wait, const std::function<void(uint64_t)>& send) {
   const test::OnCore core(rt.rank().value);
   if (rt.rank() == Rank{1}) return send_to_sleepers(game, seed, send);
@@ -105,12 +107,15 @@ void play(Runtime& rt, Game& game, uint64_t seed, uint64_t least, double share,
     slept = now;
   }
   game.begun.store(Game::kOver, std::memory_order_release);
-  std::printf("%llu waits, %llu of them slept\n", static_cast<unsigned long long>(waits),
-              static_cast<unsigned long long>(sleeps(rt) - first));
+  const uint64_t slept = sleeps(rt) - first;
+  std::printf("%llu waits, %llu of them slept, %llu of those unrung\n",
+              static_cast<unsigned long long>(waits), static_cast<unsigned long long>(slept),
+              static_cast<unsigned long long>(unrung(rt)));
+  EXPECT_LE(unrung(rt), 2 + (fenced ? 0 : slept / 20'000));  // two: senders that were held up
 }
 
 TEST_P(Sleepers, AWaitForAReceiveIsAlwaysWoken) {
-  const NoSpinning none;
+  const auto config = configured(GetParam().fenced);
   Game game;
   const uint64_t seed = test::stress_seed();
   on_ranks(
@@ -129,7 +134,7 @@ TEST_P(Sleepers, AWaitForAReceiveIsAlwaysWoken) {
           });
         }
         play(
-            rt, game, seed, least(), kShare,
+            rt, game, seed, least(), kShare, GetParam().fenced,
             [&](uint64_t number) {
               uint64_t value = ~number;
               Synchronizer done;
@@ -150,7 +155,7 @@ TEST_P(Sleepers, AWaitForAReceiveIsAlwaysWoken) {
 }
 
 TEST_P(Sleepers, AWaitForAQueuedMessageIsAlwaysWoken) {
-  const NoSpinning none;
+  const auto config = configured(GetParam().fenced);
   Game game;
   const uint64_t seed = test::stress_seed();
   on_ranks(
@@ -172,7 +177,7 @@ TEST_P(Sleepers, AWaitForAQueuedMessageIsAlwaysWoken) {
           });
         }
         play(
-            rt, game, seed, least(), kShare,
+            rt, game, seed, least(), kShare, GetParam().fenced,
             [&](uint64_t number) {
               game.begun.store(number + 1, std::memory_order_release);
               if (others.empty()) {
@@ -191,15 +196,20 @@ TEST_P(Sleepers, AWaitForAQueuedMessageIsAlwaysWoken) {
       options());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Settings, Sleepers,
-    testing::Values(Setting{Progress::waiters, 1, 0}, Setting{Progress::waiters, 1, 2},
-                    Setting{Progress::waiters, 3, 2}, Setting{Progress::server, 1, 1}),
-    [](const auto& setting) {
-      const Setting& s = setting.param;
-      return std::string(s.progress == Progress::server ? "server" : "waiters") + "_" +
-             std::to_string(s.devices) + "_devices_" + std::to_string(s.others) + "_others";
-    });
+INSTANTIATE_TEST_SUITE_P(Settings, Sleepers,
+                         testing::Values(Setting{Progress::waiters, 1, false, 0},
+                                         Setting{Progress::waiters, 1, false, 2},
+                                         Setting{Progress::waiters, 3, false, 2},
+                                         Setting{Progress::waiters, 3, true, 2},
+                                         Setting{Progress::server, 1, false, 1}),
+                         [](const auto& setting) {
+                           const Setting& s = setting.param;
+                           return std::string(s.progress == Progress::server ? "server"
+                                                                             : "waiters") +
+                                  "_" + std::to_string(s.devices) + "_devices_" +
+                                  std::to_string(s.others) + "_others" +
+                                  (s.fenced ? "_fenced" : "");
+                         });
 
 }  // namespace
 }  // namespace weft

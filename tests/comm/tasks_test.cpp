@@ -71,6 +71,16 @@ TEST_P(TasksAndMessages, ConversationsBlockTheirTaskAlone) {
 }
 
 // The only worker's task waits for what another task of it sends.
+TEST_P(TasksAndMessages, ATaskCannotAskForADevice) {
+  on_ranks(
+      1,
+      [&](Runtime& runtime) {
+        task::Scheduler scheduler(task_options());
+        scheduler.run([&] { EXPECT_THROW(runtime.use_device(0), Error); });
+      },
+      runtime_options());
+}
+
 TEST_P(TasksAndMessages, ATaskThatWaitsDoesNotKeepItsWorker) {
   on_ranks(
       1,

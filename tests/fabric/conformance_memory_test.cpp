@@ -4,9 +4,11 @@
 #include <numeric>
 #include <thread>
 
+#include "base/config_override.hpp"
 #include "fabric/conformance_ranks.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/topology.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft::fabric::test {
 namespace {
@@ -214,33 +216,53 @@ TEST_P(Memory, ResolveNeverMixesTwoExposures) {
 
 INSTANTIATE_TEST_SUITE_P(All, Memory, ::testing::ValuesIn(plain_providers()), provider_name);
 
+/// What a rank of node `node` asks for: rings on its own, packets on `packets`.
+void expect_placed(const Provider& provider, int node, int packets) {
+  const std::size_t before = base::place_log().size();
+  const Geometry g = small_geometry();
+  const auto come_here = [node] { ASSERT_TRUE(base::bind_this_thread(2 * node)); };
+  come_here();
+  ASSERT_EQ(base::Topology::machine().this_numa_node(), node);
+  Ranks ranks(provider, provider.ranks, g, come_here);
+  const auto log = base::place_log();
+  std::size_t areas = 0, lanes = 0;
+  for (std::size_t i = before; i < log.size(); ++i) {
+    bool is_area = false;
+    for (int r = 0; r < ranks.size(); ++r) {
+      if (log[i].address != ranks.transport(r).packet_area().data()) continue;
+      is_area = true;
+      EXPECT_EQ(log[i].bytes, ranks.transport(r).packet_area().size());
+    }
+    EXPECT_EQ(log[i].node, is_area ? packets : node) << provider.name;
+    areas += is_area ? 1 : 0;
+    lanes += log[i].bytes >= std::size_t{g.lane_cells} * 64 * static_cast<unsigned>(ranks.size());
+  }
+  EXPECT_EQ(areas, static_cast<std::size_t>(ranks.size())) << provider.name;
+  EXPECT_EQ(log.size() - before, areas + static_cast<std::size_t>(ranks.size()) * g.ports);
+  EXPECT_GE(lanes, static_cast<std::size_t>(ranks.size()) * g.ports);
+  const auto memory = ranks.transport(0).allocate_shared(5000);
+  EXPECT_EQ(base::place_log().back().address, memory.data());
+  EXPECT_EQ(base::place_log().back().node, node);
+}
+
 TEST(Placement, RingsAndPacketsAreAskedForOnTheirNode) {
-  if (!base::Topology::machine().faked() || base::Topology::machine().numa_nodes() < 2)
+  const auto& machine = base::Topology::machine();
+  if (!machine.faked() || machine.numa_nodes() < 2)
     GTEST_SKIP() << "run with WEFT_BASE_TOPOLOGY='numa:2 core:2 pu:1'";
+  register_fabric_config();
   for (const Provider& provider : plain_providers()) {
     if (!provider.reads_peers) continue;  // it has no rings of peers, and does not place yet
     if (provider.beside) continue;        // others place as well
-    const std::size_t before = base::place_log().size();
-    Geometry g = small_geometry();
-    Ranks ranks(provider, provider.ranks, g);
-    const auto log = base::place_log();
-    const int node = base::Topology::machine().this_numa_node();
-    std::size_t packets = 0, lanes = 0;
-    for (std::size_t i = before; i < log.size(); ++i) {
-      EXPECT_EQ(log[i].node, node);
-      for (int r = 0; r < ranks.size(); ++r)
-        if (log[i].address == ranks.transport(r).packet_area().data()) {
-          ++packets;
-          EXPECT_EQ(log[i].bytes, ranks.transport(r).packet_area().size());
+    for (const int node : {0, 1}) {
+      std::thread([&] {
+        expect_placed(provider, node, node);
+        for (const int packets : {0, 1}) {
+          const weft::test::ConfigOverride config(
+              {{"fabric.packet_node", std::to_string(packets)}});
+          expect_placed(provider, node, packets);
         }
-      lanes += log[i].bytes >= std::size_t{g.lane_cells} * 64 * static_cast<unsigned>(ranks.size());
+      }).join();
     }
-    EXPECT_EQ(packets, static_cast<std::size_t>(ranks.size())) << provider.name;
-    EXPECT_EQ(log.size() - before, packets + static_cast<std::size_t>(ranks.size()) * g.ports);
-    EXPECT_GE(lanes, static_cast<std::size_t>(ranks.size()) * g.ports);
-    const auto memory = ranks.transport(0).allocate_shared(5000);
-    EXPECT_EQ(base::place_log().back().address, memory.data());
-    EXPECT_EQ(base::place_log().back().node, node);
   }
 }
 

@@ -112,7 +112,8 @@ void Recorder::on_returned(std::span<const uint32_t> packets) {
 
 void Recorder::on_peer_down(Rank peer, std::string_view cause) { downs.emplace_back(peer, cause); }
 
-Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry)
+Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry,
+             const std::function<void()>& before_making)
     : size_(n), jobs_(make_job(provider, n)), transports_(jobs_.size()), ports_(jobs_.size()) {
   register_fabric_config();
   std::vector<std::pair<std::string, std::string>> before;
@@ -122,7 +123,10 @@ Ranks::Ranks(const Provider& provider, int n, const Geometry& geometry)
   }
   std::vector<std::thread> makers;  // making a transport is collective
   for (std::size_t r = 0; r < jobs_.size(); ++r)
-    makers.emplace_back([&, r] { transports_[r] = provider.make(*jobs_[r], geometry); });
+    makers.emplace_back([&, r] {
+      before_making();
+      transports_[r] = provider.make(*jobs_[r], geometry);
+    });
   for (auto& maker : makers) maker.join();
   for (const auto& [key, value] : before) base::set_config(key, value);
   for (std::size_t r = 0; r < jobs_.size(); ++r) {

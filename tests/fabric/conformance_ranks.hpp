@@ -64,7 +64,10 @@ class Recorder final : public Sink {
 /// `n` ranks with `ports` open ports each, and those beside them.
 class Ranks {
  public:
-  Ranks(const Provider& provider, int n, const Geometry& geometry);
+  /// `before_making`: what each thread that makes a transport does first.
+  Ranks(
+      const Provider& provider, int n, const Geometry& geometry,
+      const std::function<void()>& before_making = [] {});
   [[nodiscard]] int size() const { return size_; }
   Transport& transport(int rank) { return *transports_.at(static_cast<std::size_t>(rank)); }
   Port& port(int rank, uint32_t number = 0) {

@@ -1,5 +1,8 @@
-"""Reads every #include of the rooms and fails on an arrow that the table of cmake/Rooms.cmake does
-not have: up to a higher floor, or sideways to another room of the same floor.
+"""Reads every #include and fails on an arrow that the table of cmake/Rooms.cmake does not have: up
+to a higher floor, or sideways to another room of the same floor. What stands above all rooms has
+rules of its own: examples and weft-graph are programs as users write them, and see public headers
+only; weftrun stands on what joining a job needs; the tests of a room see no room above it, and the
+private headers of none beside it.
 
   check_includes.py               checks the repository
   check_includes.py --self-test   plants violations in a copy of nothing and sees each one found
@@ -47,12 +50,44 @@ def room_of(path):
     return None
 
 
+# Programs that stand on some rooms only, private headers included; weft-graph on public headers.
+PROGRAMS = {"weftrun": ["fabric", "base"], "weft-graph": []}
+
+
+def check_above(table, path, text):
+    """The findings of one file of tools/, bench/ or tests/."""
+    top, place = path.split(os.sep)[:2]
+    above = [room for room, below in table.items() if place in below]
+    for match in INCLUDE.finditer(text):
+        name = match.group(1) or match.group(2)
+        where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
+        first, *rest = name.split("/")
+        public = first == "weft"
+        target = (rest[0] if len(rest) > 1 else None) if public else first
+        if target not in table:
+            continue  # of no room, or the umbrella
+        if top == "tools" and place in PROGRAMS:
+            if (not public or PROGRAMS[place]) and target not in PROGRAMS[place]:
+                yield f"{where}: {place} does not stand on '{target}' ({name})"
+        elif top == "tests" and place in table:
+            if target in above:
+                yield f"{where}: a test of room '{place}' includes '{target}', which is above it"
+            elif not public and target != place and target not in table[place]:
+                yield f"{where}: a test of room '{place}' includes a private header of '{target}'"
+        elif not public and target == "mpi" and place != "mpi":
+            yield f"{where}: a private header of 'mpi' is included by '{top}/{place}'"
+
+
+def text_of(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return BLOCK_COMMENT.sub(lambda match: "\n" * match.group().count("\n"), file.read())
+
+
 def check_file(root, table, path):
     """The findings of one file below include/, src/ or examples/."""
     room = room_of(path)
     public = path.startswith("include" + os.sep)
-    with open(os.path.join(root, path), encoding="utf-8") as file:
-        text = BLOCK_COMMENT.sub(lambda match: "\n" * match.group().count("\n"), file.read())
+    text = text_of(root, path)
     for match in INCLUDE.finditer(text):
         name = match.group(1) or match.group(2)
         quoted = match.group(1) is not None
@@ -90,7 +125,10 @@ def check(root):
     files = files_below(root, "include", "src", "examples")
     for path in files:
         findings += check_file(root, table, path)
-    return findings, f"{len(files)} files, {len(table)} rooms"
+    others = files_below(root, "tools", "bench", "tests")
+    for path in others:
+        findings += check_above(table, path, text_of(root, path))
+    return findings, f"{len(files) + len(others)} files, {len(table)} rooms"
 
 
 def self_test():
@@ -104,6 +142,11 @@ def self_test():
         "src/comm/c.cpp": '#include "comm/c_impl.hpp"\n// #include "mpi/m.hpp"\n'
                           '/*\n#include "mpi/m.hpp"\n*/\n#include "fabric/f_impl.hpp"\n',
         "examples/e.cpp": '#include <weft/weft.hpp>\n',
+        "tools/weftrun/w.cpp": '#include "fabric/f_impl.hpp"\n#include "weftrun/w.hpp"\n',
+        "tools/weft-graph/g.cpp": '#include "weft/comm/c.hpp"\n#include "graph/g.hpp"\n',
+        "tests/comm/t.cpp": '#include "comm/c_impl.hpp"\n#include "fabric/f_impl.hpp"\n'
+                            '#include "weft/task/t.hpp"\n',
+        "bench/comm/b.cpp": '#include "comm/c_impl.hpp"\n#include "harness/h.hpp"\n',
     }
     planted = {
         "up": ("src/base/x.cpp", '#include "weft/comm/c.hpp"\n'),
@@ -116,6 +159,10 @@ def self_test():
         "private from public": ("include/weft/comm/x.hpp", '#include "comm/c_impl.hpp"\n'),
         "private from an example": ("examples/x.cpp", '#include "comm/c_impl.hpp"\n'),
         "a room outside the table": ("src/attic/x.cpp", "\n"),
+        "the launcher on comm": ("tools/weftrun/x.cpp", '#include "weft/comm/c.hpp"\n'),
+        "private from the graphs": ("tools/weft-graph/x.cpp", '#include "comm/c_impl.hpp"\n'),
+        "a test, up": ("tests/fabric/x.cpp", '#include "weft/comm/c.hpp"\n'),
+        "a test, sideways and private": ("tests/comm/x.cpp", '#include "task/t_impl.hpp"\n'),
         "a tool from a room": ("src/comm/x.cpp", '#include "tools/t.hpp"\n'),
         "a table that is upside down": ("cmake/Rooms.cmake", '"fabric:base"\n"base:"\n"comm:fabric,base"\n'),
     }

@@ -67,6 +67,35 @@ class Copies(JobTest):
         self.assertEqual(sums["auto"], sums["off"])
 
 
+class Room(JobTest):
+    """Segments in files, where the job has a /dev/shm of its own that is too small, or full."""
+
+    @staticmethod
+    def with_shm(size, then=":"):
+        script = f"mount -t tmpfs -o size={size},mode=1777 tmpfs /dev/shm && {{ {then}; }} && exec \"$@\""
+        rights = ["-m"] if os.geteuid() == 0 else ["-r", "-m"]
+        return lambda *command: ["unshare", *rights, "sh", "-c", script, "sh", *command]
+
+    def refused(self, at):
+        job = self.run_job("-n", 2, TROUBLE, "busy", 0.2, env=FILES, at=at)
+        self.assertNotEqual(job.code, 0)
+        self.assertRegex(job.err, r"rank [01]\D")
+        self.assertRegex(job.err, r"no room.*/dev/shm|/dev/shm.*no room")
+        self.assertNotIn("signal", job.err)
+
+    def test_too_small(self):
+        self.refused(self.with_shm("64k"))
+
+    def test_full(self):
+        self.refused(self.with_shm("64m", "cat /dev/zero 2>/dev/null >/dev/shm/other || :"))
+
+    def test_large_enough(self):
+        self.good("-n", 2, TROUBLE, "busy", 0.2, env=FILES, at=self.with_shm("64m"))
+
+    def test_not_needed_by_nameless_segments(self):
+        self.good("-n", 2, TROUBLE, "busy", 0.2, at=self.with_shm("64k"))
+
+
 class Death(JobTest):
     def test_operations_with_a_dead_rank_fail_and_survivors_go_on(self):
         job = self.run_job("-n", 3, "--on-failure", "continue", TROUBLE, "die-waiting")

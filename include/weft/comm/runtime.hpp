@@ -28,8 +28,8 @@ class Transport;
 /// waiters, where it yields to other tasks in between.
 enum class Progress : uint8_t { automatic, explicit_, waiters, server, workers };
 
-/// How threads get devices: own one each (until there are none left), in turn for every call, or
-/// named by the endpoint.
+/// How threads get devices: own one each (until there are none left), or in turn for every call.
+/// Or explicitly: Runtime::use_device, or EndpointSpec::device.
 enum class Assignment : uint8_t { dedicated, round_robin };
 
 /// Work that is done outside of progress' locks, by whoever next leaves progress. One object is in
@@ -67,6 +67,7 @@ struct DeviceCounts {
   uint64_t refusals = 0;     ///< tries to serve it that found another thread serving
   uint64_t parks = 0;        ///< times that a thread parked while another served
   uint64_t sleeps = 0;       ///< of whoever served it, until a doorbell rang
+  uint64_t unrung = 0;       ///< of them, those ended by a second look at what had not rung
 };
 
 /// This process in its job. One per process (tests: one per rank of a local job). Made and ended
@@ -85,8 +86,12 @@ class Runtime {
 
   [[nodiscard]] uint32_t device_count() const noexcept;
   [[nodiscard]] Device& device(uint32_t number) const noexcept;
-  /// The device that this thread's next call uses, by the policy.
+  /// The device that this thread's next call uses: the one it asked for, or by the policy.
   [[nodiscard]] Device& this_device() const noexcept;
+  /// The calling thread uses this device from now on, whatever the policy; nothing: the policy's
+  /// again. An endpoint that names one uses its own all the same. Throws Error(bad_argument) for a
+  /// number that is none, and in a task: tasks use the device of the worker they belong to.
+  void use_device(std::optional<uint32_t> number);
 
   /// Any time, any thread; each number is one that was current during the call.
   [[nodiscard]] DeviceCounts device_counts(uint32_t number) const noexcept;
