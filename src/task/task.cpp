@@ -103,8 +103,9 @@ void abandon(Record& record) noexcept { release(record); }
 [[gnu::noinline]] void release(Record& record) noexcept {
   Worker* here = Worker::current_at_entry();
   // A hint to signallers; nobody else changes it.
-  record.generation.store(record.generation.load(std::memory_order_relaxed) + 1,
-                          std::memory_order_relaxed);
+  const uint32_t task = Record::task_of(record.generation.load(std::memory_order_relaxed));
+  record.generation.store(task + 2, std::memory_order_relaxed);
+  record.early.store(false, std::memory_order_relaxed);
   record.name.store(nullptr, std::memory_order_relaxed);
   record.stack_class = 0;
   if (record.error) [[unlikely]] {
@@ -243,12 +244,17 @@ bool wait_until(uint64_t deadline_ns) noexcept {
   Worker* const here = Worker::current_at_entry();
   Record& record = *task.record();
   // relaxed: a hint. A task that ends just now is woken in vain, or another instead of it.
-  if (record.generation.load(std::memory_order_relaxed) != task.generation()) [[unlikely]] {
+  const uint32_t generation = record.generation.load(std::memory_order_relaxed);
+  if (Record::task_of(generation) != task.generation()) [[unlikely]] {
 #ifndef NDEBUG
     base::log(base::LogLevel::warn, "a task was signalled that has ended");
 #endif
     return;
   }
+  // The token below may become one with that of the start. release: pairs with begin's acquire, as
+  // a token's.
+  if (!Record::has_begun(generation)) [[unlikely]]
+    record.early.store(true, std::memory_order_release);
   Worker::signal(record, here);
 }
 

@@ -136,6 +136,7 @@ class alignas(base::kCacheLine) Worker {
   Record* steal_from(Worker& victim) noexcept;
   int ask(Worker& victim) noexcept;
   unsigned take_from(Worker& victim) noexcept;
+  void begin(Record& record) noexcept;
   Record* finish(Record& record) noexcept;
   void leave(Record& self, After after, Record* next) noexcept;
   Worker& switch_to(Stack& to) noexcept;

@@ -202,6 +202,18 @@ void keep_signal(Record& self) noexcept {
 }
 }  // namespace
 
+/// Called by who will run `record`, claimed, for the first time.
+inline void Worker::begin(Record& record) noexcept {
+  // relaxed: a hint to signallers. Whoever misses it marks a task that has begun; its token comes,
+  // too, and the mark may wake the record's next task once in vain.
+  const uint32_t generation = record.generation.load(std::memory_order_relaxed);
+  record.generation.store(generation + 1, std::memory_order_relaxed);
+  // acquire: pairs with signal's release. A mark that is not seen yet was set after the token of
+  // the start was taken, so that its own token is still to come.
+  if (record.early.load(std::memory_order_acquire)) [[unlikely]]
+    keep_signal(record);
+}
+
 void Worker::wait() noexcept {
   Record& self = *running_;
   if (take_signal(self)) return;
@@ -309,6 +321,7 @@ bool Worker::run_in_place(Record& record) noexcept {
   }
   Record& parent = *running_;
   set_running(record);
+  begin(record);
   record.run(record);
   if (record.locals != nullptr) [[unlikely]]
     end_locals(record);
@@ -397,6 +410,7 @@ void Worker::loop(Arrival arrival) {
     }
     worker->poll_now_and_then();
     worker->set_running(*record);
+    worker->begin(*record);
     record->run(*record);
     if (record->locals != nullptr) [[unlikely]]
       end_locals(*record);

@@ -135,6 +135,65 @@ TEST_P(Tasks, ASignalBeforeTheWaitIsKept) {
   });
 }
 
+// Each task waits once, and is signalled once: by its parent before it can have begun, by other
+// workers' tasks and plain threads while it begins, on the way to a thief or not.
+TEST_P(Tasks, ASignalBeforeTheTaskBeginsIsKept) {
+  Scheduler scheduler(options());
+  constexpr int kTasks = 2000;
+  scheduler.run([] {
+    for (const int worker : {0, GetParam() - 1}) {
+      std::vector<Handle<void>> all;
+      for (int i = 0; i < kTasks; ++i) {
+        all.push_back(spawn([] { wait(); }, {.worker = worker}));
+        signal(all.back().ref());
+        if (i % 2 != 0) continue;
+        all.back().join();
+        all.pop_back();
+      }
+      for (auto& each : all) each.join();
+    }
+  });
+  for (int i = 0; i < kTasks; ++i) {
+    auto task = scheduler.spawn([] { wait(); });
+    signal(task.ref());
+    task.join();
+  }
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> made{0}, signalled{0};
+  std::array<std::atomic<const TaskRef*>, 64> mail{};
+  std::thread signaller([&] {
+    while (!over) {
+      for (auto& each : mail) {
+        if (const TaskRef* const task = each.exchange(nullptr)) {
+          signal(*task);
+          ++signalled;
+        }
+      }
+      std::this_thread::yield();
+    }
+  });
+  scheduler.run([&] {
+    std::vector<Handle<void>> all;
+    std::vector<TaskRef> refs(kTasks);
+    for (int i = 0; i < kTasks; ++i) {
+      all.push_back(spawn([] { wait(); }));
+      refs[static_cast<std::size_t>(i)] = all.back().ref();
+      auto& box = mail[static_cast<std::size_t>(i) % mail.size()];
+      const TaskRef* empty = nullptr;
+      while (!box.compare_exchange_weak(empty, &refs[static_cast<std::size_t>(i)])) {
+        empty = nullptr;
+        yield();
+      }
+      ++made;
+      if (i % 3 == 0) yield();
+    }
+    for (auto& each : all) each.join();
+  });
+  over = true;
+  signaller.join();
+  EXPECT_EQ(signalled, made);
+}
+
 TEST_P(Tasks, SignalAndWaitBetweenTwo) {
   Scheduler scheduler(options());
   for (const int other : {0, GetParam() - 1}) {

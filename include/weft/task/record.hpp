@@ -46,7 +46,8 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
 
   // What signallers read. It changes only when a task moves to another home (Options::migrate).
   std::atomic<uint64_t> place{0};       ///< home and index there: see place_of
-  std::atomic<uint32_t> generation{0};  ///< how many tasks it has been
+  std::atomic<uint32_t> generation{0};  ///< of the tasks it has been; one more once it has begun
+  std::atomic<bool> early{false};       ///< it was signalled before it began
 
   // What its runner writes.
   alignas(base::kCacheLine) std::atomic<Status> status{Status::free};
@@ -80,6 +81,10 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
   [[nodiscard]] uint32_t index() const noexcept {
     return index_of(place.load(std::memory_order_relaxed));
   }
+
+  /// Which task it is, begun or not.
+  [[nodiscard]] static uint32_t task_of(uint32_t generation) noexcept { return generation & ~1U; }
+  static bool has_begun(uint32_t generation) noexcept { return (generation & 1U) != 0; }
 
   static void* ended() noexcept { return reinterpret_cast<void*>(1); }
   [[nodiscard]] bool has_ended() const noexcept {

@@ -31,7 +31,8 @@ class TaskRef {
  public:
   TaskRef() = default;
   explicit TaskRef(detail::Record& record) noexcept
-      : record_(&record), generation_(record.generation.load(std::memory_order_relaxed)) {}
+      : record_(&record),
+        generation_(detail::Record::task_of(record.generation.load(std::memory_order_relaxed))) {}
   [[nodiscard]] bool valid() const noexcept { return record_ != nullptr; }
   [[nodiscard]] detail::Record* record() const noexcept { return record_; }
   [[nodiscard]] uint32_t generation() const noexcept { return generation_; }
@@ -179,7 +180,7 @@ int this_worker() noexcept;
 void yield() noexcept;
 
 /// Suspends the calling task until it is signalled. A signal that came before is kept (one, however
-/// many came; one that came before the task started is its start). May return without one, so:
+/// many came), also from before the task began. May return without one, so:
 /// `while (!condition) wait();`. A plain thread waits, too, for what signals its parker.
 void wait() noexcept;
 /// The same, or until `now_ns()` passes `deadline_ns`: then false.
