@@ -36,50 +36,21 @@ bool Synchronizer::try_complete(const Event& event) noexcept {
 }
 
 void Synchronizer::complete_many(const Event& last, uint32_t n) noexcept {
-  // The last completer alone may write the event of a success: until then `left_` says that others
-  // are still to come. acquire: pairs with the release of the others' fetch_sub; what they wrote
-  // is visible before we announce that all is ready.
-  if (left_.load(std::memory_order_acquire) == n ||
-      left_.fetch_sub(n, std::memory_order_acq_rel) == n) {
-    // relaxed: a failure's exchange came before its owner's fetch_sub, which we have acquired.
-    if (!failed_.load(std::memory_order_relaxed)) assign(event_, last);
-    finish();
-  }
+  // The last completer alone may write the event of a success.
+  if (!left_.count(n)) return;
+  // relaxed: a failure's exchange came before its owner's count, which we have acquired.
+  if (!failed_.load(std::memory_order_relaxed)) assign(event_, last);
+  left_.finish();  // the owner may be gone right after it
 }
 
 void Synchronizer::arrive(uint32_t n) noexcept {
-  if (n != 0 && left_.fetch_sub(n, std::memory_order_acq_rel) == n) finish();
-}
-
-void Synchronizer::finish() noexcept {
-  // acq_rel: release what was written, to ready()'s acquire; acquire the waiter's parker. This is
-  // the last access: the owner may be gone right after it. A parker outlives its thread.
-  base::Parker* waiter = waiter_.exchange(kReady, std::memory_order_acq_rel);
-  if (waiter != nullptr) waiter->unpark();
+  if (n != 0) left_.signal(n);
 }
 
 void Synchronizer::reset(uint32_t expected) noexcept {
-  left_.store(expected, std::memory_order_relaxed);
   failed_.store(false, std::memory_order_relaxed);
   event_ = {};
-  // release: whoever completes got this object from us after this.
-  waiter_.store(expected == 0 ? kReady : nullptr, std::memory_order_release);
-}
-
-bool Synchronizer::set_waiter(base::Parker& parker) noexcept {
-  base::Parker* nobody = nullptr;
-  // acq_rel: release our parker to finish()'s exchange; acquire what completed if it is ready.
-  return waiter_.compare_exchange_strong(nobody, &parker, std::memory_order_acq_rel,
-                                         std::memory_order_acquire) ||
-         nobody == &parker;
-}
-
-void Synchronizer::withdraw_waiter() noexcept {
-  base::Parker* mine = waiter_.load(std::memory_order_relaxed);
-  // relaxed: taking a name back publishes nothing.
-  while (mine != kReady && mine != nullptr &&
-         !waiter_.compare_exchange_weak(mine, nullptr, std::memory_order_relaxed)) {
-  }
+  left_.reset(expected);
 }
 
 // --- Counter, Flag -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ namespace weft::base {
 ///
 /// Owner and lifetime: the waiter's, who may end it as soon as it is ready: the last signaller
 /// touches it no more.
-/// Who may call: `wait`, `reset` the waiter; `signal`, `ready` anyone.
+/// Who may call: `wait`, `set_waiter`, `withdraw_waiter`, `reset` the waiter; the rest anyone.
 /// Departure: the paper's counter can also be forced, to hand its waiter the server's role; here a
 /// role is handed over beside it (src/comm/waiting.hpp).
 class SyncCounter {
@@ -22,16 +22,27 @@ class SyncCounter {
   /// Counts `n` > 0 events. What was written before any of them is seen by whoever finds the
   /// counter ready.
   void signal(uint32_t n = 1) noexcept {
-    // acq_rel: the last one hands on what all others wrote.
-    if (left_.fetch_sub(n, std::memory_order_acq_rel) == n) last_.give();
+    if (count(n)) finish();
   }
+  /// The same in two steps, for those who have something to write that is the last one's to write:
+  /// true to whoever counted the last event, who then calls `finish`.
+  [[nodiscard]] bool count(uint32_t n) noexcept {
+    // acquire: pairs with the release of the others' fetch_sub; the last hands on what they wrote.
+    // Where nobody else is left to count, the sum may stay as it is.
+    return left_.load(std::memory_order_acquire) == n ||
+           left_.fetch_sub(n, std::memory_order_acq_rel) == n;
+  }
+  void finish() noexcept { last_.give(); }
   /// Waits for the last event: spins briefly, then parks.
   void wait() noexcept { last_.wait(); }
   [[nodiscard]] bool ready() const noexcept { return last_.is_given(); }
-  /// Starts over for `events` more; only when ready.
+  /// For waiting in other ways: as Turn's.
+  bool set_waiter(Parker& parker) noexcept { return last_.set_waiter(parker); }
+  void withdraw_waiter() noexcept { last_.withdraw_waiter(); }
+  /// Starts over for `events` more (0: ready at once); only when ready or unused.
   void reset(uint32_t events) noexcept {
-    left_.store(events, std::memory_order_relaxed);  // whoever signals got this object after this
-    if (events != 0) last_.close();
+    left_.store(events, std::memory_order_relaxed);  // the turn's release passes it on
+    last_.reset(events == 0);
   }
 
  private:

@@ -59,6 +59,11 @@ class Turn {
 
   /// Takes the turn back: it is to be given anew.
   void close() noexcept { state_.store(nullptr, std::memory_order_relaxed); }
+  /// Starts over, given or not.
+  void reset(bool is_given) noexcept {
+    // release: whoever gives it got this object from us after this.
+    state_.store(is_given ? given() : nullptr, std::memory_order_release);
+  }
   [[nodiscard]] bool is_given() const noexcept {
     // acquire: pairs with give's release; what the giver wrote is seen.
     return state_.load(std::memory_order_acquire) == given();
@@ -69,6 +74,10 @@ class Turn {
     if (waiter != nullptr && waiter != given()) [[unlikely]]
       waiter->unpark();  // a parker outlives its context
   }
+  /// For those who wait in ways of their own: names who is to be unparked; false: it is given. One
+  /// waiter at a time. `withdraw_waiter` takes the name back.
+  bool set_waiter(Parker& parker) noexcept;
+  void withdraw_waiter() noexcept;
   void wait() noexcept {
     if (is_given()) return;
     for (BriefSpin spin; spin.again();) {

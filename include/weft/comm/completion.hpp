@@ -10,6 +10,7 @@
 #include "weft/base/error.hpp"
 #include "weft/base/idle_work.hpp"
 #include "weft/base/parker.hpp"
+#include "weft/base/sync_counter.hpp"
 #include "weft/base/types.hpp"
 
 namespace weft {
@@ -81,16 +82,13 @@ class CompletionQueue final : public Completion {
 /// touches it no more.
 class Synchronizer final : public Completion {
  public:
-  explicit Synchronizer(uint32_t expected = 1) noexcept : Completion(true) { reset(expected); }
+  explicit Synchronizer(uint32_t expected = 1) noexcept : Completion(true), left_(expected) {}
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
   void complete_many(const Event& last, uint32_t n) noexcept override;
   /// Counts `n` operations that were answered `done` and will not complete.
   void arrive(uint32_t n = 1) noexcept;
   /// True once all have completed; what they wrote is visible. Does not progress.
-  [[nodiscard]] bool ready() const noexcept {
-    // acquire: pairs with the last completer's exchange in finish().
-    return waiter_.load(std::memory_order_acquire) == kReady;
-  }
+  [[nodiscard]] bool ready() const noexcept { return left_.ready(); }
   /// The first failure, or else the last completion's event. Valid when ready.
   [[nodiscard]] const Event& event() const noexcept { return event_; }
   /// Starts over for `expected` completions (0: ready at once). Only while ready or unused.
@@ -98,16 +96,12 @@ class Synchronizer final : public Completion {
 
   /// For waiting: names who is to be unparked by the last completion; false: it is ready. One
   /// waiter at a time. `withdraw_waiter` takes the name back.
-  bool set_waiter(base::Parker& parker) noexcept;
-  void withdraw_waiter() noexcept;
+  bool set_waiter(base::Parker& parker) noexcept { return left_.set_waiter(parker); }
+  void withdraw_waiter() noexcept { left_.withdraw_waiter(); }
 
  private:
-  void finish() noexcept;
-  static inline base::Parker* const kReady = reinterpret_cast<base::Parker*>(1);
-
-  std::atomic<uint32_t> left_{0};
+  base::SyncCounter left_;
   std::atomic<bool> failed_{false};
-  std::atomic<base::Parker*> waiter_{nullptr};  ///< kReady once all have completed
   Event event_{};
 };
 
