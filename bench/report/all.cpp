@@ -53,8 +53,10 @@ std::vector<Run> plan(double seconds) {
   for (const unsigned tasks : {1U, 16U, 64U, 256U, 1024U, 4096U, 16'384U}) {
     add(fmt::format("talk --tasks {}", tasks));
   }
-  for (const unsigned tasks : {64U, 4096U})
-    add(fmt::format("talk --tasks {} --compute 500", tasks));
+  for (const unsigned tasks : {64U, 4096U}) {
+    for (const unsigned ns : {100U, 500U, 2000U, 10'000U})
+      add(fmt::format("talk --tasks {} --compute {}", tasks, ns), ns == 500 ? 1 : 0.5);
+  }
   for (const unsigned tasks : {1U, 1024U, 65'536U, 1'000'000U}) {
     add(fmt::format("talk --one --tasks {}", tasks));
   }

@@ -30,11 +30,8 @@ void ByWorkers::print(const std::string& mode, const std::vector<std::size_t>& r
   };
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     std::vector<std::size_t> who{entries_[i]};
-    if (i == 0) {
-      who.insert(who.end(), rivals.begin(), rivals.end());
-    } else {
-      who.push_back(entries_[0]);
-    }
+    if (i != 0) who.push_back(entries_[0]);
+    who.insert(who.end(), rivals.begin(), rivals.end());
     print_with(contest_.results(form(mode, counts_[i]), who));
   }
   if (entry_of_half_words_) {

@@ -9,7 +9,9 @@
 // Solutions and tasks are counted, and compared with what is known.
 //
 // Limit: with one worker the same search as a plain recursion; with two the same with one worker.
-// Beside it Boost.Fiber, a detached fiber a node, started at once, on one thread.
+// Beside it Boost.Fiber, a detached fiber a node, started at once, on one thread; and a detached
+// std::thread a node, of a smaller board (std_thread_queens, 7), times how many nodes this one has
+// more: whole it would take seconds.
 //
 // It lies where one counter for all would have been natural: two workers would spend their time on
 // its line.
@@ -18,6 +20,7 @@
 #include <atomic>
 #include <bit>
 #include <stdexcept>
+#include <thread>
 
 #include "by_workers.hpp"
 #include "fibers.hpp"
@@ -187,6 +190,35 @@ double fiber_ns(unsigned n) {
   });
 }
 
+constexpr unsigned kThreadBoard = 7;
+
+struct OpenThreads {
+  std::atomic<uint64_t> open{0};
+  std::atomic<uint64_t> nodes{0};
+};
+
+void thread_search(OpenThreads& search, uint32_t all, const Board& board) {
+  for_each_place(board.places(all), [&](uint32_t place) {
+    search.open.fetch_add(1, std::memory_order_relaxed);
+    std::thread([&search, all, next = board.with(place)] {
+      thread_search(search, all, next);
+      search.nodes.fetch_add(1, std::memory_order_relaxed);
+      search.open.fetch_sub(1, std::memory_order_release);
+    }).detach();
+  });
+}
+
+double thread_ns(unsigned n, const Found& expected) {
+  const unsigned board = std::min(n, kThreadBoard);
+  OpenThreads search;
+  const uint64_t start = base::now_ns();
+  thread_search(search, (1U << board) - 1, {});
+  while (search.open.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  const uint64_t end = base::now_ns();
+  return static_cast<double>(end - start) / static_cast<double>(search.nodes) *
+         static_cast<double>(expected.nodes);
+}
+
 }  // namespace
 
 void measure_queens(const Wanted& wanted) {
@@ -205,9 +237,13 @@ void measure_queens(const Wanted& wanted) {
   if (kSwitchesCanBeMeasured) {
     rivals.push_back(workers.contest().enter("boost_fiber", [n] { return fiber_ns(n); }));
   }
+  rivals.push_back(
+      workers.contest().enter("std_thread", [n, &expected] { return thread_ns(n, expected); }));
   workers.contest().run(wanted.options.seconds);
   workers.print(fmt::format("queens_{}", n), rivals,
-                {{"tasks", expected.nodes}, {"solutions", expected.solutions}});
+                {{"tasks", expected.nodes},
+                 {"solutions", expected.solutions},
+                 {"std_thread_queens", std::min(n, kThreadBoard)}});
 }
 
 }  // namespace weft::bench::tasks

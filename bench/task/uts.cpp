@@ -12,7 +12,8 @@
 // time is SHA-1.
 // Limit: with one worker the same search as a plain recursion on a thread; with two the same with
 // one worker. Beside it Boost.Fiber on one thread, a fiber for each node, started at once and
-// joined by its parent.
+// joined by its parent; and a std::thread for each node of a part of the tree that has some
+// hundreds of them (std_thread_nodes), joined by its parent, too.
 //
 // It lies about balance with more workers than the tree has thick branches: 2000 of them, of which
 // a few hold most of the nodes.
@@ -20,6 +21,8 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "by_workers.hpp"
 #include "fibers.hpp"
@@ -127,6 +130,40 @@ double timed(const Node& root, const Count& expected, Search search) {
   return static_cast<double>(end - start) / static_cast<double>(found.nodes);
 }
 
+/// How many nodes, if not more than `most`, else some more.
+uint64_t nodes_up_to(const Node& node, uint64_t most) {
+  uint64_t nodes = 1;
+  for (uint32_t i = 0; i < node.branches && nodes <= most; ++i)
+    nodes += nodes_up_to(node.child(i), most - nodes);
+  return nodes;
+}
+
+/// The first child of the root that has 200 to 1000 nodes, or a small tree whole.
+Node some_hundreds_of(const Node& root) {
+  if (nodes_up_to(root, 1000) <= 1000) return root;
+  for (uint32_t i = 0; i < root.branches; ++i) {
+    const Node child = root.child(i);
+    const uint64_t nodes = nodes_up_to(child, 1000);
+    if (nodes >= 200 && nodes <= 1000) return child;
+  }
+  return root.child(0);
+}
+
+Count search_by_threads(const Node& node) {
+  std::vector<Count> found(node.branches);
+  std::vector<std::thread> children;
+  for (uint32_t i = 0; i < node.branches; ++i) {
+    children.emplace_back([&, i] { found[i] = search_by_threads(node.child(i)); });
+  }
+  Count count;
+  count.leaves = node.branches == 0 ? 1 : 0;
+  for (uint32_t i = 0; i < node.branches; ++i) {
+    children[i].join();
+    count.add(found[i]);
+  }
+  return count;
+}
+
 }  // namespace
 
 void measure_uts(const Wanted& wanted) {
@@ -136,6 +173,8 @@ void measure_uts(const Wanted& wanted) {
     branches = static_cast<uint32_t>(std::max<uint64_t>(wanted.tasks / kNodesOfABranch, 1));
   }
   const Node root = Node::root(branches);
+  const Node small = some_hundreds_of(root);
+  const Count of_small = search_plainly(small);
   const Count expected = branches == kRootBranches ? kKnown : search_plainly(root);
   ByWorkers workers(wanted, [&root, &expected](task::Scheduler& scheduler) {
     return scheduler.run([&root, &expected] { return timed(root, expected, search_by_tasks); });
@@ -152,10 +191,14 @@ void measure_uts(const Wanted& wanted) {
       });
     }));
   }
+  rivals.push_back(workers.contest().enter(
+      "std_thread", [&small, &of_small] { return timed(small, of_small, search_by_threads); }));
   workers.contest().run(wanted.options.seconds, 3);
-  workers.print(
-      branches == kRootBranches ? "uts_T3" : "uts_part_of_T3", rivals,
-      {{"nodes", expected.nodes}, {"leaves", expected.leaves}, {"depth", expected.depth}});
+  workers.print(branches == kRootBranches ? "uts_T3" : "uts_part_of_T3", rivals,
+                {{"nodes", expected.nodes},
+                 {"leaves", expected.leaves},
+                 {"depth", expected.depth},
+                 {"std_thread_nodes", of_small.nodes}});
 }
 
 }  // namespace weft::bench::tasks
