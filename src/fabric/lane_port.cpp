@@ -326,6 +326,10 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
   uint32_t taken = 0;
   uint32_t run_at = kBeforeRuns;
   const Rank source = lane.peer->rank();
+  // What comes after an empty look mostly comes alone, and whoever waits for it has better to do
+  // than to look at a cell that is in its sender's cache: the next poll will.
+  if (lane.was_empty) budget = std::min(budget, 1U);
+  lane.was_empty = false;
   while (taken < budget) {
     Short frame, second;
     const RingConsumer::Next next = peek_short(lane.messages, 0, frame);
@@ -352,6 +356,7 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
     }
     ++taken;
   }
+  lane.was_empty = taken == 0;
   lane.messages.publish_head();
   messages += taken;
   return control + taken;

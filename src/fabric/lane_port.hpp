@@ -48,7 +48,8 @@ class LanePort final : public Port {
     Peer* peer;
     RingConsumer messages;
     RingConsumer control;
-    bool broken = false;  ///< it sent nonsense, or packets that cannot be reached any more
+    bool broken = false;    ///< it sent nonsense, or packets that cannot be reached any more
+    bool was_empty = true;  ///< at the last poll
   };
   struct Down {
     Peer* peer;

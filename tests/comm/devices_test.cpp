@@ -97,31 +97,36 @@ TEST(Devices, ProgressServesTheOwnFirstAndStopsAtTheFirstThatYields) {
              steps.reach(1);
              steps.await(2);
 
-             const Counts before = Counts::of(rt);
-             EXPECT_EQ(rt.progress(), 3U) << "all that its own device has, and nothing else";
-             const Counts first = Counts::of(rt) - before;
-             for (uint32_t d = 0; d < kDevices; ++d) {
-               EXPECT_EQ(first.frames[d], d == own ? 3U : 0U) << d;
-               EXPECT_EQ(first.polls[d], d == own ? 1U : 0U) << d;
+             // After an empty look a lane yields one frame, and then what there is.
+             for (const uint32_t frames : {1U, 2U}) {
+               const Counts before = Counts::of(rt);
+               EXPECT_EQ(rt.progress(), frames) << "what its own device has, and nothing else";
+               const Counts first = Counts::of(rt) - before;
+               for (uint32_t d = 0; d < kDevices; ++d) {
+                 EXPECT_EQ(first.frames[d], d == own ? frames : 0U) << d;
+                 EXPECT_EQ(first.polls[d], d == own ? 1U : 0U) << d;
+               }
              }
 
              // Its own has nothing more: it is asked, then one other, which yields, and no third.
-             std::array<bool, kDevices> served{};
-             served[own] = true;
-             for (uint32_t turn = 1; turn < kDevices; ++turn) {
-               const Counts earlier = Counts::of(rt);
-               EXPECT_EQ(rt.progress(), 3U);
-               const Counts now = Counts::of(rt) - earlier;
-               EXPECT_EQ(now.polls[own], 1U) << "the own first";
-               uint32_t others = 0;
-               for (uint32_t d = 0; d < kDevices; ++d) {
-                 if (now.frames[d] == 0) continue;
-                 ++others;
-                 EXPECT_FALSE(served[d]) << d;
-                 served[d] = true;
-                 EXPECT_EQ(now.frames[d], 3U);
+             for (const uint32_t frames : {1U, 2U}) {
+               std::array<bool, kDevices> served{};
+               served[own] = true;
+               for (uint32_t turn = 1; turn < kDevices; ++turn) {
+                 const Counts earlier = Counts::of(rt);
+                 EXPECT_EQ(rt.progress(), frames);
+                 const Counts now = Counts::of(rt) - earlier;
+                 EXPECT_EQ(now.polls[own], 1U) << "the own first";
+                 uint32_t others = 0;
+                 for (uint32_t d = 0; d < kDevices; ++d) {
+                   if (now.frames[d] == 0) continue;
+                   ++others;
+                   EXPECT_FALSE(served[d]) << d;
+                   served[d] = true;
+                   EXPECT_EQ(now.frames[d], frames);
+                 }
+                 EXPECT_EQ(others, 1U);
                }
-               EXPECT_EQ(others, 1U);
              }
 
              // Nothing anywhere: each is asked once.

@@ -196,7 +196,8 @@ class Port {
                            std::span<const std::byte> header) noexcept = 0;
 
   /// Offers at most `budget` waiting messages to `sink`, serving active lanes in turn, and what
-  /// control frames and returned packets there are; returns how many of all were taken.
+  /// control frames and returned packets there are; returns how many of all were taken: 0 only if
+  /// there was nothing, or what there was is held. More may be there than it took.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
   /// A few more looks where the last message came from: for callers whose `poll` took nothing and
   /// who would come again at once, from further away.
