@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -134,20 +133,6 @@ std::span<const std::byte> bytes_of(const T& value) {
 template <class T>
 std::span<std::byte> writable(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
-}
-
-/// Processor time that the process uses while nobody has anything to do, over the time that passes.
-inline double processors_while_idle() {
-  const auto seconds = [](clockid_t clock) {
-    timespec now{};
-    ::clock_gettime(clock, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-  };
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until all sleep
-  const double used = seconds(CLOCK_PROCESS_CPUTIME_ID);
-  const double begun = seconds(CLOCK_MONOTONIC);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  return (seconds(CLOCK_PROCESS_CPUTIME_ID) - used) / (seconds(CLOCK_MONOTONIC) - begun);
 }
 
 }  // namespace weft::test

@@ -195,9 +195,15 @@ class HalfOpen(Talk):
     """Connections of which one end knows that they are gone, and the other does not."""
 
     def half_open(self, provider, host, mended):
-        job = self.talk(3, 2, WEFT_FABRIC_OFI_SILENCE_S="20" if mended else "3", WEFT_FABRIC_OFI_PROVIDER=provider)
         self.addCleanup(HOSTS.mend, host)
-        self.assertEqual(HOSTS.forget(host, "chatter"), 2)
+        for seconds in 2, 10, 30:
+            job = self.talk(3, seconds, WEFT_FABRIC_OFI_SILENCE_S="20" if mended else "3",
+                            WEFT_FABRIC_OFI_PROVIDER=provider)
+            if (forgotten := HOSTS.forget(host, "chatter")) != 0:
+                break
+            HOSTS.mend(host)  # on a busy machine the talk was over before its connections were found
+            job.finish()
+        self.assertEqual(forgotten, 2)
         if mended:
             time.sleep(1)
             HOSTS.mend(host)

@@ -285,7 +285,7 @@ TEST_P(ChannelStress, FuturesAreReadyOnceForAll) {
           scheduler.spawn([&, i, seeds = random(), future = promises[i]->get_future()]() mutable {
             Random mine(seeds);
             if (i % 4 == 1) {
-              while (!future.wait_until(soon(mine))) {
+              while (future.wait_until(soon(mine)) != std::future_status::ready) {
               }
             } else if (i % 4 == 2) {
               while (select(soon(mine), on_ready(future, [] {})) < 0) {

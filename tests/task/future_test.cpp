@@ -68,7 +68,7 @@ TEST_P(Futures, WhoSetsMayComeFirst) {
   promise.set_value(5);
   auto future = promise.get_future();
   EXPECT_TRUE(future.ready());
-  EXPECT_TRUE(future.wait_for(0s));
+  EXPECT_EQ(future.wait_for(0s), std::future_status::ready);
   EXPECT_EQ(future.get(), 5);
 }
 
@@ -109,14 +109,17 @@ TEST_P(Futures, WaitingHasDeadlines) {
   auto future = promise.get_future();
   const auto times_out = [&] {
     const uint64_t start = base::now_ns();
-    EXPECT_FALSE(future.wait_for(1ms));
+    EXPECT_EQ(future.wait_for(1ms), std::future_status::timeout);
     EXPECT_GE(base::now_ns() - start, 1'000'000U);
-    EXPECT_FALSE(future.wait_for(-1s));
-    EXPECT_FALSE(future.wait_until(0));
+    EXPECT_EQ(future.wait_for(-1s), std::future_status::timeout);
+    EXPECT_EQ(future.wait_until(std::chrono::steady_clock::now() + 1ms),
+              std::future_status::timeout);
+    EXPECT_EQ(future.wait_until(0), std::future_status::timeout);
   };
   times_out();
   scheduler.run(times_out);
-  auto task = scheduler.spawn([&] { EXPECT_TRUE(future.wait_for(std::chrono::hours::max())); });
+  auto task = scheduler.spawn(
+      [&] { EXPECT_EQ(future.wait_for(std::chrono::hours::max()), std::future_status::ready); });
   promise.set_value(2);
   task.join();
   EXPECT_EQ(future.get(), 2);
@@ -131,7 +134,8 @@ TEST_P(Futures, ManyMayWaitForOne) {
     std::vector<Handle<void>> tasks;
     for (int i = 0; i < 30; ++i) {
       tasks.push_back(scheduler.spawn([&, i] {
-        while (i % 3 == 0 && !future.wait_for(std::chrono::microseconds(i))) {
+        while (i % 3 == 0 &&
+               future.wait_for(std::chrono::microseconds(i)) != std::future_status::ready) {
         }
         future.wait();
         ++seen;

@@ -1,38 +1,20 @@
 // A scheduler without anything to run uses no processor time. A process of its own: its whole
 // processor time is looked at.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <chrono>
 #include <thread>
 #include <vector>
 
-#include "task/switch.hpp"
+#include "base/idle.hpp"
 #include "task/workers.hpp"
 
 namespace weft::task {
 namespace {
 
 using std::chrono::milliseconds;
-
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
-/// How many processors this process uses from a while after now on, while nothing happens. One
-/// thread that looks on makes that one, or what of it the machine has to spare; a busy machine
-/// makes it less, never more.
-double processors_while_idle() {
-  std::this_thread::sleep_for(milliseconds(200));  // until all sleep
-  const double used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-  const double begun = seconds_of(CLOCK_MONOTONIC);
-  std::this_thread::sleep_for(milliseconds(200));
-  return (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used) / (seconds_of(CLOCK_MONOTONIC) - begun);
-}
-/// ThreadSanitizer has a thread of its own that looks through memory.
-constexpr double kAlmostNone = kThreadSanitized ? 0.8 : 0.3;
+using test::kAlmostNone;
+using test::processors_while_idle;
 
 class Idle : public test::WithWorkers {};
 WEFT_WITH_WORKERS(Idle);

@@ -115,6 +115,14 @@ TEST_P(Selects, HasADeadline) {
                      on_send(full, 2, [] { FAIL(); }), on_ready(future, [] { FAIL(); })),
               kTimedOut);
     EXPECT_GE(base::now_ns() - start, 1'000'000U);
+    const auto fails = [](int) { FAIL(); };
+    EXPECT_EQ(select(1ms, on_receive(empty, fails)), kTimedOut);
+    EXPECT_EQ(select(std::chrono::system_clock::now() + 1ms, on_receive(empty, fails)), kTimedOut);
+    EXPECT_EQ(select(-1ms, on_receive(empty, fails)), kTimedOut);
+    EXPECT_GE(base::now_ns() - start, 3'000'000U);
+    sleep_until(std::chrono::steady_clock::now() + 1ms);
+    sleep_until(std::chrono::steady_clock::now() - 1h);
+    EXPECT_GE(base::now_ns() - start, 4'000'000U);
     EXPECT_EQ(full.receive(), 1);
     EXPECT_FALSE(full.try_receive());
   };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -112,13 +113,20 @@ class [[nodiscard]] Future {
   /// True once `get` would not wait.
   [[nodiscard]] bool ready() const noexcept { return state().is_ready(); }
   void wait() const noexcept { (void)wait_until(kNoDeadline); }
-  /// False: `now_ns()` passed `deadline_ns` first.
-  [[nodiscard]] bool wait_until(uint64_t deadline_ns) const noexcept {
-    return state().is_ready() || wait_for_one(state(), deadline_ns) == Attempt::done;
+  /// Until it is ready, or `now_ns()` passes `deadline_ns`: std::future_status::ready or timeout.
+  std::future_status wait_until(uint64_t deadline_ns) const noexcept {
+    return state().is_ready() || wait_for_one(state(), deadline_ns) == Attempt::done
+               ? std::future_status::ready
+               : std::future_status::timeout;
+  }
+  template <class Clock, class Duration>
+  std::future_status wait_until(
+      const std::chrono::time_point<Clock, Duration>& time) const noexcept {
+    return wait_until(deadline_at(time));
   }
   template <class Rep, class Period>
-  [[nodiscard]] bool wait_for(const std::chrono::duration<Rep, Period>& time) const noexcept {
-    return state().is_ready() || wait_until(deadline_after(time));
+  std::future_status wait_for(const std::chrono::duration<Rep, Period>& time) const noexcept {
+    return state().is_ready() ? std::future_status::ready : wait_until(deadline_after(time));
   }
   /// Waits for the value and takes it, or throws what the promise was given instead; BrokenPromise
   /// if it ended without either. Once.

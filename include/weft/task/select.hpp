@@ -177,8 +177,9 @@ auto on_ended(const Handle<R>& handle, F function) {
 /// Waits until one of the cases can be done, does that one alone, runs its function, and answers
 /// its number, from 0. Of several that can be done at once it is the first in order: so who must
 /// not starve comes first. kTimedOut: `now_ns()` passed `deadline_ns` (0: nothing can be done now),
-/// and nothing was done. kAllClosed: all cases are of closed channels. Suspends a task, or its
-/// thread. What a function throws is thrown, after its case was done.
+/// and nothing was done; a time point, or a duration, serves as well. kAllClosed: all cases are of
+/// closed channels. Suspends a task, or its thread. What a function throws is thrown, after its
+/// case was done.
 template <detail::SelectCase... Cases>
 int select(uint64_t deadline_ns, Cases&&... cases) {
   static_assert(sizeof...(cases) > 0);
@@ -188,6 +189,14 @@ int select(uint64_t deadline_ns, Cases&&... cases) {
   int number = 0;
   (void)((number++ == which && (cases.run(), true)) || ...);
   return which;
+}
+template <class Clock, class Duration, detail::SelectCase... Cases>
+int select(const std::chrono::time_point<Clock, Duration>& time, Cases&&... cases) {
+  return select(deadline_at(time), std::forward<Cases>(cases)...);
+}
+template <class Rep, class Period, detail::SelectCase... Cases>
+int select(const std::chrono::duration<Rep, Period>& time, Cases&&... cases) {
+  return select(deadline_after(time), std::forward<Cases>(cases)...);
 }
 template <detail::SelectCase... Cases>
 int select(Cases&&... cases) {

@@ -9,6 +9,7 @@
 
 #include "weft/base/clock.hpp"
 #include "weft/base/error.hpp"
+#include "weft/task/deadline.hpp"
 #include "weft/task/record.hpp"
 
 namespace weft::task {
@@ -190,10 +191,13 @@ bool wait_until(uint64_t deadline_ns) noexcept;
 void signal(const TaskRef& task) noexcept;
 
 void sleep_until(uint64_t deadline_ns) noexcept;
+template <class Clock, class Duration>
+void sleep_until(const std::chrono::time_point<Clock, Duration>& time) noexcept {
+  sleep_until(deadline_at(time));
+}
 template <class Rep, class Period>
 void sleep_for(const std::chrono::duration<Rep, Period>& time) noexcept {
-  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-  if (ns > 0) sleep_until(base::now_ns() + static_cast<uint64_t>(ns));
+  sleep_until(deadline_after(time));
 }
 
 }  // namespace weft::task
