@@ -24,7 +24,8 @@ inline double processors_while_idle() {
   return (seconds(CLOCK_PROCESS_CPUTIME_ID) - used) / (seconds(CLOCK_MONOTONIC) - begun);
 }
 
-/// Room for a late wake-up or two. ThreadSanitizer has a thread of its own that looks through memory.
+/// Room for a late wake-up or two. ThreadSanitizer has a thread of its own that looks through
+/// memory.
 #ifdef __SANITIZE_THREAD__
 inline constexpr double kAlmostNone = 0.8;
 #else

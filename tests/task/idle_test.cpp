@@ -1,12 +1,13 @@
 // A scheduler without anything to run uses no processor time. A process of its own: its whole
 // processor time is looked at.
+#include "base/idle.hpp"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 #include <vector>
 
-#include "base/idle.hpp"
 #include "task/workers.hpp"
 
 namespace weft::task {
