@@ -21,7 +21,7 @@
 
 JOBS ?= $(shell nproc)
 # Some tests wait most of their time.
-TEST_JOBS ?= $(shell expr $(JOBS) + 1)
+TEST_JOBS ?= $(shell expr $(JOBS) + 2)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
 COMPARE_FLAGS ?=

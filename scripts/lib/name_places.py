@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Passes on what comes, and names the places in it that stand there as a module and an offset, as
+sanitizers print them with symbolize=0:
+
+  #1 0x7f2a18c0  (/path/bin/some_test+0x1a2b3)   becomes   #1 0x7f2a18c0  some::function(int) at source.cpp:12
+"""
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+
+PLACE = re.compile(rb"(#(\d+) 0x[0-9a-f]+) +\((/[^ ()]+)\+0x([0-9a-f]+)\)")
+
+
+@functools.lru_cache(maxsize=4096)
+def name(module, offset):
+    """What addr2line says, functions that are inlined there included; None: nothing."""
+    done = subprocess.run(["addr2line", "-Cfpis", "-e", module, hex(offset)], capture_output=True, check=False)
+    said = b", inlined into ".join(line.replace(b"(inlined by) ", b"").strip() for line in done.stdout.splitlines())
+    return None if done.returncode or not said or said.startswith(b"??") else said
+
+
+def named(found):
+    # All but the innermost place are where a call returns to: the call is before.
+    offset = int(found[4], 16) - (found[2] != b"0")
+    said = name(os.fsdecode(found[3]), offset)
+    return found[0] if said is None else found[1] + b"  " + said
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever writes to us ends, and then we do
+    for line in iter(sys.stdin.buffer.readline, b""):
+        sys.stdout.buffer.write(PLACE.sub(named, line))
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
