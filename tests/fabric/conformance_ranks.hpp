@@ -52,9 +52,11 @@ class Recorder final : public Sink {
   Taken on_frame(const Frame& frame) override;
   void on_control(const Frame& frame) override;
   void on_returned(std::span<const uint32_t> packets) override;
+  void on_read(uint64_t token, bool ok) override { reads.emplace_back(token, ok); }
   void on_peer_down(Rank peer, std::string_view cause) override;
 
   std::vector<Seen> frames, control;
+  std::vector<std::pair<uint64_t, bool>> reads;
   std::vector<uint32_t> returned;
   std::vector<std::pair<Rank, std::string>> downs;
   std::function<bool(const Frame&)> hold;  ///< true: hold this one

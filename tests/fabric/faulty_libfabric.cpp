@@ -8,9 +8,9 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
-#include <memory>
 #include <mutex>
+
+#include "fabric/libfabric_tables.hpp"
 
 namespace weft::fabric::test {
 namespace {
@@ -29,49 +29,28 @@ int error_of(Call call) {
   return fails ? -g_fault.code : 0;
 }
 
-/// A copy of a table of functions, and the one that it replaces. They stay: so may an object that
-/// was left open.
-template <class Table>
-struct Replaced {
-  Table own;  // first: objects point to it
-  const Table* real;
-};
-template <class Table>
-const Table& real(const Table* own) {
-  return *reinterpret_cast<const Replaced<Table>*>(own)->real;
-}
-template <class Table>
-Table& replace(Table*& table) {
-  static std::mutex lock;
-  static std::deque<std::unique_ptr<Replaced<Table>>> all;
-  const std::scoped_lock hold(lock);
-  all.push_back(std::make_unique<Replaced<Table>>(Replaced<Table>{*table, table}));
-  table = &all.back()->own;
-  return *table;
-}
-
 // ---- what all objects have ----
 
 int bind(fid* object, fid* other, uint64_t flags) {
   const int error = error_of(other->fclass == FI_CLASS_CQ ? Call::bind_queue : Call::bind);
-  return error != 0 ? error : real(object->ops).bind(object, other, flags);
+  return error != 0 ? error : real_table(object->ops).bind(object, other, flags);
 }
 
 int control(fid* object, int command, void* argument) {
   const int error = command == FI_ENABLE    ? error_of(Call::enable)
                     : command == FI_GETWAIT ? error_of(Call::get_wait)
                                             : 0;
-  return error != 0 ? error : real(object->ops).control(object, command, argument);
+  return error != 0 ? error : real_table(object->ops).control(object, command, argument);
 }
 
 int close(fid* object) {
-  const int answer = real(object->ops).close(object);
+  const int answer = real_table(object->ops).close(object);
   const int error = error_of(Call::close);
   return error != 0 ? error : answer;
 }
 
 void wrap(fid& object) {
-  fi_ops& own = replace(object.ops);
+  fi_ops& own = replace_table(object.ops);
   own.bind = bind;
   own.control = control;
   own.close = close;
@@ -98,7 +77,7 @@ Pending& pending_of(fid_cq* queue) {
 
 ssize_t read(fid_cq* queue, void* into, std::size_t count) {
   // (So providers move on themselves.)
-  if (count == 0) return real(queue->ops).read(queue, into, count);
+  if (count == 0) return real_table(queue->ops).read(queue, into, count);
   if (const int error = error_of(Call::read)) return error;
   const Call call = g_fault.call;
   const bool spoils =
@@ -106,7 +85,7 @@ ssize_t read(fid_cq* queue, void* into, std::size_t count) {
   const std::scoped_lock hold(g_pending_lock);
   Pending& pending = pending_of(queue);
   if (pending.is_there) return -FI_EAVAIL;
-  const ssize_t got = real(queue->ops).read(queue, into, spoils ? 1 : count);
+  const ssize_t got = real_table(queue->ops).read(queue, into, spoils ? 1 : count);
   if (got != 1 || !spoils || error_of(call) == 0) return got;
   pending = {true, *static_cast<fi_cq_msg_entry*>(into),
              call == Call::read_error   ? 1U
@@ -118,7 +97,7 @@ ssize_t read(fid_cq* queue, void* into, std::size_t count) {
 ssize_t read_error(fid_cq* queue, fi_cq_err_entry* error, uint64_t flags) {
   const std::scoped_lock hold(g_pending_lock);
   Pending& pending = pending_of(queue);
-  if (!pending.is_there) return real(queue->ops).readerr(queue, error, flags);
+  if (!pending.is_there) return real_table(queue->ops).readerr(queue, error, flags);
   if (pending.refusals != 0) {
     --pending.refusals;
     return -g_fault.code;
@@ -135,51 +114,54 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* error, uint64_t flags) {
 int getname(fid* object, void* address, std::size_t* bytes) {
   const int error = error_of(Call::getname);
   auto* const endpoint = reinterpret_cast<fid_ep*>(object);
-  return error != 0 ? error : real(endpoint->cm).getname(object, address, bytes);
+  return error != 0 ? error : real_table(endpoint->cm).getname(object, address, bytes);
 }
 
 ssize_t sendv(fid_ep* endpoint, const iovec* pieces, void** descriptors, std::size_t count,
               fi_addr_t to, void* context) {
   const int error = error_of(Call::send);
-  return error != 0 ? error
-                    : real(endpoint->msg).sendv(endpoint, pieces, descriptors, count, to, context);
+  return error != 0
+             ? error
+             : real_table(endpoint->msg).sendv(endpoint, pieces, descriptors, count, to, context);
 }
 
 ssize_t inject(fid_ep* endpoint, const void* bytes, std::size_t count, fi_addr_t to) {
   const int error = error_of(Call::inject);
-  return error != 0 ? error : real(endpoint->msg).inject(endpoint, bytes, count, to);
+  return error != 0 ? error : real_table(endpoint->msg).inject(endpoint, bytes, count, to);
 }
 
 ssize_t receive(fid_ep* endpoint, void* into, std::size_t bytes, void* descriptor, fi_addr_t from,
                 void* context) {
   const int error = error_of(Call::receive);
-  return error != 0 ? error
-                    : real(endpoint->msg).recv(endpoint, into, bytes, descriptor, from, context);
+  return error != 0
+             ? error
+             : real_table(endpoint->msg).recv(endpoint, into, bytes, descriptor, from, context);
 }
 
 int insert(fid_av* table, const void* address, std::size_t count, fi_addr_t* names, uint64_t flags,
            void* context) {
   const int error = error_of(Call::insert);
-  return error != 0 ? error : real(table->ops).insert(table, address, count, names, flags, context);
+  return error != 0 ? error
+                    : real_table(table->ops).insert(table, address, count, names, flags, context);
 }
 
 // ---- the domain ----
 
 int av_open(fid_domain* domain, fi_av_attr* attributes, fid_av** made, void* context) {
   if (const int error = error_of(Call::av_open)) return error;
-  const int answer = real(domain->ops).av_open(domain, attributes, made, context);
+  const int answer = real_table(domain->ops).av_open(domain, attributes, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  replace((*made)->ops).insert = insert;
+  replace_table((*made)->ops).insert = insert;
   return 0;
 }
 
 int cq_open(fid_domain* domain, fi_cq_attr* attributes, fid_cq** made, void* context) {
   if (const int error = error_of(Call::cq_open)) return error;
-  const int answer = real(domain->ops).cq_open(domain, attributes, made, context);
+  const int answer = real_table(domain->ops).cq_open(domain, attributes, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  fi_ops_cq& own = replace((*made)->ops);
+  fi_ops_cq& own = replace_table((*made)->ops);
   own.read = read;
   own.readerr = read_error;
   return 0;
@@ -187,11 +169,11 @@ int cq_open(fid_domain* domain, fi_cq_attr* attributes, fid_cq** made, void* con
 
 int endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
   if (const int error = error_of(Call::endpoint)) return error;
-  const int answer = real(domain->ops).endpoint(domain, info, made, context);
+  const int answer = real_table(domain->ops).endpoint(domain, info, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  replace((*made)->cm).getname = getname;
-  fi_ops_msg& own = replace((*made)->msg);
+  replace_table((*made)->cm).getname = getname;
+  fi_ops_msg& own = replace_table((*made)->msg);
   own.sendv = sendv;
   own.inject = inject;
   own.recv = receive;
@@ -202,10 +184,10 @@ int endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
 
 int domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void* context) {
   if (const int error = error_of(Call::domain)) return error;
-  const int answer = real(fabric->ops).domain(fabric, info, made, context);
+  const int answer = real_table(fabric->ops).domain(fabric, info, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  fi_ops_domain& own = replace((*made)->ops);
+  fi_ops_domain& own = replace_table((*made)->ops);
   own.av_open = av_open;
   own.cq_open = cq_open;
   own.endpoint = endpoint;
@@ -214,21 +196,21 @@ int domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void* context) 
 
 int wait(fid_wait* set, int milliseconds) {
   const int error = error_of(Call::wait);
-  return error != 0 ? error : real(set->ops).wait(set, milliseconds);
+  return error != 0 ? error : real_table(set->ops).wait(set, milliseconds);
 }
 
 int wait_open(fid_fabric* fabric, fi_wait_attr* attributes, fid_wait** made) {
   if (const int error = error_of(Call::wait_open)) return error;
-  const int answer = real(fabric->ops).wait_open(fabric, attributes, made);
+  const int answer = real_table(fabric->ops).wait_open(fabric, attributes, made);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  replace((*made)->ops).wait = wait;
+  replace_table((*made)->ops).wait = wait;
   return 0;
 }
 
 int trywait(fid_fabric* fabric, fid** waited, int count) {
   const int error = error_of(Call::trywait);
-  return error != 0 ? error : real(fabric->ops).trywait(fabric, waited, count);
+  return error != 0 ? error : real_table(fabric->ops).trywait(fabric, waited, count);
 }
 
 // ---- libfabric's own ----
@@ -239,7 +221,7 @@ int fabric(fi_fabric_attr* attributes, fid_fabric** made, void* context) {
   const int answer = g_real.fabric(attributes, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  fi_ops_fabric& own = replace((*made)->ops);
+  fi_ops_fabric& own = replace_table((*made)->ops);
   own.domain = domain;
   own.wait_open = wait_open;
   own.trywait = trywait;

@@ -170,7 +170,7 @@ TEST_P(OfiPosted, WhatIsNotWantedIsGivenBackAndWhatIsComes) {
     const std::string text = pattern(200 * i, i);
     const iovec piece{const_cast<char*>(text.data()), text.size()};
     sent = false;
-    while (sender.send(&piece, 1, to, kTag, context) != 0) step();
+    while (sender.send(&piece, nullptr, 1, to, kTag, context) != 0) step();
     while (!sent || came.size() <= i) step();
     EXPECT_EQ(came.back(), text);
   }
@@ -218,7 +218,7 @@ TEST_P(OfiPosted, ABufferForSeveralWaitsForTheLastOfThem) {
     const std::string text = pattern(kBytes, i);
     const iovec piece{const_cast<char*>(text.data()), text.size()};
     sent = false;
-    while (sender.send(&piece, 1, to, ofi::Endpoint::kUntagged, context) != 0) step();
+    while (sender.send(&piece, nullptr, 1, to, ofi::Endpoint::kUntagged, context) != 0) step();
     while (!sent || came <= i) step();
   }
   EXPECT_EQ(text_of(pool->landed(first)), pattern(kBytes, 0)) << "used again too early";

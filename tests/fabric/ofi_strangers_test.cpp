@@ -95,7 +95,8 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
       std::array<fi_cq_data_entry, 1> entry;
       return endpoint_->read(entry) == 1;
     };
-    while (endpoint_->send(&piece, 1, to_, ofi::Endpoint::kUntagged, context) != 0) (void)step();
+    while (endpoint_->send(&piece, nullptr, 1, to_, ofi::Endpoint::kUntagged, context) != 0)
+      (void)step();
     while (!step()) {
     }
   }

@@ -35,8 +35,10 @@ Info copy_of(const fi_info* info) {
   return copy;
 }
 
-/// How memory may have to be named to be read by peers; that of ours must not have to be.
-constexpr int kMemoryModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+/// What a provider may ask of memory: how it is named to be read by peers; to be told of all that
+/// it works on, ours as well; and that this is bound to the endpoint.
+constexpr int kMemoryModes =
+    FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL | FI_MR_ENDPOINT;
 
 /// What every provider must have: reliable datagrams in each sender's order; and `more`.
 Info wishes(uint64_t more = 0) {
@@ -48,6 +50,7 @@ Info wishes(uint64_t more = 0) {
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->mr_mode = kMemoryModes;
   return hints;
 }
 
@@ -123,7 +126,7 @@ const fi_info* best_of(const fi_info* list, const std::string& provider,
   for (const fi_info* one = list; one != nullptr; one = one->next) {
     if (!interface.empty() && interface_of(*one) != interface) continue;
     // Of libfabric's own shared memory nobody on another node has anything.
-    if (provider.empty() && provider_of(*one) == "shm") continue;
+    if (provider.empty() && (provider_of(*one) == "shm" || provider_of(*one) == "sm2")) continue;
     const int order = order_of(*one, one_node);
     // libfabric's order, where ours makes no difference.
     if (order >= 0 && (best == nullptr || order < best_order)) {
@@ -190,7 +193,6 @@ Info choose_provider(bool one_node, bool reads_remotely) {
   const fi_info* best = nullptr;
   if (reads_remotely) {
     const Info hints = wishes(capabilities | FI_RMA);
-    hints->domain_attr->mr_mode = kMemoryModes;
     name_provider(*hints, provider);
     const int answer = ask(hints, list);
     if (answer == 0)
@@ -237,12 +239,14 @@ Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions
       most_injected_(info->tx_attr->inject_size),
       reads_remotely_((info->caps & FI_RMA) != 0),
       by_address_((info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0),
+      registers_((info->domain_attr->mr_mode & FI_MR_LOCAL) != 0),
+      binds_memory_((info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0),
       // Those with FI_PROV_SPECIFIC are layered providers' own.
       key_mask_((info->domain_attr->mr_key_size >= sizeof(uint64_t)
                      ? ~uint64_t{0}
                      : (uint64_t{1} << 8 * info->domain_attr->mr_key_size) - 1) &
                 ~uint64_t{FI_PROV_SPECIFIC}) {
-  if (reads_remotely_ && ::sodium_init() < 0)
+  if ((reads_remotely_ || registers_) && ::sodium_init() < 0)
     throw Error(Errc::no_permission, "ofi: libsodium cannot be made ready");
   fid_domain* domain = nullptr;
   check(::fi_domain(&fabric, info.get(), &domain, nullptr), "fi_domain");
@@ -304,21 +308,56 @@ fi_addr_t Endpoint::insert(std::span<const std::byte> address) {
   return name;
 }
 
-Fid<fid_mr> Endpoint::expose(std::span<const std::byte> memory) noexcept {
-  uint64_t key = 0;  // where the provider leaves it to us
+int Endpoint::enter_for(uint64_t access, std::span<const std::byte> memory,
+                        Fid<fid_mr>& made) noexcept {
+  uint64_t key = 0;  // where the provider leaves it to us: no two are alike
   ::randombytes_buf(&key, sizeof key);
   key &= key_mask_;
-  fid_mr* made = nullptr;
-  if (::fi_mr_reg(domain_.get(), memory.data(), memory.size(), FI_REMOTE_READ, 0, key, 0, &made,
-                  nullptr) != 0)
-    made = nullptr;
-  return Fid<fid_mr>(made);
+  fid_mr* entry = nullptr;
+  int answer =
+      ::fi_mr_reg(domain_.get(), memory.data(), memory.size(), access, 0, key, 0, &entry, nullptr);
+  if (answer != 0) return answer;
+  made.reset(entry);
+  if (!binds_memory_) return 0;
+  answer = ::fi_mr_bind(entry, &endpoint_->fid, 0);
+  if (answer == 0) answer = ::fi_mr_enable(entry);
+  if (answer != 0) made.reset();
+  return answer;
 }
 
-ssize_t Endpoint::receive_many(std::span<std::byte> into, fi_context2& context) noexcept {
+Fid<fid_mr> Endpoint::expose(std::span<const std::byte> memory) noexcept {
+  Fid<fid_mr> made;
+  (void)enter_for(FI_REMOTE_READ, memory, made);
+  return made;
+}
+
+void* Endpoint::enter(std::span<std::byte> memory) {
+  if (!registers_ || memory.empty()) return nullptr;
+  Fid<fid_mr> made;
+  if (const int answer = enter_for(FI_SEND | FI_RECV, memory, made); answer != 0)
+    throw Error(Errc::no_memory, fmt::format("ofi: fi_mr_reg of {} KiB: {}{}", memory.size() / 1024,
+                                             error_text(answer), locked_memory_remark()));
+  entered_.push_back(std::move(made));
+  return ::fi_mr_desc(entered_.back().get());
+}
+
+Fid<fid_mr> Endpoint::enter_for_read(std::span<std::byte> memory) noexcept {
+  Fid<fid_mr> made;
+  (void)enter_for(FI_READ, memory, made);
+  return made;
+}
+
+void Endpoint::close() noexcept {
+  if (binds_memory_) entered_.clear();  // what is bound goes first
+  endpoint_.reset();
+}
+
+ssize_t Endpoint::receive_many(std::span<std::byte> into, void* descriptor,
+                               fi_context2& context) noexcept {
   const iovec whole{into.data(), into.size()};
   fi_msg message{};
   message.msg_iov = &whole;
+  message.desc = registers_ ? &descriptor : nullptr;
   message.iov_count = 1;
   message.addr = FI_ADDR_UNSPEC;
   message.context = &context;

@@ -61,13 +61,25 @@ class Endpoint {
   /// Names a peer's endpoint. Throws Error(protocol) if the provider does not like the address.
   fi_addr_t insert(std::span<const std::byte> address);
 
+  /// Whether the provider must be told of memory before it works on it (FI_MR_LOCAL). It may pin
+  /// that: what is resident of it stays so.
+  [[nodiscard]] bool registers() const noexcept { return registers_; }
+  /// Tells it of memory to send from and receive into, until `close`: the memory outlives that. The
+  /// descriptor, to be named with that memory; null: it need not be told. Throws Error(no_memory).
+  void* enter(std::span<std::byte> memory);
+  /// The same of memory to read into, for as long as the handle is kept; null: it cannot be had.
+  [[nodiscard]] Fid<fid_mr> enter_for_read(std::span<std::byte> memory) noexcept;
+  /// Ends what is under way; nothing but the destructor may follow.
+  void close() noexcept;
+
   static constexpr uint64_t kUntagged = 0;  ///< as a tag: none
 
-  [[nodiscard]] ssize_t send(const iovec* pieces, std::size_t count, fi_addr_t to, uint64_t tag,
-                             fi_context2& context) noexcept {
+  /// `descriptors`: of each piece; null: none is needed.
+  [[nodiscard]] ssize_t send(const iovec* pieces, void** descriptors, std::size_t count,
+                             fi_addr_t to, uint64_t tag, fi_context2& context) noexcept {
     return tag == kUntagged
-               ? ::fi_sendv(endpoint_.get(), pieces, nullptr, count, to, &context)
-               : ::fi_tsendv(endpoint_.get(), pieces, nullptr, count, to, tag, &context);
+               ? ::fi_sendv(endpoint_.get(), pieces, descriptors, count, to, &context)
+               : ::fi_tsendv(endpoint_.get(), pieces, descriptors, count, to, tag, &context);
   }
   /// Up to `most_injected` bytes, which are free for other use at once; nothing tells when they
   /// went.
@@ -76,19 +88,21 @@ class Endpoint {
   }
   [[nodiscard]] std::size_t most_injected() const noexcept { return most_injected_; }
   /// One message that was sent with `tag`.
-  [[nodiscard]] ssize_t receive(std::span<std::byte> into, uint64_t tag,
+  [[nodiscard]] ssize_t receive(std::span<std::byte> into, void* descriptor, uint64_t tag,
                                 fi_context2& context) noexcept {
     constexpr fi_addr_t kAny = FI_ADDR_UNSPEC;
-    return noted(tag == kUntagged
-                     ? ::fi_recv(endpoint_.get(), into.data(), into.size(), nullptr, kAny, &context)
-                     : ::fi_trecv(endpoint_.get(), into.data(), into.size(), nullptr, kAny, tag, 0,
-                                  &context));
+    fid_ep* const at = endpoint_.get();
+    return noted(
+        tag == kUntagged
+            ? ::fi_recv(at, into.data(), into.size(), descriptor, kAny, &context)
+            : ::fi_trecv(at, into.data(), into.size(), descriptor, kAny, tag, 0, &context));
   }
   /// The last error, since this was asked, by which a receive was refused, but for -FI_EAGAIN,
   /// positive; or 0.
   [[nodiscard]] int take_refusal() noexcept { return std::exchange(refusal_, 0); }
   /// Messages without a tag, one after the other, until less than the least room is left.
-  [[nodiscard]] ssize_t receive_many(std::span<std::byte> into, fi_context2& context) noexcept;
+  [[nodiscard]] ssize_t receive_many(std::span<std::byte> into, void* descriptor,
+                                     fi_context2& context) noexcept;
   /// For receives of many messages. Throws Error(bad_config) if the provider does not let it be
   /// set.
   void set_least_room(std::size_t bytes);
@@ -99,7 +113,7 @@ class Endpoint {
   [[nodiscard]] ssize_t read(std::span<fi_cq_data_entry> into) noexcept {
     return ::fi_cq_read(queue_.get(), into.data(), into.size());
   }
-  /// Whether the provider reads memory of peers, into memory of ours that it need not know.
+  /// Whether the provider reads memory of peers.
   [[nodiscard]] bool reads_remotely() const noexcept { return reads_remotely_; }
   /// Lets peers read `memory`, with a key that nobody guesses; nullptr: it cannot be had now.
   [[nodiscard]] Fid<fid_mr> expose(std::span<const std::byte> memory) noexcept;
@@ -107,9 +121,9 @@ class Endpoint {
   [[nodiscard]] uint64_t exposed_address(std::span<const std::byte> memory) const noexcept {
     return by_address_ ? reinterpret_cast<uint64_t>(memory.data()) : 0;
   }
-  [[nodiscard]] ssize_t read_remote(std::span<std::byte> into, fi_addr_t from, uint64_t address,
-                                    uint64_t key, fi_context2& context) noexcept {
-    return ::fi_read(endpoint_.get(), into.data(), into.size(), nullptr, from, address, key,
+  [[nodiscard]] ssize_t read_remote(std::span<std::byte> into, void* descriptor, fi_addr_t from,
+                                    uint64_t address, uint64_t key, fi_context2& context) noexcept {
+    return ::fi_read(endpoint_.get(), into.data(), into.size(), descriptor, from, address, key,
                      &context);
   }
   /// Takes the error that `read` announced by -FI_EAVAIL; false if there was none.
@@ -122,6 +136,7 @@ class Endpoint {
 
  private:
   void open_queue(std::size_t completions);
+  int enter_for(uint64_t access, std::span<const std::byte> memory, Fid<fid_mr>& made) noexcept;
   ssize_t noted(ssize_t answer) noexcept {
     if (answer != 0 && answer != -FI_EAGAIN) [[unlikely]]
       refusal_ = static_cast<int>(-answer);
@@ -130,9 +145,10 @@ class Endpoint {
 
   fid_fabric& fabric_;
   const std::size_t most_injected_;
-  const bool reads_remotely_, by_address_;
+  const bool reads_remotely_, by_address_, registers_, binds_memory_;
   const uint64_t key_mask_;  ///< of the bits that keys may have
   Fid<fid_domain> domain_;
+  std::vector<Fid<fid_mr>> entered_;
   Fid<fid_av> addresses_;
   Fid<fid_wait> set_;  // outlives the queue
   Fid<fid_cq> queue_;

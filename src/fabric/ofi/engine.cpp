@@ -67,8 +67,8 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       most_ahead_(static_cast<int32_t>(transport.geometry().lane_cells +
                                        transport.geometry().control_cells +
                                        transport.geometry().packets + 1)),
-      pool_(frame_bytes_),
-      batches_(batch_bytes_),
+      pool_(frame_bytes_, &endpoint_),
+      batches_(batch_bytes_, &endpoint_),
       receives_(make_receive_pool(
           endpoint_, transport.receive_setup(classes_, static_cast<uint32_t>(std::min<std::size_t>(
                                                            info->rx_attr->size, kMostPosted))))),
@@ -82,6 +82,7 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
   in_hands_.resize(transport.geometry().packets);
   ended_reads_.reserve(kMostReads);
   for (Read& one : reads_) free_reads_.push_back(&one);
+  packets_descriptor_ = endpoint_.enter(transport.packet_area());
   receives_->start();
   self_bell_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bell_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
@@ -93,7 +94,11 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
                 fmt::format("ofi: no doorbell: {}{}", std::strerror(errno), files_remark()));
 }
 
-Engine::~Engine() { end_offers(); }
+Engine::~Engine() {
+  end_offers();
+  endpoint_.close();  // before memory goes that it reads and writes, and what it was told of that
+  for (Read& one : reads_) one.into.reset();
+}
 
 // ---- sending ----
 
@@ -289,9 +294,10 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
   const bool injects = frame.packet.empty() && length <= endpoint_.most_injected();
   const iovec pieces[] = {{frame.bytes(), length},
                           {const_cast<std::byte*>(frame.packet.data()), frame.packet.size()}};
+  void* descriptors[] = {frame.descriptor, packets_descriptor_};
   const ssize_t answer =
       injects ? endpoint_.inject({frame.bytes(), length}, to.address)
-              : endpoint_.send(pieces, frame.packet.empty() ? 1 : 2, to.address,
+              : endpoint_.send(pieces, descriptors, frame.packet.empty() ? 1 : 2, to.address,
                                classes_.class_of(length + frame.packet.size()), frame.context);
   if (answer != 0) [[unlikely]] {
     if (answer != -FI_EAGAIN) note_trouble(to, static_cast<int>(-answer));

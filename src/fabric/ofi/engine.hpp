@@ -140,6 +140,7 @@ class Engine {
     fi_context2 context;  // first: a completion gives its address
     uint64_t token = 0;
     Channel* from = nullptr;
+    Fid<fid_mr> into;  ///< where the provider must be told of it
     bool under_way = false;
     bool ok = false;
   };
@@ -210,6 +211,8 @@ class Engine {
   [[nodiscard]] bool reads_remotely() const noexcept {
     return endpoint_.reads_remotely() && limits_.tag_bytes == 0;
   }
+  ssize_t read_remote(Read& one, std::span<std::byte> into, uint64_t address,
+                      uint64_t key) noexcept;
   void end_read(Read& one, bool ok) noexcept;
   void cut(const Peer& peer) const noexcept;
   void end_offers() noexcept;
@@ -244,7 +247,8 @@ class Engine {
   std::vector<Read*> free_reads_;  ///< those that ended last are used last
   std::vector<Read*> ended_reads_;
   Offer* offers_ = nullptr;  ///< all of them
-  Endpoint endpoint_;        // goes before what it writes to
+  void* packets_descriptor_ = nullptr;
+  Endpoint endpoint_;  // goes before what it writes to
   Descriptor bell_, self_bell_;
   uint32_t sends_left_ = effort_.sends;  ///< until it receives again
   uint32_t under_way_ = 0;               ///< frames in the provider's hands

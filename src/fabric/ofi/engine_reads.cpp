@@ -79,8 +79,9 @@ Post Engine::begin_read(Peer& peer, uint32_t port, uint64_t address, uint64_t ke
   if (!peer.down.load(std::memory_order_relaxed)) [[likely]] {
     one.from = channel(peer, port % peer.ports());
     if (one.from == nullptr) return Post::retry;
-    answer = endpoint_.read_remote(into, one.from->address, address, key, one.context);
+    answer = read_remote(one, into, address, key);
     if (answer == -FI_EAGAIN) {
+      one.into.reset();
       suspect(*one.from);
       return Post::retry;
     }
@@ -94,9 +95,23 @@ Post Engine::begin_read(Peer& peer, uint32_t port, uint64_t address, uint64_t ke
   return Post::posted;
 }
 
+/// Where the provider must be told of the buffer, it is, for as long as the read lasts: those to
+/// which that is dear keep what they were told, and watch for memory that goes away.
+ssize_t Engine::read_remote(Read& one, std::span<std::byte> into, uint64_t address,
+                            uint64_t key) noexcept {
+  void* descriptor = nullptr;
+  if (endpoint_.registers()) {
+    one.into = endpoint_.enter_for_read(into);
+    if (!one.into) return -FI_ENOMEM;  // it comes in packets
+    descriptor = ::fi_mr_desc(one.into.get());
+  }
+  return endpoint_.read_remote(into, descriptor, one.from->address, address, key, one.context);
+}
+
 /// It is over: the polling thread tells. Version 1.17 may say so twice of one that failed.
 void Engine::end_read(Read& one, bool ok) noexcept {
   if (!std::exchange(one.under_way, false)) return;
+  one.into.reset();
   if (one.from != nullptr) --one.from->reads;
   one.ok = ok;
   ended_reads_.push_back(&one);                       // room for all

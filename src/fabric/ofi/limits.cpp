@@ -33,4 +33,11 @@ std::string memory_remark() {
                      limit.rlim_cur / 1024);
 }
 
+std::string locked_memory_remark() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  return fmt::format(" (this process may lock only {} KiB of memory: ulimit -l)",
+                     limit.rlim_cur / 1024);
+}
+
 }  // namespace weft::fabric::ofi

@@ -9,5 +9,7 @@ namespace weft::fabric::ofi {
 std::string files_remark();
 /// Empty where its address space has no limit; else a remark that names it.
 std::string memory_remark();
+/// Empty where it may lock as much memory as it likes; else a remark that names the limit.
+std::string locked_memory_remark();
 
 }  // namespace weft::fabric::ofi

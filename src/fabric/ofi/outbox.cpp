@@ -1,15 +1,27 @@
 #include "fabric/ofi/outbox.hpp"
 
+#include "weft/base/error.hpp"
+
 namespace weft::fabric::ofi {
 
 bool FramePool::grow() noexcept {
+  const std::size_t bytes = kChunk * stride_;
+  void* descriptor = nullptr;
   try {
     chunks_.reserve(chunks_.size() + 1);
-    chunks_.push_back(std::make_unique<std::byte[]>(kChunk * stride_));
+    auto chunk = std::make_unique<std::byte[]>(bytes);
+    if (endpoint_ != nullptr) descriptor = endpoint_->enter({chunk.get(), bytes});
+    chunks_.push_back(std::move(chunk));
   } catch (const std::bad_alloc&) {
     return false;
+  } catch (const Error&) {
+    return false;
   }
-  for (std::size_t i = kChunk; i-- > 0;) give(*new (chunks_.back().get() + i * stride_) OutFrame{});
+  for (std::size_t i = kChunk; i-- > 0;) {
+    OutFrame& frame = *new (chunks_.back().get() + i * stride_) OutFrame{};
+    frame.descriptor = descriptor;
+    give(frame);
+  }
   return true;
 }
 

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi/wire.hpp"
 
 namespace weft::fabric::ofi {
@@ -35,6 +36,7 @@ struct OutFrame {
   fi_context2 context;  // first: a completion gives its address
   Channel* channel;
   OutFrame* next;
+  void* descriptor;                   ///< of its own memory, as Endpoint::enter has it
   std::span<const std::byte> packet;  ///< where it lies; it is lent
   uint64_t number;                    ///< the whole of what the header has the lower half of
   uint32_t length;                    ///< of header and what follows it, but for the packet
@@ -53,11 +55,14 @@ static_assert(alignof(OutFrame) >= alignof(WireHeader) &&
 /// Frames of one length; takes memory in chunks, and keeps it.
 class FramePool {
  public:
-  explicit FramePool(std::size_t frame_bytes)
-      : stride_((sizeof(OutFrame) + frame_bytes + alignof(std::max_align_t) - 1) /
+  /// For frames that go by `endpoint`, which may be made after it, before the first is taken; null:
+  /// by none.
+  explicit FramePool(std::size_t frame_bytes, Endpoint* endpoint = nullptr)
+      : endpoint_(endpoint),
+        stride_((sizeof(OutFrame) + frame_bytes + alignof(std::max_align_t) - 1) /
                 alignof(std::max_align_t) * alignof(std::max_align_t)) {}
 
-  /// Null: no memory.
+  /// Null: no memory, or none that the provider takes.
   [[nodiscard]] OutFrame* take() noexcept {
     if (free_ == nullptr && !grow()) [[unlikely]]
       return nullptr;
@@ -72,6 +77,7 @@ class FramePool {
   static constexpr std::size_t kChunk = 64;  ///< frames
   bool grow() noexcept;
 
+  Endpoint* const endpoint_;
   const std::size_t stride_;
   OutFrame* free_ = nullptr;
   std::vector<std::unique_ptr<std::byte[]>> chunks_;

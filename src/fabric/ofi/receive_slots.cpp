@@ -31,7 +31,7 @@ bool ReceiveSlots::owns(const void* context) const noexcept {
 }
 
 bool ReceiveSlots::post(Slot& slot) noexcept {
-  if (endpoint_.receive({slot.buffer, bytes_}, tag_, slot.context) != 0) return false;
+  if (endpoint_.receive({slot.buffer, bytes_}, descriptor_, tag_, slot.context) != 0) return false;
   slot.state = State::posted;
   ++posted_;
   return true;
@@ -43,7 +43,7 @@ void ReceiveSlots::put_back(Slot& slot) noexcept {
   if (posted_ < wanted_) [[likely]] {
     if (post(slot)) [[likely]]
       return;
-  } else {
+  } else if (!endpoint_.registers()) {
     ::madvise(slot.buffer, stride_, MADV_DONTNEED);
   }
   idle_.push_back(&slot);

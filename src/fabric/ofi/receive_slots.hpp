@@ -9,7 +9,7 @@
 //  1. A slot is idle, or in the provider's hands (posted; recalled: asked back); posted_ counts
 //     the latter, recalled_ those of them that were asked back.
 //  2. Where more are posted than wanted, the rest is recalled. A slot that ends while there are
-//     enough goes idle, and its pages back to the system.
+//     enough goes idle, and its pages back to the system, unless the provider was told of them.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +35,8 @@ class ReceiveSlots {
 
   /// `most` of `bytes` each, which go under `tag`; none is posted yet. Throws Error(no_memory).
   ReceiveSlots(Endpoint& endpoint, uint32_t bytes, uint32_t most, uint32_t tag);
+  /// Before all else, when the endpoint is ready. Throws Error(no_memory).
+  void start() { descriptor_ = endpoint_.enter({pages_.base(), pages_.size()}); }
   ReceiveSlots(const ReceiveSlots&) = delete;
   ReceiveSlots& operator=(const ReceiveSlots&) = delete;
 
@@ -63,6 +65,7 @@ class ReceiveSlots {
   const uint32_t tag_;
   const std::size_t stride_;
   const Pages pages_;
+  void* descriptor_ = nullptr;
   std::vector<Slot> slots_;
   std::vector<Slot*> idle_;  // room for all
   uint32_t wanted_ = 0, posted_ = 0, recalled_ = 0;

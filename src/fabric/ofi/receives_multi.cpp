@@ -45,7 +45,7 @@ class MultiReceives final : public ReceivePool {
     while (posted_ < kPosted) {
       Buffer* const one = take_spare();
       if (one == nullptr) return;
-      if (endpoint_.receive_many({one->pages.base(), bytes_}, one->context) != 0) {
+      if (endpoint_.receive_many({one->pages.base(), bytes_}, one->descriptor, one->context) != 0) {
         spare_.push_back(one);
         return;
       }
@@ -87,6 +87,7 @@ class MultiReceives final : public ReceivePool {
   struct Buffer {
     fi_context2 context;  // first: a completion gives its address
     Pages pages;
+    void* descriptor = nullptr;
     std::size_t came = 0;      ///< bytes
     std::size_t end = 0;       ///< of what came, where the last of it ends
     bool knows_end = false;    ///< nothing begins behind that
@@ -102,6 +103,7 @@ class MultiReceives final : public ReceivePool {
       try {
         auto made = std::make_unique<Buffer>();
         made->pages = Pages(bytes_);
+        made->descriptor = endpoint_.enter({made->pages.base(), made->pages.size()});
         spare_.reserve(buffers_.size() + 1);
         buffers_.push_back(std::move(made));
         spare_.push_back(buffers_.back().get());
@@ -122,7 +124,7 @@ class MultiReceives final : public ReceivePool {
   void settle(Buffer& one) noexcept {
     if (one.broke_off) {
       one.is_given_up = true;
-      ::madvise(one.pages.base(), one.pages.size(), MADV_DONTNEED);
+      if (!endpoint_.registers()) ::madvise(one.pages.base(), one.pages.size(), MADV_DONTNEED);
     } else if (one.came == one.end && (one.knows_end || bytes_ - one.end < least_room_)) {
       one.came = one.end = 0;
       one.knows_end = one.is_let_go = false;

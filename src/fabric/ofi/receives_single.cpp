@@ -12,7 +12,10 @@ class SingleReceives final : public ReceivePool {
       : receives_(std::min(setup.receives, setup.most_posted)),
         slots_(endpoint, setup.largest(), receives_, Endpoint::kUntagged) {}
 
-  void start() override { slots_.want(receives_); }
+  void start() override {
+    slots_.start();
+    slots_.want(receives_);
+  }
   void post_waiting() noexcept override { slots_.post_waiting(); }
   [[nodiscard]] bool has_waiting() const noexcept override { return slots_.has_waiting(); }
 

@@ -20,7 +20,10 @@ class SizedReceives final : public ReceivePool {
           std::make_unique<ReceiveSlots>(endpoint, setup.classes.bytes_of(i), setup.receives, i));
   }
 
-  void start() override { want(shares_.equal_shares()); }
+  void start() override {
+    for (const auto& one : sizes_) one->start();
+    want(shares_.equal_shares());
+  }
   void post_waiting() noexcept override {
     for (const auto& one : sizes_)
       if (one->has_waiting()) [[unlikely]]
