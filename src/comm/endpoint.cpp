@@ -88,7 +88,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
                 .tag = tag.value,
                 .bytes = static_cast<uint32_t>(bytes),
                 .reply_port = device.number()};
-  if (bytes <= runtime.settings.eager_bytes) {
+  if (runtime.goes_eagerly(to, bytes)) {
     return runtime.send_packet(device, to, Bytes(header).span(), pieces);
   }
   // Rendezvous. Pieces are gathered into memory of their own: the one copy that a list costs.
@@ -305,7 +305,8 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
 Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
   Runtime::Impl& runtime = impl_->runtime;
   Event event{.peer = to, .tag = tag, .bytes = data.size()};
-  if (data.size() <= runtime.settings.eager_bytes) {
+  runtime.check_rank(to);
+  if (runtime.goes_eagerly(to, data.size())) {
     (void)until_posted(runtime.self, [&] { return send(to, tag, data); });  // done: it is copied
   } else {
     event =

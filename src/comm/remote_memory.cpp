@@ -263,7 +263,7 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
                 .tag = tag.value,
                 .bytes = static_cast<uint32_t>(data.size()),
                 .reply_port = device.number()};
-  const bool large = data.size() > runtime.settings.eager_bytes;
+  const bool large = !runtime.goes_eagerly(owner, data.size());
   RendezvousBody from{};
   if (large) {
     op->kind = comm::Kind::put;

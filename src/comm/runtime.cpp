@@ -73,6 +73,8 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   most_streaming = std::min(transport->geometry().packets / 2,
                             std::max(kLeastStreaming, kMostStreamedBytes / packet_bytes));
   settings.eager_bytes = std::min<std::size_t>(settings.eager_bytes, packet_bytes);
+  settings.far_eager_bytes =
+      std::clamp<std::size_t>(settings.far_eager_bytes, settings.eager_bytes, packet_bytes);
 
   const uint32_t packet_count = transport->geometry().packets;
   packets = std::make_unique<base::SlotPool>(packet_count);
@@ -426,6 +428,7 @@ DeviceCounts Runtime::device_counts(uint32_t number) const noexcept {
           .unrung = device.unrung()};
 }
 std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
+std::size_t Runtime::eager_bytes(Rank to) const noexcept { return impl_->eager_bytes(to); }
 std::size_t Runtime::inline_bytes() const noexcept {
   return std::min<std::size_t>(impl_->devices[0]->port().max_inline() - sizeof(comm::Header),
                                Impl::kMaxInlineBytes);

@@ -38,6 +38,7 @@ struct RuntimeSettings {
   bool serial_progress;
   Assignment assignment;
   std::size_t eager_bytes;
+  std::size_t far_eager_bytes;
   uint32_t operations;
   uint32_t unexpected;
   std::size_t copy_chunk_bytes;
@@ -126,6 +127,14 @@ struct Runtime::Impl final : base::IdleWork {
 
   [[nodiscard]] std::byte* packet(uint32_t index) const noexcept {
     return packet_memory + std::size_t{index} * packet_bytes;
+  }
+  /// Messages to `rank` up to this many bytes go eagerly: over a network an announcement and its
+  /// answer cost more than a copy does.
+  [[nodiscard]] std::size_t eager_bytes(Rank rank) const noexcept {
+    return transport->is_far(rank) ? settings.far_eager_bytes : settings.eager_bytes;
+  }
+  [[nodiscard]] bool goes_eagerly(Rank to, std::size_t bytes) const noexcept {
+    return bytes <= settings.eager_bytes || bytes <= eager_bytes(to);
   }
   [[nodiscard]] bool is_dead(Rank rank) const noexcept {
     return dead[static_cast<std::size_t>(rank.value)].load(std::memory_order_acquire);

@@ -39,6 +39,12 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 256,
      .high = int64_t{1} << 20,
      .help = "Messages up to this size are sent eagerly; at most a packet's size."},
+    {.key = "comm.network_eager_bytes",
+     .type = ConfigType::bytes,
+     .fallback = "64K",
+     .low = 256,
+     .high = int64_t{1} << 20,
+     .help = "The same, of messages that go over a network; at least what goes eagerly elsewhere."},
     {.key = "comm.operations",
      .type = ConfigType::integer,
      .fallback = "65536",
@@ -110,6 +116,7 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
     throw Error(Errc::bad_argument, "more than 1024 devices were asked for");
   }
   s.eager_bytes = static_cast<std::size_t>(base::config_int("comm.eager_bytes"));
+  s.far_eager_bytes = static_cast<std::size_t>(base::config_int("comm.network_eager_bytes"));
   s.operations =
       options.operations.value_or(static_cast<uint32_t>(base::config_int("comm.operations")));
   s.unexpected = static_cast<uint32_t>(base::config_int("comm.unexpected"));

@@ -17,6 +17,7 @@ namespace weft::fabric {
 namespace {
 
 constexpr uint32_t kLooks = 16;      ///< fruitless ones at far before it rests
+constexpr uint32_t kLongLooks = 64;  ///< the same where far yielded last: an answer's way is long
 constexpr uint32_t kMostRest = 128;  ///< polls between two looks
 constexpr uint32_t kBusyPoll = 8;    ///< a poll that yielded, as rests count: what take_short took
                                      ///< since the one before counts as well
@@ -133,8 +134,9 @@ uint32_t ByNodePort::poll_far(Sink& sink, uint32_t budget) {
   if (taken != 0 && !stray_told_) last_ = far_.get();
   if (taken != 0 || between.held()) {
     fruitless_ = rest_ = 0;
-  } else if (!armed_ && ++fruitless_ > kLooks) {
-    fruitless_ = kLooks;
+  } else if (const uint32_t most = last_ == far_.get() ? kLongLooks : kLooks;
+             !armed_ && ++fruitless_ > most) {
+    fruitless_ = most;
     rest_ = std::clamp(2 * rest_, 1U, kMostRest);
   }
   return taken;

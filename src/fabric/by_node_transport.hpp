@@ -35,6 +35,11 @@ class ByNodeTransport final : public Transport {
   [[nodiscard]] std::string_view name() const noexcept override { return "by_node"; }
   [[nodiscard]] const Geometry& geometry() const noexcept override { return near_->geometry(); }
   [[nodiscard]] bool reaches(Rank rank) const noexcept override { return side(rank).reaches(rank); }
+  /// False also of what is no rank: `near` has an answer to that.
+  [[nodiscard]] bool is_far(Rank rank) const noexcept override {
+    const auto index = static_cast<std::size_t>(rank.value);
+    return index < is_near_.size() && is_near_[index] == 0;
+  }
   [[nodiscard]] std::span<std::byte> packet_area() noexcept override {
     return near_->packet_area();
   }
@@ -72,11 +77,6 @@ class ByNodeTransport final : public Transport {
   }
 
  private:
-  /// False also of what is no rank: `near` has an answer to that.
-  [[nodiscard]] bool is_far(Rank rank) const noexcept {
-    const auto index = static_cast<std::size_t>(rank.value);
-    return index < is_near_.size() && is_near_[index] == 0;
-  }
   [[nodiscard]] Transport& side(Rank rank) const noexcept { return is_far(rank) ? *far_ : *near_; }
 
   std::vector<uint8_t> is_near_;  ///< by rank

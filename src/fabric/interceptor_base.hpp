@@ -62,6 +62,7 @@ class WrappedTransport : public Transport {
   [[nodiscard]] std::string_view name() const noexcept override { return inner_->name(); }
   [[nodiscard]] const Geometry& geometry() const noexcept override { return inner_->geometry(); }
   [[nodiscard]] bool reaches(Rank rank) const noexcept override { return inner_->reaches(rank); }
+  [[nodiscard]] bool is_far(Rank rank) const noexcept override { return inner_->is_far(rank); }
   [[nodiscard]] std::span<std::byte> packet_area() noexcept override {
     return inner_->packet_area();
   }

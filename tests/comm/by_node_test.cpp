@@ -208,7 +208,7 @@ TEST(ByNode, LargeMessagesArriveWhateverBecomesOfReads) {
                          [&] { return talk.recv(other, Tag{1}, test::writable(theirs), &told); });
       talk.send_wait(other, Tag{1}, test::bytes_of(exposed.key()));
       rt.wait(told);
-      for (const std::size_t bytes : {9'000, 100'000, 1'000'000}) {
+      for (const std::size_t bytes : {70'000, 100'000, 1'000'000}) {
         constexpr uint32_t kAtOnce = 3;
         std::vector<std::vector<std::byte>> sent, came(kAtOnce, std::vector<std::byte>(bytes));
         Synchronizer done[2 * kAtOnce];

@@ -106,7 +106,7 @@ void expect_told(Told& told, Post answer, const Expected& expected) {
 }
 
 /// Inside the ring, in a packet, by rendezvous.
-constexpr std::size_t kSizes[] = {0, 24, 5000, 100'000};
+constexpr std::size_t kSizes[] = {0, 24, 5000, 30'000, 100'000};
 
 /// Runs `each(source kind, target kind, size)` for all, and says where something failed.
 template <class Each>
@@ -169,7 +169,7 @@ TEST_P(CompletionKinds, OfMatchedMessages) {
             rt.wait_until([&] { return over(sent, s) && over(received, r); });
             rt.barrier();
             EXPECT_TRUE(in == out);
-            EXPECT_EQ(s, size <= rt.eager_bytes() ? Post::done : Post::posted);
+            EXPECT_EQ(s, size <= rt.eager_bytes(other) ? Post::done : Post::posted);
             if (posted_first) {
               EXPECT_EQ(r, Post::posted);
             }
@@ -205,7 +205,7 @@ TEST_P(CompletionKinds, OfQueuedMessages) {
           }
           rt.wait_until([&] { return over(sent, s); });
           rt.barrier();
-          EXPECT_EQ(s, size <= rt.eager_bytes() ? Post::done : Post::posted);
+          EXPECT_EQ(s, size <= rt.eager_bytes(other) ? Post::done : Post::posted);
           expect_told(sent, s, {other, Tag{2}, size, &sent});
         });
       },
@@ -242,7 +242,7 @@ TEST_P(CompletionKinds, OfMessagesToAHandler) {
           rt.wait_until([&] { return over(sent, s) && came.messages == messages; });
           EXPECT_EQ(came.bytes, bytes);  // before the barrier: then the next one may come
           rt.barrier();
-          EXPECT_EQ(s, size <= rt.eager_bytes() ? Post::done : Post::posted);
+          EXPECT_EQ(s, size <= rt.eager_bytes(other) ? Post::done : Post::posted);
           expect_told(sent, s, {other, Tag{3}, size, &sent});
         });
       },

@@ -1,6 +1,8 @@
 // Matched endpoints: every size class, both orders of arrival, both progress modes.
 #include <sched.h>
 
+#include <cstdlib>
+
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"
 #include "weft/base/config.hpp"
@@ -394,15 +396,20 @@ TEST_P(Matched, ManyThreadPairsTalkAtOnce) {
 TEST_P(Matched, ConfigurationSaysWhatIsSentEagerly) {
   register_comm_config();
   fabric::register_fabric_config();
-  constexpr std::size_t kPacket = 8192;
+  constexpr std::size_t kPacket = 8192, kFar = 5000;
   for (const std::size_t asked :
-       {std::size_t{256}, std::size_t{1000}, std::size_t{3000}, 2 * kPacket}) {
+       {std::size_t{256}, std::size_t{1000}, std::size_t{6000}, 2 * kPacket}) {
     const test::ConfigOverride config({{"comm.eager_bytes", std::to_string(asked)},
+                                       {"comm.network_eager_bytes", std::to_string(kFar)},
                                        {"fabric.packet_bytes", std::to_string(kPacket)}});
-    const std::size_t eager = std::min(asked, kPacket);
+    const std::size_t near = std::min(asked, kPacket), far = std::max(near, kFar);
     on_ranks(2,
              [&](Runtime& rt) {
-               EXPECT_EQ(rt.eager_bytes(), eager);
+               EXPECT_EQ(rt.eager_bytes(), near);
+               EXPECT_EQ(rt.eager_bytes(rt.rank()), near);
+               const std::size_t eager = rt.eager_bytes(Rank{1 - rt.rank().value});
+               const bool is_far = std::getenv("COMM_TEST_NODES") != nullptr;
+               EXPECT_EQ(eager, is_far ? far : near);
                Endpoint ep(rt, {});
                const auto fits = pattern(eager, 1), does_not = pattern(eager + 1, 2);
                rt.barrier();

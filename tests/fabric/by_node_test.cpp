@@ -403,7 +403,10 @@ TEST(ByNode, ReachesAllAndReadsItsNeighbours) {
   Ranks ranks(four_on_two(), 4, small_geometry());
   Transport& mine = ranks.transport(0);
   EXPECT_EQ(mine.name(), "by_node");
-  for (int r = 0; r < 4; ++r) EXPECT_TRUE(mine.reaches(Rank{r}));
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_TRUE(mine.reaches(Rank{r}));
+    EXPECT_EQ(mine.is_far(Rank{r}), r >= 2);
+  }
   EXPECT_FALSE(mine.reaches(Rank{4}));
   EXPECT_FALSE(mine.reaches(Rank{-1}));
   EXPECT_TRUE(mine.can_read(Rank{0}));

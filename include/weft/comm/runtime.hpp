@@ -138,8 +138,10 @@ class Runtime {
   std::span<std::byte> allocate_shared(std::size_t bytes);
   void release_shared(std::span<std::byte> memory) noexcept;
 
-  /// Messages up to this many bytes are sent eagerly.
+  /// Messages up to this many bytes are sent eagerly: to any rank, and to this one of the job, to
+  /// which it may be more (over a network).
   [[nodiscard]] std::size_t eager_bytes() const noexcept;
+  [[nodiscard]] std::size_t eager_bytes(Rank to) const noexcept;
   /// Messages up to this many bytes travel inside the ring.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 

@@ -252,6 +252,8 @@ class Transport {
   [[nodiscard]] virtual const Geometry& geometry() const noexcept = 0;
   /// True if frames can be sent to `rank`.
   [[nodiscard]] virtual bool reaches(Rank rank) const noexcept = 0;
+  /// True if frames to `rank` go over a network.
+  [[nodiscard]] virtual bool is_far(Rank /*rank*/) const noexcept { return false; }
   /// This rank's packets, back to back, `geometry().packets` × `geometry().packet_bytes` bytes.
   [[nodiscard]] virtual std::span<std::byte> packet_area() noexcept = 0;
   /// Opens port `number` < geometry().ports; once each. Senders may send to it from then on;

@@ -214,10 +214,9 @@ void Engine::append(Channel& to, OutFrame& frame) noexcept {
   watch(to);
   const uint64_t waiting = to.outbox.unsent_count();
   if (waiting == 1) {
-    const uint64_t now = base::now_ns();
-    if (!frame.packet.empty() || now - to.sent_ns >= kGatherNs) {
-      to.sent_ns = now;
+    if (!frame.packet.empty() || base::now_ns() - to.sent_ns >= kGatherNs) {
       pump(to);
+      to.sent_ns = base::now_ns();  // the call itself may take as long
     } else {
       enqueue(to);
       transport_.note_gathering();

@@ -63,6 +63,7 @@ class OfiTransport final : public Transport {
   [[nodiscard]] bool reaches(Rank rank) const noexcept override {
     return rank.value >= 0 && rank.value < job_.size();
   }
+  [[nodiscard]] bool is_far(Rank rank) const noexcept override { return rank != self_; }
   [[nodiscard]] std::span<std::byte> packet_area() noexcept override { return packet_area_; }
   std::unique_ptr<Port> open_port(uint32_t number) override;
 

@@ -130,6 +130,9 @@ class Engine final : public Matcher {
   [[nodiscard]] SourceOrder& order(Channel& channel, Rank process);
   [[nodiscard]] Envelope envelope_of(const Channel& channel, const Transfer& transfer) const;
 
+  [[nodiscard]] bool goes_eagerly(Rank to, std::size_t bytes) const noexcept {
+    return bytes <= eager_bytes_ || bytes <= runtime_.eager_bytes(to);
+  }
   Post post(Transfer& transfer, std::span<const std::byte> data, bool eager);
   void stall(Transfer& transfer, Peer& peer);
   void link_stalled(Peer& peer) noexcept;
@@ -168,8 +171,8 @@ class Engine final : public Matcher {
 
   Runtime& runtime_;
   const DeviceOf device_of_;
-  const bool sequenced_;  ///< devices race, and their order has to be made again
-  const std::size_t eager_bytes_;
+  const bool sequenced_;           ///< devices race, and their order has to be made again
+  const std::size_t eager_bytes_;  ///< to any rank
   const bool match_times_;
   const int64_t most_per_peer_;
   const int64_t most_;

@@ -27,7 +27,8 @@ inline Envelope Engine::envelope_of(const Channel& channel, const Transfer& tran
 
 inline bool Engine::send_at_once(Channel& channel, Rank to, int tag,
                                  std::span<const std::byte> data) {
-  if (sequenced_ || data.size() > eager_bytes_) return false;  // numbers are given with transfers
+  // Numbers are given with transfers.
+  if (sequenced_ || !goes_eagerly(to, data.size())) return false;
   Peer& peer = this->peer(to);
   // acquire: pairs with drain's release; whoever sees that nobody waits any more goes behind them.
   if (peer.stopped.load(std::memory_order_relaxed) ||
@@ -65,7 +66,7 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     transfer.end();
     return;
   }
-  const bool eager = mode != SendMode::synchronous && bytes <= eager_bytes_ &&
+  const bool eager = mode != SendMode::synchronous && goes_eagerly(to, bytes) &&
                      !peer.stopped.load(std::memory_order_relaxed);
   std::span<const std::byte> data{transfer.buffer, bytes};
   std::array<std::byte, kSmallPack> small;
