@@ -1,24 +1,27 @@
-// Two tasks that signal each other and wait, within a worker and between two (000 Fig. 4.4).
+// Tasks that signal each other in a ring and wait, within a worker and between two (000 Fig. 4.4):
+// two, or as many as --tasks says, of which neighbours are on different workers.
 //
-// Measured: a round: one task signals the other and waits, the other has waited, signals back and
-// waits again: two signals and two waits, in ns; the median of laps of 2000 rounds. Nothing else
+// Measured: a round of two: one task signals the next and waits, which has waited, signals the next
+// and waits again: two signals and two waits, in ns; the median of laps of about 2000. Nothing else
 // passes between them: a wait that ended without a signal would be one round too many, and is
 // counted (`strays`, of all rounds of a turn; 0 is expected).
 //
-// Within a worker. Limit: two fibers of Boost.Fiber on one thread with its mutex and condition
-// variable; beside it the same through its buffered channels, and two threads on one core that wake
-// each other by futex.
+// Within a worker. Limit: as many fibers of Boost.Fiber on one thread with its mutex and condition
+// variables; beside it the same through its buffered channels, and, of two, two threads on one core
+// that wake each other by futex.
 // Between two workers, each on a core of its own, with one level of bits and with two. Limit: the
 // round trip of a cache line between two threads on these cores, by plain stores and loads; beside
 // it two threads that wake each other by futex.
 //
 // It lies between two workers where a wait lasts longer than the two microseconds in which a
-// waiting task looks by itself (then its worker leaves it, or sleeps, and must be woken), and when
-// the two cores are threads of one.
+// waiting task looks by itself (then its worker leaves it, or sleeps, and must be woken), as it
+// does in a ring of many; and when the two cores are threads of one.
 #include <fmt/format.h>
 
 #include <atomic>
+#include <deque>
 #include <mutex>
+#include <vector>
 
 #include "fibers.hpp"
 #include "limits/limits.hpp"
@@ -38,93 +41,96 @@ struct Game {
   double strays = 0;
 };
 
-// A signal that comes before a task has started starts it, and is not kept: so the first one goes
-// to who runs already, and the game begins when the other is about to wait.
-Game task_game(task::Scheduler& scheduler) {
-  const int last = scheduler.workers() - 1;
-  const auto play = [last] {
-    base::OwnLine<std::atomic<bool>> ready;  // release and acquire are the signal's
-    base::OwnLine<std::atomic<bool>> over;
-    uint64_t returned = 0;
-    auto other = task::spawn(
-        [&, here = task::this_task()] {
-          ready->store(true, std::memory_order_relaxed);
-          task::signal(here);
-          for (;; ++returned) {
-            task::wait();
-            if (over->load(std::memory_order_relaxed)) return;
-            task::signal(here);
-          }
-        },
-        {.worker = last});
-    const task::TaskRef there = other.ref();
-    uint64_t hits = 0;
+/// It begins once all others run: a signal that comes before may end a wait more than it should.
+Game task_game(task::Scheduler& scheduler, uint64_t crowd) {
+  const auto workers = static_cast<uint64_t>(scheduler.workers());
+  const auto play = [crowd, workers] {
+    base::OwnLine<std::atomic<uint64_t>> missing(std::in_place, crowd - 1);
+    base::OwnLine<std::atomic<bool>> over;  // release and acquire are the signals', here and above
+    std::vector<uint64_t> returned(crowd);
+    std::vector<task::Handle<void>> others(crowd - 1);
+    task::TaskRef next = task::this_task();
+    for (uint64_t i = crowd - 1; i != 0; --i) {  // each knows the one after it
+      others[i - 1] = task::spawn(
+          [&, &mine = returned[i], next, here = task::this_task()] {
+            if (missing->fetch_sub(1, std::memory_order_relaxed) == 1) task::signal(here);
+            for (;; ++mine) {
+              task::wait();
+              if (over->load(std::memory_order_relaxed)) break;
+              task::signal(next);
+            }
+            task::signal(next);
+          },
+          {.worker = static_cast<int>(i % workers)});
+      next = others[i - 1].ref();
+    }
     do {
       task::wait();
-    } while (!ready->load(std::memory_order_relaxed));
+    } while (missing->load(std::memory_order_relaxed) != 0);
+    uint64_t hits = 0;
     Game game;
-    game.ns = per_item_ns(1, kTurn, [&] {
-      task::signal(there);
-      task::wait();
-      ++hits;
-    });
+    game.ns = 2 * per_item_ns(crowd, kTurn, [&] {
+                task::signal(next);
+                task::wait();
+                ++hits;
+              });
     over->store(true, std::memory_order_relaxed);
-    task::signal(there);
-    other.join();
-    game.strays = static_cast<double>(std::max(hits, returned) - std::min(hits, returned));
+    task::signal(next);
+    for (auto& other : others) other.join();
+    for (uint64_t i = 1; i < crowd; ++i) {
+      const uint64_t strays = std::max(hits, returned[i]) - std::min(hits, returned[i]);
+      game.strays = std::max(game.strays, static_cast<double>(strays));
+    }
     return game;
   };
   return scheduler.run(play, {.worker = 0});
 }
 
-// Two fibers; `play(me)` is one's half of a round.
+// Fibers in a ring; `play(me)` is one's part of a round. 0 begins it.
 template <class Play>
-double fiber_ns(Play play) {
+double fiber_ns(uint64_t crowd, Play play) {
   return on_first_core([&] {
     Fibers fibers;
     bool over = false;
-    auto other = fibers.start_later([&] {
-      // NOLINTNEXTLINE(bugprone-infinite-loop): the other fiber ends it.
-      while (!over) play(1);
-    });
-    const double ns = per_item_ns(1, kTurn, [&] { play(0); });
+    std::vector<Fibers::Fiber> others;
+    for (uint64_t me = 1; me < crowd; ++me) {
+      others.push_back(fibers.start_later([&, me] {
+        // NOLINTNEXTLINE(bugprone-infinite-loop): the first fiber ends it.
+        while (!over) play(me);
+      }));
+    }
+    const double ns = 2 * per_item_ns(crowd, kTurn, [&] { play(0); });
     over = true;
     play(0);
-    other.join();
+    for (auto& other : others) other.join();
     return ns;
   });
 }
 
-double fiber_condition_ns() {
+double fiber_condition_ns(uint64_t crowd) {
   boost::fibers::mutex mutex;
-  boost::fibers::condition_variable changed;
-  int turn = 0;
-  return fiber_ns([&](int me) {
+  std::vector<boost::fibers::condition_variable> changed(crowd);
+  uint64_t turn = 0;
+  const auto pass_on = [&](uint64_t me) {
+    turn = (me + 1) % crowd;
+    changed[turn].notify_one();
+  };
+  return fiber_ns(crowd, [&](uint64_t me) {
     std::unique_lock lock(mutex);
-    if (me == 0) {
-      turn = 1;
-      changed.notify_one();
-      changed.wait(lock, [&] { return turn == 0; });
-    } else {
-      changed.wait(lock, [&] { return turn == 1; });
-      turn = 0;
-      changed.notify_one();
-    }
+    if (me == 0) pass_on(me);
+    changed[me].wait(lock, [&] { return turn == me; });
+    if (me != 0) pass_on(me);
   });
 }
 
-double fiber_channel_ns() {
-  boost::fibers::buffered_channel<int> there(2);
-  boost::fibers::buffered_channel<int> back(2);
-  return fiber_ns([&](int me) {
+double fiber_channel_ns(uint64_t crowd) {
+  std::deque<boost::fibers::buffered_channel<int>> to;
+  for (uint64_t i = 0; i < crowd; ++i) to.emplace_back(2);
+  return fiber_ns(crowd, [&](uint64_t me) {
     int ball = 0;
-    if (me == 0) {
-      (void)there.push(1);
-      (void)back.pop(ball);
-    } else {
-      (void)there.pop(ball);
-      (void)back.push(ball);
-    }
+    if (me == 0) (void)to[1].push(1);
+    (void)to[me].pop(ball);
+    if (me != 0) (void)to[(me + 1) % crowd].push(ball);
   });
 }
 
@@ -144,10 +150,10 @@ double line_round_trip_ns() {
   return 2 * one_way;
 }
 
-std::size_t enter_game(Contest& contest, task::Scheduler& scheduler, const std::string& name,
-                       std::vector<double>& strays) {
-  return contest.enter(name, [&] {
-    const Game game = task_game(scheduler);
+std::size_t enter_game(Contest& contest, task::Scheduler& scheduler, uint64_t crowd,
+                       const std::string& name, std::vector<double>& strays) {
+  return contest.enter(name, [&, crowd] {
+    const Game game = task_game(scheduler, crowd);
     strays.push_back(game.strays);
     return game.ns;
   });
@@ -164,40 +170,43 @@ void print_game(const Contest& contest, const std::string& mode, unsigned worker
 }
 
 void measure_within(const Wanted& wanted, double seconds) {
+  const uint64_t crowd = wanted.tasks_or_two();
   task::Scheduler one_level({.workers = 1});
   task::Scheduler two_levels({.workers = 1, .two_levels = true});
   Contest contest(false);
   std::vector<double> strays[2];
-  const auto one = enter_game(contest, one_level, "weft", strays[0]);
-  const auto two = enter_game(contest, two_levels, "weft_two_levels", strays[1]);
+  const auto one = enter_game(contest, one_level, crowd, "weft", strays[0]);
+  const auto two = enter_game(contest, two_levels, crowd, "weft_two_levels", strays[1]);
   std::vector<std::size_t> rivals;
   if (kSwitchesCanBeMeasured) {
-    rivals = {contest.enter("boost_fiber", fiber_condition_ns),
-              contest.enter("boost_fiber_channel", fiber_channel_ns)};
+    rivals = {contest.enter("boost_fiber", [=] { return fiber_condition_ns(crowd); }),
+              contest.enter("boost_fiber_channel", [=] { return fiber_channel_ns(crowd); })};
   }
-  rivals.push_back(contest.enter("threads_futex", [] { return futex_ns(0); }));
+  if (crowd == 2) rivals.push_back(contest.enter("threads_futex", [] { return futex_ns(0); }));
   contest.run(seconds);
   const auto with = [&](std::size_t who) {
     std::vector<std::size_t> all{who};
     all.insert(all.end(), rivals.begin(), rivals.end());
     return all;
   };
-  print_game(contest, "pingpong", 1, with(one), strays[0], wanted.options);
-  print_game(contest, "pingpong_two_levels", 1, with(two), strays[1], wanted.options);
+  print_game(contest, wanted.named("pingpong"), 1, with(one), strays[0], wanted.options);
+  print_game(contest, wanted.named("pingpong_two_levels"), 1, with(two), strays[1], wanted.options);
 }
 
 void measure_between(const Wanted& wanted, double seconds) {
+  const uint64_t crowd = wanted.tasks_or_two();
   task::Scheduler one_level({.workers = 2});
   task::Scheduler two_levels({.workers = 2, .two_levels = true});
   Contest contest(true);
   std::vector<double> strays[2];
-  const auto one = enter_game(contest, one_level, "weft", strays[0]);
+  const auto one = enter_game(contest, one_level, crowd, "weft", strays[0]);
   const auto line = contest.enter("cache_line_round_trip", line_round_trip_ns);
-  const auto two = enter_game(contest, two_levels, "weft_two_levels", strays[1]);
+  const auto two = enter_game(contest, two_levels, crowd, "weft_two_levels", strays[1]);
   const auto futex = contest.enter("threads_futex", [] { return futex_ns(1); });
   contest.run(seconds);
-  print_game(contest, "pingpong", 2, {one, line, futex}, strays[0], wanted.options);
-  print_game(contest, "pingpong_two_levels", 2, {two, line, futex}, strays[1], wanted.options);
+  print_game(contest, wanted.named("pingpong"), 2, {one, line, futex}, strays[0], wanted.options);
+  print_game(contest, wanted.named("pingpong_two_levels"), 2, {two, line, futex}, strays[1],
+             wanted.options);
 }
 
 }  // namespace

@@ -12,15 +12,15 @@ struct Entry {
   const char* name;
   void (*measure)(const tasks::Wanted&);
   unsigned most_workers = 0;  ///< 0: any number
-  bool takes_tasks = true;
+  uint64_t least_tasks = 1;
 };
 
 // `blocked` first, while the process has not made a scheduler.
 constexpr Entry kEntries[] = {
     {"blocked", tasks::measure_blocked, 1},
     {"spawn", tasks::measure_spawn},
-    {"yield", tasks::measure_yield, 1, false},
-    {"pingpong", tasks::measure_pingpong, 2, false},
+    {"yield", tasks::measure_yield, 1, 2},
+    {"pingpong", tasks::measure_pingpong, 2, 2},
     {"fib", tasks::measure_fib},
     {"queens", tasks::measure_queens},
     {"uts", tasks::measure_uts},
@@ -54,8 +54,9 @@ std::string contradiction(const TaskOptions& wanted) {
                          entry.most_workers == 1 ? "one worker" : "one worker or two",
                          wanted.workers);
     }
-    if (wanted.tasks != 0 && !entry.takes_tasks) {
-      return fmt::format("{} is between two tasks: it has no --tasks", entry.name);
+    if (wanted.tasks != 0 && wanted.tasks < entry.least_tasks) {
+      return fmt::format("{} is between two tasks at least, not for --tasks {}", entry.name,
+                         wanted.tasks);
     }
   }
   return {};
@@ -70,6 +71,7 @@ int run_task(const Options& options, const TaskOptions& task_options) {
                  entry.name, wanted.workers);
       continue;
     }
+    if (wanted.tasks != 0 && wanted.tasks < entry.least_tasks) continue;
     entry.measure(wanted);
   }
   return 0;

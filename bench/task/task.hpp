@@ -36,6 +36,12 @@ struct Wanted {
   /// The numbers of workers to measure with: what was asked for, else one, and two where there are
   /// two cores.
   [[nodiscard]] std::vector<unsigned> workers_or_one_and_two() const;
+  /// For what needs two tasks at least.
+  [[nodiscard]] uint64_t tasks_or_two() const { return tasks != 0 ? tasks : 2; }
+  /// `mode` of two tasks, and of N `mode`_N.
+  [[nodiscard]] std::string named(const std::string& mode) const {
+    return tasks_or_two() == 2 ? mode : mode + "_" + std::to_string(tasks);
+  }
 };
 
 // Each prints its results.

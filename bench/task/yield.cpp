@@ -1,19 +1,20 @@
-// Two tasks that yield to each other on one worker.
+// Tasks that yield to each other on one worker: two, or as many as --tasks says.
 //
-// Measured: a yield, in ns: half of the time from a task's call of yield to its return, in which
-// the other task ran and yielded as well; the median of laps of 2000. Limit: two bare switches of
-// Boost.Context, there and back, with nothing around them: what any stackful task must pay. Rivals:
-// two fibers of Boost.Fiber; two threads on one core that hand a word to each other and call
-// sched_yield until it comes back (a yield of a thread may return without the other having run;
-// these are counted in).
+// Measured: a yield, in ns: the time from a task's call of yield to its return, in which each of
+// the others ran and yielded as well, by their number; the median of laps of about 2000. Limit: two
+// bare switches of Boost.Context, there and back, with nothing around them: what any stackful task
+// must pay. Rivals: as many fibers of Boost.Fiber; of two, two threads on one core that hand a word
+// to each other and call sched_yield until it comes back (a yield of a thread may return without
+// the other having run; these are counted in).
 //
-// It lies when more tasks are runnable than two: then each waits longer, though a switch costs the
-// same; and when the work between two switches needs the caches.
+// It lies when the work between two switches needs the caches, or is so little that a few dozen
+// tasks' stacks stay in them where a program's do not.
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <atomic>
 #include <boost/context/detail/fcontext.hpp>
+#include <vector>
 
 #include "fibers.hpp"
 #include "rounds.hpp"
@@ -26,29 +27,35 @@ namespace {
 
 constexpr double kTurn = 0.004;
 
-double task_ns(task::Scheduler& scheduler) {
-  return scheduler.run([] {
+double task_ns(task::Scheduler& scheduler, uint64_t crowd) {
+  return scheduler.run([crowd] {
     bool done = false;  // plain: there is one worker
-    auto other = task::spawn([&] {
-      while (!done) task::yield();
-    });
-    const double ns = per_item_ns(1, kTurn, [] { task::yield(); }) / 2;
+    std::vector<task::Handle<void>> others(crowd - 1);
+    for (auto& other : others) {
+      other = task::spawn([&] {
+        while (!done) task::yield();
+      });
+    }
+    const double ns = per_item_ns(crowd, kTurn, [] { task::yield(); });
     done = true;
-    other.join();
+    for (auto& other : others) other.join();
     return ns;
   });
 }
 
-double fiber_ns() {
-  return on_first_core([] {
+double fiber_ns(uint64_t crowd) {
+  return on_first_core([crowd] {
     Fibers fibers;
     bool done = false;
-    auto other = fibers.start_later([&] {
-      while (!done) boost::this_fiber::yield();
-    });
-    const double ns = per_item_ns(1, kTurn, [] { boost::this_fiber::yield(); }) / 2;
+    std::vector<Fibers::Fiber> others;
+    for (uint64_t i = 1; i < crowd; ++i) {
+      others.push_back(fibers.start_later([&] {
+        while (!done) boost::this_fiber::yield();
+      }));
+    }
+    const double ns = per_item_ns(crowd, kTurn, [] { boost::this_fiber::yield(); });
     done = true;
-    other.join();
+    for (auto& other : others) other.join();
     return ns;
   });
 }
@@ -98,16 +105,17 @@ double thread_ns() {
 }  // namespace
 
 void measure_yield(const Wanted& wanted) {
+  const uint64_t crowd = wanted.tasks_or_two();
   task::Scheduler scheduler({.workers = 1});
   Contest contest(false);
-  std::vector<std::size_t> who{contest.enter("weft", [&] { return task_ns(scheduler); })};
+  std::vector<std::size_t> who{contest.enter("weft", [&] { return task_ns(scheduler, crowd); })};
   if (kSwitchesCanBeMeasured) {
     who.push_back(contest.enter("two_bare_switches", bare_ns));
-    who.push_back(contest.enter("boost_fiber", fiber_ns));
+    who.push_back(contest.enter("boost_fiber", [&] { return fiber_ns(crowd); }));
   }
-  who.push_back(contest.enter("sched_yield", thread_ns));
+  if (crowd == 2) who.push_back(contest.enter("sched_yield", thread_ns));
   contest.run(wanted.options.seconds);
-  print_all(contest.results(form("yield", 1), who), wanted.options);
+  print_all(contest.results(form(wanted.named("yield"), 1), who), wanted.options);
 }
 
 }  // namespace weft::bench::tasks

@@ -210,6 +210,10 @@ TEST(WeftBench, TasksAreMeasuredEachBesideItsRivals) {
   const TaskBench benches[] = {
       {"spawn --tasks 100", {"spawn_100"}},
       {"yield", {"yield"}},
+      {"yield --tasks 7", {"yield_7"}},
+      {"pingpong --tasks 7",
+       {"pingpong_7", "pingpong_two_levels_7"},
+       {"pingpong_7", "pingpong_two_levels_7"}},
       {"pingpong", {"pingpong", "pingpong_two_levels"}, {"pingpong", "pingpong_two_levels"}},
       {"fib --tasks 300",
        {"fib_11_both", "fib_11_call"},
@@ -249,7 +253,7 @@ TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
   EXPECT_TRUE(blocked[3].extra.contains("page_tables"));
   for (const Result& r : blocked) EXPECT_EQ(r.extra["bytes_per_task"], blocked[3].extra["median"]);
   const auto all = measure("task --tasks 40 --workers 1");
-  for (const char* mode : {"spawn_40", "yield", "pingpong", "fib_7_both", "queens_4",
+  for (const char* mode : {"spawn_40", "yield_40", "pingpong_40", "fib_7_both", "queens_4",
                            "uts_part_of_T3", "mutex_128", "barrier_40", "blocked_40_cold"}) {
     EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Result& r) {
       return r.mode == mode;
@@ -258,8 +262,8 @@ TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
   EXPECT_EQ(run("task sleep", true).code, 2);
   EXPECT_EQ(run("task spawn --tasks 0", true).code, 2);
   // What they would not honour they refuse.
-  for (const char* words : {"pingpong --workers 3", "pingpong --tasks 3", "yield --workers 2",
-                            "yield --tasks 5", "blocked --workers 2"}) {
+  for (const char* words : {"pingpong --workers 3", "pingpong --tasks 1", "yield --workers 2",
+                            "yield --tasks 1", "blocked --workers 2"}) {
     EXPECT_EQ(run(std::string("task ") + words, true).code, 2) << words;
   }
   EXPECT_EQ(measure("task pingpong --workers 1").size(), 2U);
