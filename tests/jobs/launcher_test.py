@@ -466,7 +466,7 @@ class Killed(JobTest):
         job = self.family()
         victim = next(pid for pid in job.pids()
                       if command_of(pid).startswith("sh -c sleep 1000 &")
-                      and os.getsid(pid) == pid)
+                      and os.getpgid(pid) == pid)
         os.kill(victim, signal.SIGKILL)
         job.finish()
         self.assertEqual(job.code, 137)
@@ -562,6 +562,15 @@ class Killed(JobTest):
         self.assertRegex(job.err, rf"^weftrun: rank \d+ on {HOST} was killed by signal 9 "
                                   r"\(SIGKILL\); ending the job\n$")
         self.assertEqual(job.left_behind(), [])
+
+    def test_process_groups_of_one_session(self):
+        """Each rank can be signalled with its children; all are scheduled as one session."""
+        job = self.good("-n", 3, "sh", "-c", "cut -d' ' -f1,5,6 /proc/$$/stat")
+        ranks = [line.split() for line in job.out.splitlines()]
+        self.assertEqual(len(ranks), 3)
+        for pid, group, session in ranks:
+            self.assertEqual(group, pid)
+            self.assertEqual(session, ranks[0][2])
 
     def test_children_of_ranks_that_ended_well(self):
         job = self.good("-n", 2, "sh", "-c", "sleep 1000 & setsid sleep 1000 & exit 0")

@@ -471,7 +471,7 @@ class Killed(SeveralHostsTest):
         for degree in 32, 1:
             job = self.family("--launch-degree", degree)
             victim = next(pid for pid in self.processes_at(job, "host2")
-                          if command_of(pid).startswith("sh -c sleep 1000 &") and os.getsid(pid) == pid)
+                          if command_of(pid).startswith("sh -c sleep 1000 &") and os.getpgid(pid) == pid)
             os.kill(victim, signal.SIGKILL)
             job.finish()
             self.assertEqual((job.code, job.err),

@@ -1,9 +1,10 @@
 // The guardian's own life: starts the ranks, reaps them, and when weftrun is gone, however that
 // came about, kills what is left of the job and removes its folder.
 //
-// It is a process of one thread with a session of its own, so that a signal to weftrun's group or
-// terminal does not hit it, and a child subreaper, so that the orphans of dead ranks come to it
-// and not to init. The ranks are its children: the kernel kills them should it die itself.
+// It is a process of one thread with a process group of its own, and a session of its own where
+// there is a terminal, so that a signal to weftrun's group or terminal does not hit it, and a child
+// subreaper, so that the orphans of dead ranks come to it and not to init. The ranks are its
+// children: the kernel kills them should it die itself.
 #include "weftrun/guardian_process.hpp"
 
 #include <fcntl.h>
@@ -30,6 +31,8 @@ constexpr std::string_view kName = "weft-guardian";
 
 /// Most bytes of environment that weftrun sends.
 constexpr std::size_t kPacketBytes = 65536;
+
+bool has_terminal() { return Fd(open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)).get() >= 0; }
 
 class GuardianProcess {
  public:
@@ -60,7 +63,12 @@ void GuardianProcess::settle_in() {
   for (const int fd : plan_.not_yours) close(fd);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   prctl(PR_SET_NAME, kName.data());
-  setsid();
+  // Elsewhere the session stays the caller's: Linux shares cores out among sessions, see spawn.cpp.
+  if (has_terminal()) {
+    setsid();
+  } else {
+    setpgid(0, 0);
+  }
   // Our name in `ps`, over weftrun's arguments. (What the options hold was copied.)
   char** const area = plan_.argv_area;
   if (area != nullptr && area[0] != nullptr) {

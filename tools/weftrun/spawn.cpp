@@ -38,7 +38,9 @@ bool bind_to(const Place& place) {
   // Killed with the guardian; a guardian that died before this call is noticed by the second.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  setsid();
+  // Not a session of its own: Linux schedules sessions as groups (sched_autogroup), each fairly,
+  // and between groups a rank that yields keeps the core for those it waits for.
+  setpgid(0, 0);
   if (plan.place != nullptr && !bind_to(*plan.place) && !plan.place_may_fail) give_up("bind");
   dup2(plan.in, STDIN_FILENO);
   dup2(plan.out, STDOUT_FILENO);

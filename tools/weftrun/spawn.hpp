@@ -52,9 +52,9 @@ struct SpawnResult {
   const char* step = "";  ///< "fork", "bind", "exec"
 };
 
-/// Starts a process in a session of its own that the kernel kills when the calling thread ends.
-/// The caller's thread stands still until the exec, and must be its process's only one. (Under
-/// ThreadSanitizer, which makes a fork of vfork, a failed exec looks like exit code 126.)
+/// Starts a process in a process group of its own that the kernel kills when the calling thread
+/// ends. The caller's thread stands still until the exec, and must be its process's only one.
+/// (Under ThreadSanitizer, which makes a fork of vfork, a failed exec looks like exit code 126.)
 SpawnResult spawn(const SpawnPlan& plan);
 
 }  // namespace weft::run
