@@ -32,6 +32,8 @@ weft_collectives_by(parts PROGRAM collectives_moving RANKS 5
       WEFT_MPI_ALLTOALL=pairwise)
 weft_collectives_by(segments PROGRAM collectives_moving RANKS 4
   ENV WEFT_MPI_BCAST=chain WEFT_MPI_SEGMENT_BYTES=4K WEFT_MPI_ALLTOALL=linear)
+weft_collectives_by(straight PROGRAM collectives_moving RANKS 10 ENV WEFT_MPI_BCAST=linear)
+weft_collectives_by(straight PROGRAM collectives_reducing RANKS 10 ENV WEFT_MPI_REDUCE=linear)
 weft_collectives_by(doubling PROGRAM collectives_reducing RANKS 5
   ENV WEFT_MPI_ALLREDUCE=recursive_doubling WEFT_MPI_REDUCE=binomial
       WEFT_MPI_REDUCE_SCATTER=reduce_then_scatter)
@@ -41,6 +43,7 @@ weft_collectives_by(halving PROGRAM collectives_reducing RANKS 5
 weft_collectives_by(rings PROGRAM collectives_reducing RANKS 4 ENV WEFT_MPI_ALLREDUCE=ring)
 weft_collectives_by(nodes PROGRAM collectives_moving RANKS 5 NODES 2)
 weft_collectives_by(nodes PROGRAM collectives_reducing RANKS 7 NODES 3)
+weft_collectives_by(few_nodes PROGRAM collectives_reducing RANKS 9 NODES 4)
 weft_collectives_by(many_nodes PROGRAM collectives_reducing RANKS 10 NODES 5)
 weft_collectives_by(nodes PROGRAM collectives_inter RANKS 6 NODES 2)
 weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)

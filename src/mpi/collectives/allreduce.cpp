@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kPairBytes = 256 << 10;  // of two ranks: up to this whole vectors
 constexpr int64_t kRingBytes = 4 << 20;    // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
+constexpr int kStraightLeaders = 4;  // of nodes: up to these
 
 std::byte* as_bytes(const void* at) noexcept {
   return static_cast<std::byte*>(const_cast<void*>(at));
@@ -167,6 +168,14 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
   return all_reduce_doubling(team, reduction, from, to);
 }
 
+/// To the first and back. What lies at `to` takes part.
+Schedule all_reduce_straight(Team team, Reduction reduction, void* to) {
+  const Schedule up = reduce(team, nullptr, reduction, to, to, 0);
+  co_await part(up);
+  const Schedule down = broadcast(team, nullptr, reduction.whole(to), 0);
+  co_await part(down);
+}
+
 /// With as few messages as there can be, one to and one from each but one, and a step less than to
 /// a root and back: each half reduces to its first, these exchange, and each tells its half. What
 /// lies at `to` takes part.
@@ -195,7 +204,8 @@ Schedule all_reduce_sparing(Team team, Reduction reduction, void* to) {
 Schedule across_nodes(const Team& leaders, const Reduction& reduction, void* to) {
   const bool is_short = reduction.bytes() <= static_cast<int64_t>(runtime().eager_bytes());
   if (leaders.size > 2 && is_short && choices().allreduce == AllreduceBy::automatic)
-    return all_reduce_sparing(leaders, reduction, to);
+    return leaders.size <= kStraightLeaders ? all_reduce_straight(leaders, reduction, to)
+                                            : all_reduce_sparing(leaders, reduction, to);
   return pick(leaders, reduction, to, to);
 }
 

@@ -1,4 +1,4 @@
-// Broadcasts: a binomial tree, scatter and ring, a chain of segments, two levels.
+// Broadcasts: straight, a binomial tree, scatter and ring, a chain of segments, two levels.
 #include <algorithm>
 #include <vector>
 
@@ -14,6 +14,21 @@ constexpr int64_t kSplitBytes = 1 << 20;  // up to this scattered, then a chain
 /// Ranks as seen from the root, and back.
 int seen(const Team& team, int root) noexcept { return (team.rank - root + team.size) % team.size; }
 int from_root(const Team& team, int root, int place) noexcept { return (place + root) % team.size; }
+
+Schedule broadcast_straight(Team team, Block data, int root) {
+  Step<kFewRanks> step;
+  if (team.rank != root) {
+    step.recv(team, root, data);
+    co_await step;
+    co_return;
+  }
+  for (int to = 0; to < team.size; ++to) {
+    if (to == root) continue;
+    if (step.full()) co_await step;
+    step.send(team, to, data);
+  }
+  co_await step;
+}
 
 Schedule broadcast_tree(Team team, Block data, int root) {
   Step<4> step;
@@ -101,13 +116,17 @@ Schedule pick(const Team& team, const Block& data, int root) {
   if (team.size <= 1 || bytes == 0) return nothing();
   BcastBy by = choices().bcast;
   if (by == BcastBy::automatic) {
-    if (team.size == 2 || bytes <= kTreeBytes) {
+    if (goes_straight(team.size, bytes)) {
+      by = BcastBy::linear;
+    } else if (team.size == 2 || bytes <= kTreeBytes) {
       by = BcastBy::binomial;
     } else {
       by = bytes <= kSplitBytes && team.size > 3 ? BcastBy::scatter_allgather : BcastBy::chain;
     }
   }
   switch (by) {
+    case BcastBy::linear:
+      return broadcast_straight(team, data, root);
     case BcastBy::scatter_allgather:
       return broadcast_split(team, data, root);
     case BcastBy::chain:

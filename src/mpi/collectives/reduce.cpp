@@ -1,4 +1,5 @@
-// Reduce: a binomial tree, halving and gathering, two levels.
+// Reduce: straight, a binomial tree, halving and gathering, two levels.
+#include <algorithm>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -10,6 +11,34 @@ namespace weft::mpi {
 namespace {
 
 constexpr int64_t kReduceTreeBytes = 64 << 10;  // up to this a tree
+
+/// The root takes the vectors of all others, a few at once, and combines them in the order of
+/// places, which are ranks seen from `top`.
+Schedule reduce_straight(Team team, Reduction reduction, const void* from, void* to, int top) {
+  Step<kFewRanks> step;
+  if (team.rank != top) {
+    step.send(team, top, reduction.whole(from));
+    co_await step;
+    co_return;
+  }
+  const int others = std::min<int>(team.size - 1, kFewRanks);
+  Scratch room;
+  std::byte* const came = room.elements(others * reduction.count, *reduction.type);
+  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  for (int place = 1; place < team.size;) {
+    const int first = place;
+    for (; place < team.size && !step.full(); ++place) {
+      step.recv(team, (place + top) % team.size,
+                reduction.part(came, (place - first) * reduction.count, reduction.count));
+    }
+    co_await step;
+    for (int next = first; next < place; ++next) {
+      reduction.combine_part(static_cast<std::byte*>(to),
+                             reduction.element(came, (next - first) * reduction.count),
+                             reduction.count, false);
+    }
+  }
+}
 
 /// Up a tree whose places are ranks seen from `top`. Each takes higher places' vectors to its own,
 /// in order. The result is at the top's `to`.
@@ -49,12 +78,19 @@ Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to,
   }
 }
 
-/// As reduce_tree with top 0, in the order of ranks, and then to the root.
-Schedule reduce_in_order(Team team, Reduction reduction, const void* from, void* to, int root) {
+Schedule reduce_whole(const Team& team, const Reduction& reduction, ReduceBy by, const void* from,
+                      void* to, int top) {
+  return by == ReduceBy::linear ? reduce_straight(team, reduction, from, to, top)
+                                : reduce_tree(team, reduction, from, to, top);
+}
+
+/// The same with top 0, in the order of ranks, and then to the root.
+Schedule reduce_in_order(Team team, Reduction reduction, ReduceBy by, const void* from, void* to,
+                         int root) {
   Scratch room;
   void* top_to = to;
   if (team.rank == 0) top_to = room.elements(reduction.count, *reduction.type);
-  const Schedule up = reduce_tree(team, reduction, from, top_to, 0);
+  const Schedule up = reduce_whole(team, reduction, by, from, top_to, 0);
   co_await part(up);
   Step<1> step;
   if (team.rank == 0) {
@@ -127,11 +163,14 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
     // Of two ranks halves are worth while if they go eagerly and the whole does not.
     const bool whole =
         team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kReduceTreeBytes;
-    by = whole || reduction.count < team.size ? ReduceBy::binomial : ReduceBy::rabenseifner;
+    by = goes_straight(team.size, bytes)        ? ReduceBy::linear
+         : whole || reduction.count < team.size ? ReduceBy::binomial
+                                                : ReduceBy::rabenseifner;
   }
   if (by == ReduceBy::rabenseifner) return reduce_halving(team, reduction, from, to, root);
-  if (root == 0 || reduction.op->commutative) return reduce_tree(team, reduction, from, to, root);
-  return reduce_in_order(team, reduction, from, to, root);
+  if (root == 0 || reduction.op->commutative)
+    return reduce_whole(team, reduction, by, from, to, root);
+  return reduce_in_order(team, reduction, by, from, to, root);
 }
 
 /// Inside each node to its leader (the root for its node), and between leaders.

@@ -15,15 +15,16 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
     {.key = "mpi.bcast",
      .type = ConfigType::choice,
      .fallback = "automatic",
-     .choices = "automatic|binomial|scatter_allgather|chain",
-     .help =
-         "How MPI_Bcast goes: down a binomial tree, scattered and gathered around a ring, or in "
-         "segments along a chain; automatic: by size."},
+     .choices = "automatic|linear|binomial|scatter_allgather|chain",
+     .help = "How MPI_Bcast goes: straight from the root, down a binomial tree, scattered and "
+             "gathered around a ring, or in "
+             "segments along a chain; automatic: by size."},
     {.key = "mpi.reduce",
      .type = ConfigType::choice,
      .fallback = "automatic",
-     .choices = "automatic|binomial|rabenseifner",
-     .help = "How MPI_Reduce goes: up a binomial tree, or halved step by step and then gathered; "
+     .choices = "automatic|linear|binomial|rabenseifner",
+     .help = "How MPI_Reduce goes: straight to the root, up a binomial tree, or halved step by "
+             "step and then gathered; "
              "automatic: by size."},
     {.key = "mpi.allreduce",
      .type = ConfigType::choice,

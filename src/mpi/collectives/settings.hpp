@@ -5,8 +5,8 @@
 
 namespace weft::mpi {
 
-enum class BcastBy : uint8_t { automatic, binomial, scatter_allgather, chain };
-enum class ReduceBy : uint8_t { automatic, binomial, rabenseifner };
+enum class BcastBy : uint8_t { automatic, linear, binomial, scatter_allgather, chain };
+enum class ReduceBy : uint8_t { automatic, linear, binomial, rabenseifner };
 enum class AllreduceBy : uint8_t { automatic, recursive_doubling, rabenseifner, ring };
 enum class AllgatherBy : uint8_t { automatic, bruck, ring };
 enum class AlltoallBy : uint8_t { automatic, bruck, linear, pairwise };
@@ -25,6 +25,15 @@ struct Choices {
   bool node_aware = true;
   int64_t segment_bytes = 128 << 10;
 };
+
+inline constexpr uint32_t kFewRanks = 7;  ///< beside the root
+
+/// Of few ranks short messages go straight to the root and from there: a tree's depth is waited for
+/// at every level, and where ranks share cores each level is a turn of all of them.
+[[nodiscard]] constexpr bool goes_straight(int ranks, int64_t bytes) noexcept {
+  constexpr int64_t kMostBytes = 4 << 10;
+  return ranks <= static_cast<int>(kFewRanks) + 1 && bytes <= kMostBytes;
+}
 
 /// Registers the collectives' part of the room's table; register_mpi_config does.
 void register_collectives_config();
