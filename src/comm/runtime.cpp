@@ -60,10 +60,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const auto ranks = static_cast<std::size_t>(job.size());
   dead = std::make_unique<std::atomic<bool>[]>(ranks);
 
-  const fabric::TransportChoice choice = fabric::choose_transport(job);
-  const bool over_network =
-      choice == fabric::TransportChoice::by_node || choice == fabric::TransportChoice::ofi;
-  const fabric::Geometry geometry = fabric::default_geometry(settings.devices, over_network);
+  const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
   transport = open_transport(job, geometry, options);
   bool reaches_all = true;
   for (int r = 0; r < job.size(); ++r) reaches_all = reaches_all && transport->reaches(Rank{r});

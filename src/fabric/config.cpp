@@ -15,11 +15,6 @@ namespace {
 
 using enum base::ConfigType;
 
-/// A system call at each end, and a kernel's way through its network, are for 64 KiB about what
-/// they are for 8 KiB.
-constexpr uint32_t kNetworkPacketBytes = 64 << 10;
-constexpr uint32_t kLeastPackets = 16;
-
 constexpr std::array kTable = std::to_array<base::ConfigKey>({
     {"fabric.transport", choice, "automatic", 0, 0, "automatic|shm|ofi|by_node",
      "How ranks reach each other. automatic: shared memory if all have it, else by_node: shared "
@@ -47,19 +42,12 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      "Most cells that a message travelling inside a ring may take."},
     {"fabric.packet_bytes",
      bytes,
-     "0",
-     0,
+     "64K",
+     64,
      1 << 20,
      {},
-     "Payload of one packet, a multiple of 64; 0: 8K where all ranks share memory, 64K where a "
-     "network is between some, which takes a call of the system for each."},
-    {"fabric.packets",
-     integer,
-     "1024",
-     16,
-     1 << 20,
-     {},
-     "Packets of each rank; a quarter of them where they are of 64K by fabric.packet_bytes."},
+     "Payload of one packet, a multiple of 64."},
+    {"fabric.packets", integer, "256", 16, 1 << 20, {}, "Packets of each rank."},
     {"fabric.packet_node",
      integer,
      "-1",
@@ -166,21 +154,13 @@ void register_fabric_config() {
   std::call_once(once, [] { base::register_config(kTable); });
 }
 
-Geometry default_geometry(uint32_t ports, bool over_network) {
+Geometry default_geometry(uint32_t ports) {
   register_fabric_config();
   const auto number = [](std::string_view key) {
     return static_cast<uint32_t>(base::config_int(key));
   };
-  uint32_t packet_bytes = number("fabric.packet_bytes");
-  uint32_t packets = number("fabric.packets");
-  if (packet_bytes == 0 && over_network) {
-    packet_bytes = kNetworkPacketBytes;
-    packets = std::max(packets / 4, kLeastPackets);
-  } else if (packet_bytes == 0) {
-    packet_bytes = Geometry{}.packet_bytes;
-  }
-  return {ports, number("fabric.lane_cells"), number("fabric.control_cells"), packet_bytes,
-          packets};
+  return {ports, number("fabric.lane_cells"), number("fabric.control_cells"),
+          number("fabric.packet_bytes"), number("fabric.packets")};
 }
 
 LaneSetup lane_setup(const Geometry& geometry, std::vector<Rank> ranks) {

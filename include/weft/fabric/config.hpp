@@ -8,8 +8,7 @@ namespace weft::fabric {
 /// Registers the table of fabric.* keys; the makers of transports do it themselves. Idempotent.
 void register_fabric_config();
 
-/// A geometry as configured, for `ports` ports of a transport that does or does not cross a
-/// network.
-Geometry default_geometry(uint32_t ports = 1, bool over_network = false);
+/// A geometry as configured, for `ports` ports.
+Geometry default_geometry(uint32_t ports = 1);
 
 }  // namespace weft::fabric

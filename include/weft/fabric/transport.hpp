@@ -142,11 +142,11 @@ static_assert(sizeof(MemoryKey) == 32);
 
 /// How large the parts of a transport are; filled from configuration.
 struct Geometry {
-  uint32_t ports = 1;            ///< most ports that this rank may open
-  uint32_t lane_cells = 256;     ///< cells of 64 bytes in a message ring; a power of two
-  uint32_t control_cells = 64;   ///< cells in a control ring; a power of two
-  uint32_t packet_bytes = 8192;  ///< payload of one packet; a multiple of 64
-  uint32_t packets = 1024;       ///< packets of this rank
+  uint32_t ports = 1;                ///< most ports that this rank may open
+  uint32_t lane_cells = 256;         ///< cells of 64 bytes in a message ring; a power of two
+  uint32_t control_cells = 64;       ///< cells in a control ring; a power of two
+  uint32_t packet_bytes = 64 << 10;  ///< payload of one packet; a multiple of 64
+  uint32_t packets = 256;            ///< packets of this rank
 };
 
 /// The kernel's membarrier passes some cores by (docs/design/lanes.md). A sender there may have

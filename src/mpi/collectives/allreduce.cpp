@@ -10,6 +10,7 @@
 namespace weft::mpi {
 namespace {
 
+constexpr int64_t kWholeBytes = 32 << 10;  // of more than four ranks: up to this whole vectors
 constexpr int64_t kPairBytes = 256 << 10;  // of two ranks: up to this whole vectors
 constexpr int64_t kRingBytes = 4 << 20;    // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
@@ -152,8 +153,8 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
     const int64_t bytes = reduction.bytes();
     const auto eager = static_cast<int64_t>(runtime().eager_bytes());
     // What goes eagerly goes whole. Of two ranks halves are worth while if they do, or much later.
-    const bool whole =
-        bytes <= eager || (team.size == 2 && bytes > 2 * eager && bytes <= kPairBytes);
+    const bool whole = bytes <= (team.size <= 4 ? eager : std::min(eager, kWholeBytes)) ||
+                       (team.size == 2 && bytes > 2 * eager && bytes <= kPairBytes);
     if (whole || reduction.count < team.size) {
       by = AllreduceBy::recursive_doubling;
     } else {
