@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "weft/base/clock.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/log.hpp"
 
@@ -16,9 +17,14 @@ namespace weft::fabric {
 
 namespace {
 
-constexpr uint32_t kLooks = 16;      ///< fruitless ones at far before it rests
-constexpr uint32_t kLongLooks = 64;  ///< the same where far yielded last: an answer's way is long
+// Looks at far in vain before it rests, and the share of the time since far last yielded or was
+// spoken to that a rest may take at most: where an answer is likely, whose way is long, and else.
+constexpr uint32_t kEagerLooks = 64;
+constexpr uint32_t kLooks = 4;
+constexpr uint32_t kEagerShare = 8;
+constexpr uint32_t kShare = 2;
 constexpr uint32_t kMostRest = 128;  ///< polls between two looks
+constexpr double kMostRestNs = 2e5;  ///< and time, where polls are turns on a shared core
 constexpr uint32_t kBusyPoll = 8;    ///< a poll that yielded, as rests count: what take_short took
                                      ///< since the one before counts as well
 
@@ -86,6 +92,7 @@ ByNodePort::ByNodePort(const uint8_t* is_near, std::unique_ptr<Port> near,
       far_(std::move(far)),
       max_inline_(std::min(near_->max_inline(), far_->max_inline())),
       max_control_(std::min(near_->max_control(), far_->max_control())),
+      most_rest_ticks_(base::to_ticks(kMostRestNs)),
       bell_(::epoll_create1(EPOLL_CLOEXEC)),
       last_(near_.get()) {
   for (const int fd : {near_->bell_fd(), far_->bell_fd()}) {
@@ -108,7 +115,8 @@ uint32_t ByNodePort::poll(Sink& sink, uint32_t budget) {
   const uint32_t taken = poll_near(sink, budget);
   rested_ += taken != 0 ? kBusyPoll : 1;
   const bool spoke = spoke_far_.load(std::memory_order_relaxed);  // relaxed: a hint
-  if (rested_ < rest_ && !spoke) [[likely]]
+  // A poll that took something is no turn in vain: its time is not asked for.
+  if (rested_ < rest_ && !spoke && (taken != 0 || base::ticks() - looked_ < rest_ticks_)) [[likely]]
     return taken;
   if (taken >= budget) {
     far_first_ = true;
@@ -124,20 +132,27 @@ inline uint32_t ByNodePort::poll_near(Sink& sink, uint32_t budget) {
 }
 
 uint32_t ByNodePort::poll_far(Sink& sink, uint32_t budget) {
-  if (spoke_far_.load(std::memory_order_relaxed)) {  // relaxed: a hint, here and there
+  const bool spoke = spoke_far_.load(std::memory_order_relaxed);  // relaxed: a hint, here and there
+  if (spoke) {
     spoke_far_.store(false, std::memory_order_relaxed);
-    fruitless_ = rest_ = 0;
+    is_eager_ = std::exchange(yielded_, false);
   }
   FarSink between(*this, sink);
   const uint32_t taken = far_->poll(between, budget);
+  looked_ = base::ticks();
   rested_ = 0;
   if (taken != 0 && !stray_told_) last_ = far_.get();
-  if (taken != 0 || between.held()) {
+  const bool yielded = taken != 0 || between.held();
+  if (yielded) is_eager_ = yielded_ = true;
+  if (yielded || spoke) {
+    active_ = looked_;
     fruitless_ = rest_ = 0;
-  } else if (const uint32_t most = last_ == far_.get() ? kLongLooks : kLooks;
+  } else if (const uint32_t most = is_eager_ ? kEagerLooks : kLooks;
              !armed_ && ++fruitless_ > most) {
     fruitless_ = most;
     rest_ = std::clamp(2 * rest_, 1U, kMostRest);
+    rest_ticks_ =
+        std::min((looked_ - active_) / (is_eager_ ? kEagerShare : kShare), most_rest_ticks_);
   }
   return taken;
 }

@@ -87,6 +87,7 @@ class ByNodePort final : public Port {
   const uint8_t* const is_near_;
   const std::unique_ptr<Port> near_, far_;
   const uint32_t max_inline_, max_control_;
+  const uint64_t most_rest_ticks_;
   Descriptor bell_;  ///< an epoll set of both bells
 
   /// Something was said to far since the last look there: it may wait for that look, and an answer
@@ -97,7 +98,12 @@ class ByNodePort final : public Port {
   alignas(base::kCacheLine) Port* last_;  // the side that yielded last
   uint32_t rested_ = 0;                   // polls since the last look at far
   uint32_t rest_ = 0;                     // and how many there are to be
-  uint32_t fruitless_ = 0;                // looks at far since it yielded
+  uint64_t rest_ticks_ = 0;               // in this time at most, but by polls that yield
+  uint64_t looked_ = 0;                   // when, in ticks
+  uint64_t active_ = 0;                   // when far yielded, or was seen to have been spoken to
+  uint32_t fruitless_ = 0;                // looks since then
+  bool yielded_ = false;                  // far did, since it was spoken to
+  bool is_eager_ = false;                 // it was answered the last time, or yields
   bool far_first_ = false;                // near used the budget up when it was far's turn
   bool armed_ = false;
   bool stray_told_ = false;
