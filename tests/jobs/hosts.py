@@ -15,6 +15,9 @@
                                mends it, then delays packets, both ways, by so much and at random by up to
                                JITTER_MS more, so that they overtake each other, as PERCENT of them do by
                                not waiting at all           }
+  hosts.py congestion HOST NAME…
+                               its connections to come are controlled by the first of these (cubic, reno, bbr …)
+                               that its kernel lets it use, which is printed  }
 
 A host has namespaces of its own for network, host name, mounts and System V's memory: its address is
 10.77.0.N, its name is found in its /etc/hosts, its /dev/shm is empty. Processes and other files are the
@@ -209,6 +212,14 @@ class Network:
         self.do(SWITCH, sys.executable, RELAY, "carry", f"near.{host}", f"far.{host}", milliseconds, jitter,
                 percent)
 
+    def congestion(self, host, *names):
+        self.command(host)  # there is such a host
+        for name in names:
+            with contextlib.suppress(Unable):
+                self.do(host, "sh", "-c", 'echo "$1" > /proc/sys/net/ipv4/tcp_congestion_control', "sh", name)
+                return name
+        raise Unable(f"congestion {host}: its kernel lets it use none of {', '.join(names)}")
+
     def has_relay(self, host):
         return f"near.{host}@" in self.do(SWITCH, "ip", "-brief", "link")
 
@@ -330,7 +341,7 @@ def main(words):
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
             done = hosts.run(hosts.names[0], *words[1:], env=os.environ | hosts.environment())
         sys.exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
-    elif words[0] in ("enter", "cut", "mend", "loss", "forget", "rate", "delay"):
+    elif words[0] in ("enter", "cut", "mend", "loss", "forget", "rate", "delay", "congestion"):
         if FOLDER_VARIABLE not in os.environ:
             raise Unable(f"{words[0]}: only for what was started by `hosts.py COUNT COMMAND…`")
         network = Network(os.environ[FOLDER_VARIABLE])
@@ -338,7 +349,9 @@ def main(words):
             command = network.command(words[1], *words[2:])
             os.execvp(command[0], command)
         numbers = words[0] in ("loss", "rate", "delay")
-        getattr(network, words[0])(words[1], *(map(float, words[2:]) if numbers else words[2:]))
+        said = getattr(network, words[0])(words[1], *(map(float, words[2:]) if numbers else words[2:]))
+        if isinstance(said, str):
+            print(said)
     else:
         raise Unable(f"{words[0]}: neither a number of hosts nor a command (see the head of {__file__})")
 

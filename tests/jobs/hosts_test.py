@@ -170,6 +170,15 @@ class HostsTest(unittest.TestCase):
         self.assertGreater(got, 10)
         self.assertLess(got, 50)
 
+    def test_congestion(self):
+        made = self.make(2)
+        machines = made.do("host1", "cat", "/proc/sys/net/ipv4/tcp_congestion_control")
+        self.assertEqual(made.congestion("host0", "no-such-control", "reno"), "reno")
+        self.assertEqual(made.do("host0", "cat", "/proc/sys/net/ipv4/tcp_congestion_control"), "reno\n")
+        self.assertEqual(made.do("host1", "cat", "/proc/sys/net/ipv4/tcp_congestion_control"), machines)
+        with self.assertRaisesRegex(hosts.Unable, "congestion host0: .* none of no-such-control"):
+            made.congestion("host0", "no-such-control")
+
     def test_forgotten_connections(self):
         made = self.make(2)
         server = subprocess.Popen(made.command("host1", sys.executable, "-c", HOLD, made.address("host1")),
