@@ -125,33 +125,51 @@ bool Device::write_chunk(Operation& op) {
   return true;
 }
 
-/// Begins to read what is offered, in pieces: so others' messages come in between. True: it is
-/// over, or goes on when a read has ended. A port reads few pieces at once, and who gets none waits
-/// in line for the end of another's. A read fails with its connection; then all of it is sent.
-bool Device::fetch(Operation& op) {
-  constexpr uint64_t kPieceBytes = 128 << 10;
-  constexpr uint16_t kMostReads = 4;
-  op.work = Work::none;
-  while (!op.read_failed && op.moved < op.bytes && op.reads < kMostReads) {
-    const uint64_t size = std::min(op.bytes - op.moved, kPieceBytes);
-    const Post answer =
-        port_->try_read({op.peer, op.reply_port}, op.remote_address, op.remote_key, op.moved,
-                        {op.buffer + op.moved, size}, reinterpret_cast<uintptr_t>(&op));
-    if (answer == Post::retry) {
-      if (op.reads != 0) return true;
-      if (reads_ != 0) {
-        op.next = nullptr;
-        *fetches_end_ = &op;
-        fetches_end_ = &op.next;
-        return true;
-      }
-      op.work = Work::fetch;
-      return false;
-    }
-    if (answer == Post::done) return send_request(op);  // this rank cannot
+/// What one read of it brings, at most: each is a request and an answer, so short ones are dear;
+/// and others' messages come in between.
+static uint64_t piece_of(const Operation& op) noexcept {
+  constexpr uint64_t kPieceBytes = 1 << 20;
+  return std::min<uint64_t>(op.bytes, kPieceBytes);
+}
+
+/// Reads the next piece of what is offered, if there is room for it beside others: posted. Done:
+/// this rank cannot.
+Post Device::read_piece(Operation& op) {
+  constexpr uint64_t kMostBytesAtOnce = 2 << 20;
+  const uint64_t piece = piece_of(op);
+  if (reads_ != 0 && bytes_read_ + piece > kMostBytesAtOnce) return Post::retry;
+  const uint64_t size = std::min(op.bytes - op.moved, piece);
+  const Post answer =
+      port_->try_read({op.peer, op.reply_port}, op.remote_address, op.remote_key, op.moved,
+                      {op.buffer + op.moved, size}, reinterpret_cast<uintptr_t>(&op));
+  if (answer == Post::posted) {
     ++op.reads;
     ++reads_;
+    bytes_read_ += piece;
     op.moved += size;
+  }
+  return answer;
+}
+
+/// Begins to read what is offered. True: it is over, or goes on when a read of its own has ended,
+/// or in its turn: who gets no room waits in line, and whoever comes later behind him. A read fails
+/// with its connection; then all of it is sent.
+bool Device::fetch(Operation& op) {
+  op.work = Work::none;
+  while (!op.read_failed && op.moved < op.bytes) {
+    const Post answer = fetches_ == nullptr ? read_piece(op) : Post::retry;
+    if (answer == Post::posted) continue;
+    if (answer == Post::done) return send_request(op);
+    if (op.reads != 0) return true;
+    if (reads_ == 0 && fetches_ == nullptr) {
+      op.work = Work::fetch;  // no end of a read will tell
+      return false;
+    }
+    op.next = nullptr;
+    *fetches_end_ = &op;
+    fetches_end_ = &op.next;
+    if (reads_ == 0) fetch_next();
+    return true;
   }
   if (op.reads != 0) return true;
   if (!op.read_failed) {
@@ -160,6 +178,33 @@ bool Device::fetch(Operation& op) {
   }
   op.moved = 0;
   return send_request(op);
+}
+
+/// A read has ended: those first in line have the next, a piece each, as far as there is room.
+void Device::fetch_next() {
+  while (fetches_ != nullptr) {
+    Operation& first = *fetches_;
+    const Post answer = read_piece(first);
+    if (answer == Post::retry && reads_ != 0) return;
+    fetches_ = first.next;
+    if (fetches_ == nullptr) fetches_end_ = &fetches_;
+    if (answer == Post::retry) {
+      first.work = Work::fetch;  // as above; what it gets in the end is followed by the others
+      enqueue_locked(first);
+      return;
+    }
+    if (!(answer == Post::done ? send_request(first) : fetch(first))) enqueue_locked(first);
+  }
+}
+
+void Device::on_read(uint64_t token, bool ok) {
+  auto& op = *reinterpret_cast<Operation*>(token);
+  --op.reads;
+  --reads_;
+  bytes_read_ -= piece_of(op);
+  op.read_failed |= !ok;
+  fetch_next();
+  if (!fetch(op)) enqueue_locked(op);
 }
 
 /// Of what a get wants: lets the peer read it, or else sends it.
@@ -177,25 +222,6 @@ bool Device::tell_readable(Operation& op) {
   runtime_.withdraw_offer(op, false);
   op.work = Work::tell;
   return false;
-}
-
-void Device::on_read(uint64_t token, bool ok) {
-  auto& op = *reinterpret_cast<Operation*>(token);
-  --op.reads;
-  --reads_;
-  op.read_failed |= !ok;
-  fetch_next();
-  if (!fetch(op)) enqueue_locked(op);
-}
-
-/// A read has ended: whoever is first in line has the next, so that short ones do not wait for all
-/// of a long one.
-void Device::fetch_next() {
-  Operation* const first = fetches_;
-  if (first == nullptr) return;
-  fetches_ = first->next;
-  if (fetches_ == nullptr) fetches_end_ = &fetches_;
-  if (!fetch(*first)) enqueue_locked(*first);
 }
 
 /// Asks the sender for fragments; from then on they are counted by receive_fragment.

@@ -47,16 +47,22 @@ class CountingPort final : public fabric::PassingPort {
 /// What becomes of reads over the network.
 enum class Reading : uint8_t { works, fails_often, is_not_there };
 
+/// What all ranks began to read, and what of that failed.
+struct Reads {
+  std::atomic<int> begun{0};
+  std::atomic<int> failed{0};
+};
+
 /// Counts what was begun to be read, and has reads fail.
 class ReadingPort final : public fabric::PassingPort {
  public:
-  ReadingPort(std::unique_ptr<fabric::Port> inner, Reading how, std::atomic<int>& reads)
+  ReadingPort(std::unique_ptr<fabric::Port> inner, Reading how, Reads& reads)
       : PassingPort(std::move(inner)), how_(how), reads_(reads) {}
   Post try_read(fabric::Address from, uint64_t address, uint64_t key, uint64_t offset,
                 std::span<std::byte> into, uint64_t token) noexcept override {
     if (how_ == Reading::is_not_there) return Post::done;
     const Post answer = inner().try_read(from, address, key, offset, into, token);
-    if (answer == Post::posted) ++reads_;
+    if (answer == Post::posted) ++reads_.begun;
     return answer;
   }
   uint32_t poll(fabric::Sink& sink, uint32_t budget) override {
@@ -69,14 +75,16 @@ class ReadingPort final : public fabric::PassingPort {
    public:
     Failing(fabric::Sink& sink, ReadingPort& port) : PassingSink(sink), port_(port) {}
     void on_read(uint64_t token, bool ok) override {
-      inner().on_read(token, ok && ++port_.ended_ % 20 != 0);
+      const bool fails = ++port_.ended_ % 5 == 0;
+      if (fails) ++port_.reads_.failed;
+      inner().on_read(token, ok && !fails);
     }
 
    private:
     ReadingPort& port_;
   };
   const Reading how_;
-  std::atomic<int>& reads_;
+  Reads& reads_;
   int ended_ = 0;
 };
 
@@ -194,13 +202,13 @@ TEST(ByNode, PutsAndGetsFindTheirMemoryFromBothSides) {
 /// or is not there at all, they come all the same.
 TEST(ByNode, LargeMessagesArriveWhateverBecomesOfReads) {
   for (const Reading how : {Reading::works, Reading::fails_often, Reading::is_not_there}) {
-    std::atomic<int> reads{0};
+    Reads reads;
     const auto body = [](Runtime& rt, Sent&) {
       Endpoint talk(rt, {.arrival = Arrival::matched});
       Endpoint memory(rt, {.arrival = Arrival::memory});
       const int me = rt.rank().value;
       const Rank other{(me + kRanks / 2) % kRanks};
-      std::vector<std::byte> region(1'000'000);
+      std::vector<std::byte> region(3'000'000);
       const Region exposed(rt, region);
       fabric::MemoryKey theirs;
       Synchronizer told;
@@ -208,7 +216,7 @@ TEST(ByNode, LargeMessagesArriveWhateverBecomesOfReads) {
                          [&] { return talk.recv(other, Tag{1}, test::writable(theirs), &told); });
       talk.send_wait(other, Tag{1}, test::bytes_of(exposed.key()));
       rt.wait(told);
-      for (const std::size_t bytes : {70'000, 100'000, 1'000'000}) {
+      for (const std::size_t bytes : {70'000, 100'000, 1'000'000, 3'000'000}) {
         constexpr uint32_t kAtOnce = 3;
         std::vector<std::vector<std::byte>> sent, came(kAtOnce, std::vector<std::byte>(bytes));
         Synchronizer done[2 * kAtOnce];
@@ -236,7 +244,8 @@ TEST(ByNode, LargeMessagesArriveWhateverBecomesOfReads) {
     on_nodes(body, [&](std::unique_ptr<fabric::Port> port) -> std::unique_ptr<fabric::Port> {
       return std::make_unique<ReadingPort>(std::move(port), how, reads);
     });
-    EXPECT_EQ(reads != 0, how != Reading::is_not_there);
+    EXPECT_EQ(reads.begun != 0, how != Reading::is_not_there);
+    EXPECT_EQ(reads.failed != 0, how == Reading::fails_often);
   }
 }
 
