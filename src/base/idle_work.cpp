@@ -58,9 +58,9 @@ void remove_idle_work(IdleWork& work) noexcept {
 
 bool has_idle_work() noexcept { return offered.load(std::memory_order_relaxed) != 0; }
 
-uint32_t poll_idle_work() noexcept {
+uint32_t poll_idle_work(IdleWork::Poller poller) noexcept {
   uint32_t found = 0;
-  for (Spot& place : spots) use(place, [&](IdleWork& work) { found += work.poll(); });
+  for (Spot& place : spots) use(place, [&](IdleWork& work) { found += work.poll(poller); });
   return found;
 }
 

@@ -78,6 +78,14 @@ class Device final : public fabric::Sink {
     do_deferred();
     return served;
   }
+  /// The same for a caller who will soon be back: ends after few, where polls cost little.
+  uint32_t try_progress_a_little() {
+    uint32_t served = 0;
+    if (const Turn turn(*this); turn)
+      served = progress_locked(port_->polls_dearly() ? kBudget : kFew);
+    do_deferred();
+    return served;
+  }
   /// Polls up to `turns` times until something came; one lock for all of them.
   uint32_t try_progress_often(uint32_t turns) {
     uint32_t served = 0;
@@ -248,7 +256,8 @@ class Device final : public fabric::Sink {
   }
 
  private:
-  static constexpr uint32_t kBudget = 64;
+  static constexpr uint32_t kBudget = 64;  ///< messages of a poll, at most
+  static constexpr uint32_t kFew = 8;      ///< of one that ends soon
   /// Messages that a thread takes from its own device before it looks at others: as many as another
   /// gives in one poll; where others have nothing, so many that looking at 63 does not show.
   static constexpr uint32_t kLeastRow = kBudget, kMostRow = 8192;

@@ -309,8 +309,10 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
   if (runtime.goes_eagerly(to, data.size())) {
     (void)until_posted(runtime.self, [&] { return send(to, tag, data); });  // done: it is copied
   } else {
-    event =
-        runtime.complete_now([&](Completion& done) { return send(to, tag, data, &done); }, event);
+    event = runtime.complete_now([&](Completion& done, Event& now) {
+      now = {.peer = to, .tag = tag, .bytes = data.size()};
+      return send(to, tag, data, &done);
+    });
   }
   // A small message to the dead goes nowhere and is done.
   if (event.error == Errc::ok && runtime.is_dead(to)) event.error = Errc::peer_died;
@@ -318,9 +320,8 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
 }
 
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
-  Event now;
   return impl_->runtime.complete_now(
-      [&](Completion& done) { return recv(from, tag, buffer, &done, nullptr, &now); }, now);
+      [&](Completion& done, Event& now) { return recv(from, tag, buffer, &done, nullptr, &now); });
 }
 
 Message Endpoint::dequeue_wait() {

@@ -161,21 +161,24 @@ struct Runtime::Impl final : base::IdleWork {
   void withdraw_offer(comm::Operation& op, bool cuts) noexcept;
   /// Ends an operation with `error`; told by progress. Any thread.
   void end_later(comm::Operation& op, Errc error);
-  /// Posts until it is not refused, waits, and returns the event; `at_once`: what it is for done.
+  /// Calls `post(completion, event)` until it is not refused, waits, and returns the event: what
+  /// completed it or, where it was done at once, what `post` left in `event`.
   template <class Call>
-  Event complete_now(Call post, const Event& at_once) {
+  Event complete_now(Call post) {
     if (base::Parker& caller = base::this_parker(); !caller.may_poll() && others_progress()) {
       comm::BlockedTask done(caller);
-      if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
+      Event& now = done.event();
+      if (until_posted(self, [&] { return post(done, now); }) == Post::done) return now;
       return done.wait();
     }
-    return complete_in_thread(post, at_once);
+    return complete_in_thread(post);
   }
   /// The same for a plain thread. Apart, so that a waiting task's stack has only what it needs.
   template <class Call>
-  [[gnu::noinline]] Event complete_in_thread(Call& post, const Event& at_once) {
+  [[gnu::noinline]] Event complete_in_thread(Call& post) {
     Synchronizer done;
-    if (until_posted(self, [&] { return post(done); }) == Post::done) return at_once;
+    Event now;
+    if (until_posted(self, [&] { return post(done, now); }) == Post::done) return now;
     self.wait(done);
     return done.event();
   }
@@ -238,7 +241,7 @@ struct Runtime::Impl final : base::IdleWork {
   bool serve_the_unserved() noexcept;
   void call_the_refused() noexcept;
   // Mode workers: what idle workers do.
-  uint32_t poll() noexcept override;
+  uint32_t poll(Poller poller) noexcept override;
   bool try_sleep(comm::Awaited& awaited, uint64_t deadline_ns) noexcept override;
   bool wants_sleeper() noexcept override { return !sleeper.load(std::memory_order_seq_cst); }
   void interrupt() noexcept override { devices.front()->bell().unpark(); }

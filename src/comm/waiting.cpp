@@ -500,7 +500,14 @@ void Runtime::Impl::call_the_refused() noexcept {
 
 // --- Mode workers: what idle workers of a task scheduler do --------------------------------------
 
-uint32_t Runtime::Impl::poll() noexcept { return progress(this_device()); }
+/// An idle worker runs what it wakes as soon as this returns. Few at once: while it looks at more
+/// of them it answers none, and whoever waits for those answers has nothing to do either.
+uint32_t Runtime::Impl::poll(Poller poller) noexcept {
+  Device& own = this_device();
+  if (poller == Poller::busy) return progress(own);
+  const uint32_t served = own.try_progress_a_little();
+  return served != 0 || only_device != nullptr ? served : progress_others(own);
+}
 
 /// A worker takes the sleeper's role, if nobody has it.
 bool Runtime::Impl::try_sleep(Awaited& awaited, uint64_t deadline_ns) noexcept {

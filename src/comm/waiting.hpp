@@ -88,8 +88,9 @@ class WaitSet {
 using base::Awaited;
 
 /// The end of the one operation for which a task blocks. Who waits is known before the operation is
-/// posted and never changes, so that, unlike a Synchronizer, it takes no read-modify-write.
-class BlockedTask final : public Completion {
+/// posted and never changes, so that, unlike a Synchronizer, it takes no read-modify-write. One
+/// cache line of the task's stack: whoever completes it touches no other.
+class alignas(base::kCacheLine) BlockedTask final : public Completion {
  public:
   explicit BlockedTask(base::Parker& task) noexcept : Completion(true), task_(task) {}
   [[nodiscard]] bool try_complete(const Event& event) noexcept override {
@@ -108,11 +109,14 @@ class BlockedTask final : public Completion {
     while (!ready_.load(std::memory_order_acquire)) task_.park();
     return event_;
   }
+  /// Before it is posted, or where it will not complete: for who posts.
+  [[nodiscard]] Event& event() noexcept { return event_; }
 
  private:
-  base::Parker& task_;
   std::atomic<bool> ready_{false};
+  base::Parker& task_;
   Event event_;
 };
+static_assert(sizeof(BlockedTask) == base::kCacheLine);
 
 }  // namespace weft::comm

@@ -30,6 +30,7 @@ class PassingPort : public Port {
     return inner_->try_control(to, to_port, header);
   }
   uint32_t poll(Sink& sink, uint32_t budget) override { return inner_->poll(sink, budget); }
+  [[nodiscard]] bool polls_dearly() const noexcept override { return inner_->polls_dearly(); }
   void give_back(Loan loan) noexcept override { inner_->give_back(loan); }
   [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override {
     return inner_->offer(peer, memory);

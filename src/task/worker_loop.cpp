@@ -185,7 +185,7 @@ bool take_signal(Record& self) noexcept {
 inline void Worker::poll_now_and_then() noexcept {
   if (++polls_ % kTurnsPerPoll != 0) [[likely]]
     return;
-  if (base::has_idle_work()) base::poll_idle_work();
+  if (base::has_idle_work()) base::poll_idle_work(base::IdleWork::Poller::busy);
   look_at_timers();
 }
 
@@ -234,7 +234,8 @@ void Worker::wait_slowly(Record& self) noexcept {
     if (look >= kOwnLooks && (look & (look - 1)) == 0) {
       other = look_everywhere();
     } else {
-      if (!base::has_idle_work() || base::poll_idle_work() == 0) base::cpu_relax();
+      if (!base::has_idle_work() || base::poll_idle_work(base::IdleWork::Poller::idle) == 0)
+        base::cpu_relax();
       other = next();
     }
     if (other != nullptr || base::ticks() - start > scheduler_->look_ticks) {
@@ -453,7 +454,7 @@ Record* Worker::search() noexcept {
       if ((record = look_everywhere()) != nullptr) break;
     }
     if (scheduler_->stopping.load(std::memory_order_acquire)) return nullptr;
-    if (base::has_idle_work() && base::poll_idle_work() != 0) continue;
+    if (base::has_idle_work() && base::poll_idle_work(base::IdleWork::Poller::idle) != 0) continue;
     const uint64_t now = base::ticks();
     const uint64_t spent = now - start;
     // Asleep, it would be woken again by the next that others spawn.

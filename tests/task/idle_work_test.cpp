@@ -26,7 +26,7 @@ class Bed final : public base::IdleWork {
   Bed(const Bed&) = delete;
   Bed& operator=(const Bed&) = delete;
 
-  uint32_t poll() noexcept override { return 0; }
+  uint32_t poll(Poller /*poller*/) noexcept override { return 0; }
   bool try_sleep(base::Awaited& awaited, uint64_t deadline_ns) noexcept override {
     if (taken_.exchange(true)) {
       if (leaves_at_refusal_.exchange(false)) leave();

@@ -27,8 +27,11 @@ class IdleWork {
  public:
   static constexpr uint64_t kNever = ~uint64_t{0};
 
+  /// Who polls: a worker that has nothing to run, and will run at once what the poll wakes; or one
+  /// that has, in passing.
+  enum class Poller : uint8_t { idle, busy };
   /// Does a bit of it; how many events it found.
-  virtual uint32_t poll() noexcept = 0;
+  virtual uint32_t poll(Poller poller) noexcept = 0;
   /// Sleeps until there may be something to poll, `awaited` is ready, or `now_ns()` passes
   /// `deadline_ns`. False, at once: another thread sleeps here already. Who leaves sees to it that
   /// somebody else comes if need be (call_idlers), be he one of those who idle or not.
@@ -52,7 +55,7 @@ inline constexpr unsigned kMostIdleWork = 8;
 /// A hint; one load.
 bool has_idle_work() noexcept;
 /// Polls all that is offered; how many events it found.
-uint32_t poll_idle_work() noexcept;
+uint32_t poll_idle_work(IdleWork::Poller poller) noexcept;
 /// Sleeps where it can (IdleWork::try_sleep); false: nowhere. Who has more than one thing to sleep
 /// on sleeps on one, and a millisecond at most.
 bool sleep_on_idle_work(Awaited& awaited, uint64_t deadline_ns) noexcept;

@@ -202,6 +202,9 @@ class Port {
   /// A few more looks where the last message came from: for callers whose `poll` took nothing and
   /// who would come again at once, from further away.
   virtual uint32_t linger(Sink& sink, uint32_t budget);
+  /// True where a poll costs much (system calls, mostly), however little it yields. The polling
+  /// thread's question, as `poll`.
+  [[nodiscard]] virtual bool polls_dearly() const noexcept { return false; }
   /// A short way for callers who take message after message: takes the next frame of the lane that
   /// the last poll served from, if it is a short one that `wanted` lets pass, and copies its
   /// payload into `into`, if that has room. None: nothing was done, and a `poll` is due. A port

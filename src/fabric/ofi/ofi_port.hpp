@@ -32,6 +32,7 @@ class OfiPort final : public Port {
                        uint32_t bytes) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
+  [[nodiscard]] bool polls_dearly() const noexcept override { return true; }
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
   void give_back(Loan loan) noexcept override;
   [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override;
