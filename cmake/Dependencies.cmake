@@ -4,7 +4,20 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(PkgConfig REQUIRED)
 set(Boost_NO_WARN_NEW_VERSIONS ON)
-find_package(Boost REQUIRED COMPONENTS context)
+find_package(Boost REQUIRED)
+# Tasks switch by Boost.Context where weft has no switch of its own: asked as src/task/context.hpp asks.
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("
+  #if !defined(__x86_64__) || !defined(__ELF__) || defined(__ILP32__)
+  #error none
+  #endif
+  int main() {}" WEFT_OWN_SWITCH)
+set(WEFT_SWITCH_LIBRARY "")
+if(NOT WEFT_OWN_SWITCH)
+  find_package(Boost REQUIRED COMPONENTS context)
+  set(WEFT_SWITCH_LIBRARY Boost::context)
+  set(WEFT_PC_SWITCH_LIBRARY "-lboost_context ")
+endif()
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(PMIX REQUIRED IMPORTED_TARGET pmix)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)

@@ -3,16 +3,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "task/context.hpp"
+
 namespace weft::task {
 
-#if defined(__x86_64__) && defined(__ELF__)
+#if WEFT_OWN_SWITCH
 namespace {
-
-// What Boost.Context 1.74 pushes on a stack that it leaves: the control words of both floating
-// point units, six registers, and above them the return address. Tested by introspect_test.
-constexpr std::size_t kSavedFramePointer = 0x30;
-constexpr std::size_t kReturnAddress = 0x38;
-constexpr std::size_t kSavedBytes = 0x40;
 
 /// Not by the sanitizers' rules: it is others' frames that are read here.
 __attribute__((no_sanitize("address", "thread", "undefined"))) uintptr_t word_at(

@@ -40,12 +40,12 @@ struct alignas(base::kCacheLine) Stack {
 
   /// What a switch to it touches, about.
   void prefetch() const noexcept {
-    const auto* const end = reinterpret_cast<const char*>(this);
+    const auto* const end = static_cast<const char*>(context);
     for (std::size_t line = 0; line < kTouched; ++line) {
-      __builtin_prefetch(end - line * base::kCacheLine);
+      __builtin_prefetch(end + line * base::kCacheLine);
     }
   }
-  static constexpr std::size_t kTouched = 13;
+  static constexpr std::size_t kTouched = 10;
 
   [[nodiscard]] char* high() noexcept { return reinterpret_cast<char*>(this); }
   [[nodiscard]] std::size_t bytes() noexcept {

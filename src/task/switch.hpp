@@ -1,9 +1,7 @@
-// Switching from one stack to another: Boost.Context's jump, with what sanitizers and exceptions
-// need to know.
+// Switching from one stack to another, with what sanitizers need to know.
 #pragma once
 
-#include <boost/context/detail/fcontext.hpp>
-
+#include "task/context.hpp"
 #include "task/stack.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -22,13 +20,9 @@ inline constexpr bool kThreadSanitized = true;
 inline constexpr bool kThreadSanitized = false;
 #endif
 
-/// What a switch brings: where it came from, and the worker that made it (invariant 7 of
-/// docs/design/tasks.md).
-using Arrival = boost::context::detail::transfer_t;
-
 /// The context of `stack` is to call `entry` with its first arrival.
 inline void prepare(Stack& stack, void (*entry)(Arrival)) noexcept {
-  stack.context = boost::context::detail::make_fcontext(stack.high(), stack.bytes(), entry);
+  stack.context = make_context(stack.high(), stack.bytes(), entry);
 #if defined(__SANITIZE_THREAD__)
   stack.tsan_fiber = __tsan_create_fiber(0);
 #endif
@@ -50,7 +44,8 @@ inline void forget_frames([[maybe_unused]] const void* memory,
 }
 
 /// Leaves `from` for `to`. Returns when somebody comes back. The caller saves the context of the
-/// stack that the arrival came from.
+/// stack that the arrival came from; what it brings is the worker that made the switch (invariant 7
+/// of docs/design/tasks.md).
 inline Arrival jump([[maybe_unused]] Stack& from, Stack& to, void* worker) noexcept {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&from.asan_fake_stack, to.low, to.bytes());
@@ -59,7 +54,7 @@ inline Arrival jump([[maybe_unused]] Stack& from, Stack& to, void* worker) noexc
   // 0: what came before the switch happens before what comes after it.
   __tsan_switch_to_fiber(to.tsan_fiber, 0);
 #endif
-  return boost::context::detail::jump_fcontext(to.context, worker);
+  return switch_context(to.context, worker);
 }
 
 /// First thing after a switch to `here`.

@@ -125,7 +125,7 @@ class alignas(base::kCacheLine) Worker {
 
   // own thread, not under the guard
   Record* next() noexcept;
-  void wait_slowly(Record& self) noexcept;
+  Record* linger(Record& self) noexcept;
   Record* more_records() noexcept;
   Record* search() noexcept;
   Record* look_everywhere() noexcept;

@@ -6,7 +6,6 @@
 #include <exception>
 #include <mutex>
 
-#include "task/frames.hpp"
 #include "task/locals.hpp"
 #include "task/overflow.hpp"
 #include "task/scheduler_impl.hpp"
@@ -81,7 +80,7 @@ void Worker::publish_yielded(Record& record) noexcept {
 [[gnu::always_inline]] inline Worker& Worker::settle(Arrival arrival, Stack& here) noexcept {
   auto& worker = *static_cast<Worker*>(arrival.data);
   arrived(here);
-  worker.previous_->context = arrival.fctx;
+  worker.previous_->context = arrival.left;
   worker.exceptions() = here.exceptions;
   switch (worker.after_) {
     case After::wait:
@@ -218,15 +217,18 @@ void Worker::wait() noexcept {
   Record& self = *running_;
   if (take_signal(self)) return;
   poll_now_and_then();
-  if (Record* other = next(); other != nullptr) [[likely]] {
-    leave(self, After::wait, other);
-  } else {
-    wait_slowly(self);
+  Record* other = next();
+  if (other == nullptr) [[unlikely]] {
+    other = linger(self);
+    if (other == &self) return;
   }
+  // One place for all to leave from, so that they foretell for each other where they go on.
+  leave(self, After::wait, other);
 }
 
-/// Nothing else to run: looks on for a while from this stack, and ever more seldom at others.
-void Worker::wait_slowly(Record& self) noexcept {
+/// Nothing else to run: looks on for a while from this stack, and ever more seldom at others. To
+/// whom `self` is to leave; itself: it was signalled; nullptr: to the loop.
+Record* Worker::linger(Record& self) noexcept {
   const uint64_t start = base::ticks();
   set_mode(Mode::searching);
   Record* other = nullptr;
@@ -238,13 +240,11 @@ void Worker::wait_slowly(Record& self) noexcept {
         base::cpu_relax();
       other = next();
     }
-    if (other != nullptr || base::ticks() - start > scheduler_->look_ticks) {
-      if (other != nullptr) become_busy(false);
-      leave(self, After::wait, other);
-      return;
-    }
+    if (other != nullptr) break;
+    if (base::ticks() - start > scheduler_->look_ticks) return nullptr;
   }
   become_busy(false);
+  return other != nullptr ? other : &self;
 }
 
 void Worker::yield() noexcept {
@@ -383,7 +383,6 @@ Record* Worker::finish(Record& record) noexcept {
 // ---- the loop ----------------------------------------------------------------------------------
 
 void Worker::loop(Arrival arrival) {
-  begin_frames();
   Stack& here = *static_cast<Worker*>(arrival.data)->stack_;
   Worker* worker = &settle(arrival, here);
   for (;;) {
@@ -442,7 +441,7 @@ Stack* Worker::stack_for(Record& record) noexcept {
 Record* Worker::search() noexcept {
   Record* record = next();
   if (record != nullptr) {
-    if (mode() != Mode::busy) become_busy(false);  // wait_slowly left it at that
+    if (mode() != Mode::busy) become_busy(false);  // linger left it at that
     return record;
   }
   set_mode(Mode::searching);

@@ -302,7 +302,7 @@ void Protocol::Step::pick() const {
   }
   tell("finds nothing of its own");
   if (thread.why == Why::wait) {
-    mine().mode = Mode::searching;  // wait_slowly
+    mine().mode = Mode::searching;  // linger
     return leave();
   }
   thread.at = thread.why == Why::search && mine().mode == Mode::busy ? At::be_searching : At::visit;
