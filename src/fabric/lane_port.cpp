@@ -346,7 +346,7 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
         }
       }
       // Where one comes alone, its receiver has better to do; where two came, a third may have.
-      if (taken != 0) lane.messages.fetch_second();
+      if (taken != 0 || lane.had_more) lane.messages.fetch_second();
       if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
           [[unlikely]]
         break;
@@ -357,6 +357,7 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
     ++taken;
   }
   lane.was_empty = taken == 0;
+  lane.had_more = taken == budget && budget > 1;
   lane.messages.publish_head();
   messages += taken;
   return control + taken;

@@ -50,6 +50,7 @@ class LanePort final : public Port {
     RingConsumer control;
     bool broken = false;    ///< it sent nonsense, or packets that cannot be reached any more
     bool was_empty = true;  ///< at the last poll
+    bool had_more = false;  ///< perhaps, when that ended
   };
   struct Down {
     Peer* peer;

@@ -61,7 +61,7 @@ uint32_t progress();
 [[nodiscard]] base::Parker* parking_task() noexcept;
 void wait_in_thread(Transfer& transfer);
 /// Returns when it has ended. Blocks the thread, or suspends the task: that in the caller's own
-/// frame, since each one between here and the switch costs a mispredicted return.
+/// frame, so that a waiting task's stack has no more of them than it needs.
 inline void wait(Transfer& transfer) {
   if (transfer.ended()) return;
   if (base::Parker* const task = parking_task(); task != nullptr) {

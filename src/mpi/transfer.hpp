@@ -41,21 +41,20 @@ struct Transfer : Entry {
   static constexpr uintptr_t kEnded = 1;
   static constexpr uintptr_t kParker = 2;  ///< a bit
 
-  // Results.
-  Outcome outcome;
+  // The rest of the first line, if it begins with one: matching has touched that already.
+  uint8_t kind = 0;       ///< sends: the envelope's (messages/)
+  uint32_t sequence = 0;  ///< the same
+  std::atomic<uintptr_t> state{kEnded};
 
+  // The second: what an eager message needs beside that.
+  Outcome outcome;  ///< results
+  std::byte* buffer = nullptr;
+  int64_t capacity = 0;  ///< bytes
+  const Datatype* type = nullptr;
+  int64_t count = 0;
   Channel* channel = nullptr;  ///< where it is posted
 
-  // The message.
-  std::byte* buffer = nullptr;
-  int64_t count = 0;
-  const Datatype* type = nullptr;
   std::byte* packed = nullptr;  ///< a copy in packed form, for layouts with holes (malloc)
-  int64_t capacity = 0;         ///< bytes
-  uint8_t kind = 0;             ///< sends: the envelope's (messages/)
-  uint32_t sequence = 0;        ///< the same
-
-  std::atomic<uintptr_t> state{kEnded};
 
   [[nodiscard]] bool ended() const noexcept {
     // acquire: pairs with end()'s release; results and buffer are visible.
@@ -105,5 +104,7 @@ struct Transfer : Entry {
     }
   }
 };
+
+static_assert(sizeof(Transfer) == 2 * base::kCacheLine + sizeof(std::byte*));
 
 }  // namespace weft::mpi
