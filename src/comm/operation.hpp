@@ -3,8 +3,9 @@
 //
 // Owner and lifetime: taken from the runtime's table by whoever posts. From then on it belongs to
 // (1) the matching table (a posted receive), (2) a device's pending list (`work` says what is to
-// be done), or (3) nobody but its `awaiting` word: a peer owes it an answer, and whoever claims
-// that word under the progress lock of `device` owns it. It returns to the table once told.
+// be done), (3) nobody but its `awaiting` word: a peer owes it an answer, and whoever claims
+// that word under the progress lock of `device` owns it, or (4) that device's reads of a peer's
+// memory, under way or in line. It returns to the table once told.
 // Size: two cache lines; a posted receive that an eager message meets touches the first only.
 #pragma once
 
@@ -80,7 +81,7 @@ struct alignas(base::kCacheLine) Operation {
   uint64_t moved;                            ///< of it already
   uint64_t remote_address;
   Handle remote;     ///< the peer's operation
-  Operation* next;   ///< in a device's inbox or pending list
+  Operation* next;   ///< in a device's inbox, pending list or line of fetches
   OperationEnd end;  ///< instead of `completion`; null again once it has run
   /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
   std::atomic<uint64_t> awaiting;

@@ -135,7 +135,7 @@ static uint64_t piece_of(const Operation& op) noexcept {
 /// Reads the next piece of what is offered, if there is room for it beside others: posted. Done:
 /// this rank cannot.
 Post Device::read_piece(Operation& op) {
-  constexpr uint64_t kMostBytesAtOnce = 2 << 20;
+  constexpr uint64_t kMostBytesAtOnce = 4 << 20;
   const uint64_t piece = piece_of(op);
   if (reads_ != 0 && bytes_read_ + piece > kMostBytesAtOnce) return Post::retry;
   const uint64_t size = std::min(op.bytes - op.moved, piece);
@@ -151,24 +151,27 @@ Post Device::read_piece(Operation& op) {
   return answer;
 }
 
-/// Begins to read what is offered. True: it is over, or goes on when a read of its own has ended,
-/// or in its turn: who gets no room waits in line, and whoever comes later behind him. A read fails
-/// with its connection; then all of it is sent.
+/// Begins to read what is offered, half of what a device may read at once, so that a peer who does
+/// not answer leaves the others theirs. True: it is over, or goes on when a read of its own has
+/// ended, or in its turn: who gets no room waits in line, and whoever comes later behind him. A
+/// read fails with its connection; then all of it is sent.
 bool Device::fetch(Operation& op) {
+  constexpr uint16_t kMostPieces = 2;
   op.work = Work::none;
-  while (!op.read_failed && op.moved < op.bytes) {
-    const Post answer = fetches_ == nullptr ? read_piece(op) : Post::retry;
+  while (!op.read_failed && op.moved < op.bytes && op.reads < kMostPieces) {
+    // Where nothing is being read, one from the line is being tried again and again, as this is.
+    const bool may_try = fetches_ == nullptr || reads_ == 0;
+    const Post answer = may_try ? read_piece(op) : Post::retry;
     if (answer == Post::posted) continue;
     if (answer == Post::done) return send_request(op);
     if (op.reads != 0) return true;
-    if (reads_ == 0 && fetches_ == nullptr) {
+    if (reads_ == 0) {
       op.work = Work::fetch;  // no end of a read will tell
       return false;
     }
     op.next = nullptr;
     *fetches_end_ = &op;
     fetches_end_ = &op.next;
-    if (reads_ == 0) fetch_next();
     return true;
   }
   if (op.reads != 0) return true;
