@@ -236,7 +236,14 @@ TEST_P(OfiReads, ThePeersEndEndsAReadForGood) {
     const pid_t ranks[] = {job.start(0, body), job.start(1, body)};
     wait_for_word(job.word(1), 1, ranks[0]);
     ::kill(ranks[1], stopped ? SIGSTOP : SIGKILL);
-    if (!stopped) (void)wait_for(ranks[1]);
+    if (stopped) {
+      // Not before all of its threads stand still: one of them could answer yet.
+      int status = 0;
+      EXPECT_EQ(::waitpid(ranks[1], &status, WUNTRACED), ranks[1]);
+      EXPECT_TRUE(WIFSTOPPED(status));
+    } else {
+      (void)wait_for(ranks[1]);
+    }
     job.word(2) = 1;
     wait_for_word(job.word(1), 2, ranks[0]);
     EXPECT_EQ(job.word(1), 2u);
