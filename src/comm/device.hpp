@@ -370,8 +370,7 @@ class Device final : public fabric::Sink {
   std::atomic<uint32_t> row_left_{kLeastRow};
   std::atomic<uint32_t> row_{kLeastRow};
   uint32_t reads_ = 0;  // (lock) under way: while there are any, fetches may wait for their ends
-  uint64_t bytes_read_ =
-      0;  // (lock) by these; of the last piece of a message, as much as by others
+  uint64_t bytes_read_ = 0;             // (lock) by these; a last piece counts as much as others
   comm::Operation* fetches_ = nullptr;  // (lock) these, singly linked, in order
   comm::Operation** fetches_end_ = &fetches_;
   comm::Operation death_note_{};  // in the inbox or pending while `death_noted_`

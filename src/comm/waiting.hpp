@@ -89,7 +89,7 @@ using base::Awaited;
 
 /// The end of the one operation for which a task blocks. Who waits is known before the operation is
 /// posted and never changes, so that, unlike a Synchronizer, it takes no read-modify-write. One
-/// cache line of the task's stack: whoever completes it touches no other.
+/// cache line: of the task's stack whoever completes it touches that and the buffer.
 class alignas(base::kCacheLine) BlockedTask final : public Completion {
  public:
   explicit BlockedTask(base::Parker& task) noexcept : Completion(true), task_(task) {}
