@@ -10,6 +10,7 @@
 
 #include "base/at_thread_exit.hpp"
 #include "base/thread_parker.hpp"
+#include "weft/base/wake_queue.hpp"
 
 namespace weft::base {
 namespace {
@@ -48,17 +49,17 @@ bool ThreadParker::try_take_permit() noexcept {
                                         std::memory_order_relaxed);
 }
 
-bool ThreadParker::wait(const uint64_t* deadline_ns) noexcept {
+bool ThreadParker::wait(const uint64_t* deadline_ns, State asleep) noexcept {
   uint32_t expected = kEmpty;
   // relaxed: announcing sleep publishes nothing; that it cannot miss a permit is coherence of the
   // one word, not ordering.
-  if (!state_.compare_exchange_strong(expected, kAsleep, std::memory_order_relaxed)) {
+  if (!state_.compare_exchange_strong(expected, asleep, std::memory_order_relaxed)) {
     // It was a permit, which only we can take away.
     return try_take_permit();
   }
   for (;;) {
-    const bool in_time = futex_wait(state_, kAsleep, deadline_ns);
-    expected = kAsleep;
+    const bool in_time = futex_wait(state_, asleep, deadline_ns);
+    expected = asleep;
     // relaxed: nothing was given. Fails only if a permit came meanwhile, which is then ours.
     if (!in_time && state_.compare_exchange_strong(expected, kEmpty, std::memory_order_relaxed)) {
       return false;
@@ -77,11 +78,25 @@ bool ThreadParker::park_until(uint64_t deadline_ns) noexcept {
   return wait(&deadline_ns);
 }
 
+void ThreadParker::park_patiently() noexcept {
+  if (try_take_permit()) return;
+  wait(nullptr, kPatient);
+}
+
+void ThreadParker::wake() noexcept {
+  // release: as in unpark; who waits in turn sees what we did before.
+  state_.exchange(kPermit, std::memory_order_release);
+  ++woken_by_me;
+  futex_wake_one(state_);
+}
+
 void ThreadParker::unpark() noexcept {
   // release: pairs with try_take_permit's acquire. An exchange even where a permit is there
   // already: it continues the earlier unpark's release sequence and starts its own, so that the
   // park which takes the one permit sees what was written before either.
-  if (state_.exchange(kPermit, std::memory_order_release) != kAsleep) return;
+  const uint32_t before = state_.exchange(kPermit, std::memory_order_release);
+  if (before != kAsleep && before != kPatient) return;
+  if (before == kPatient && WakeQueue::puts_off(*this)) return;
   ++woken_by_me;
   futex_wake_one(state_);
 }
@@ -133,7 +148,7 @@ void release_parker(void* parker) noexcept {
   ParkerPool::give_back(*static_cast<ThreadParker*>(parker));
 }
 
-Parker& first_parker() noexcept {
+ThreadParker& first_parker() noexcept {
   ThreadParker& parker = ParkerPool::take();
   my_parker = &parker;
   AtThreadExit<release_parker>::arm(&parker);
@@ -142,15 +157,16 @@ Parker& first_parker() noexcept {
 
 }  // namespace
 
+ThreadParker& ThreadParker::of_this_thread() noexcept {
+  return my_parker != nullptr ? *my_parker : first_parker();
+}
+
 Parker& this_parker() noexcept {
   // acquire: pairs with set_parker_provider's release; the provider's own state is seen.
   if (ParkerProvider ask = provider.load(std::memory_order_acquire); ask != nullptr) {
     if (Parker* given = ask(); given != nullptr) return *given;
   }
-  if (my_parker != nullptr) [[likely]] {
-    return *my_parker;
-  }
-  return first_parker();
+  return ThreadParker::of_this_thread();
 }
 
 void set_parker_provider(ParkerProvider ask) noexcept {

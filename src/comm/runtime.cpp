@@ -46,6 +46,14 @@ std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geom
   return options.wrap ? options.wrap(std::move(transport)) : std::move(transport);
 }
 
+/// Cores that this rank can count on: those that it is bound to, or, if it may run on all, its share
+/// beside the other ranks of its node.
+uint32_t cores_of_rank(const fabric::Job& job) {
+  const base::Topology& machine = base::Topology::machine();
+  const std::size_t ranks = machine.narrowed() ? 1 : job.node_ranks().size();
+  return static_cast<uint32_t>(std::max<std::size_t>(1, machine.cores().size() / ranks));
+}
+
 }  // namespace
 
 // --- Making ------------------------------------------------------------------------------------
@@ -55,7 +63,10 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
       process(::getpid()),
       owned_job(join_once(options)),
       job(options.job != nullptr ? *options.job : *owned_job),
-      settings(read_settings(options)) {
+      settings(read_settings(options)),
+      turns(
+          job.rank().value % 2 == 0, settings.turn_ns,
+          [](void* impl) noexcept { static_cast<Impl*>(impl)->serve_the_left(); }, this) {
   base::set_log_rank(job.rank().value);
   const auto ranks = static_cast<std::size_t>(job.size());
   dead = std::make_unique<std::atomic<bool>[]>(ranks);
@@ -79,10 +90,12 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   operations = std::make_unique<comm::OperationTable>(settings.operations);
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
-  cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
+  cores = settings.cores != 0 ? settings.cores : cores_of_rank(job);
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);
+  takes_turns = cores == 1 && settings.turn_ns != 0 &&
+                (settings.progress == Progress::waiters || settings.progress == Progress::workers);
   sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");
   for (uint32_t i = 0; i < settings.devices; ++i) {

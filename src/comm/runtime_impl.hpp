@@ -14,6 +14,7 @@
 #include "comm/device.hpp"
 #include "comm/operation.hpp"
 #include "comm/shared_copy.hpp"
+#include "comm/turns.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
 #include "weft/base/idle_work.hpp"
@@ -44,6 +45,8 @@ struct RuntimeSettings {
   std::size_t copy_chunk_bytes;
   std::size_t share_bytes;
   uint64_t spin_ns;
+  uint32_t cores;
+  uint64_t turn_ns;
 };
 RuntimeSettings read_settings(const RuntimeOptions& options);
 
@@ -114,6 +117,8 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kYieldsBeforeSleep = 128;
   static constexpr uint32_t kShortTurn = 10;  ///< at most, in spin times
   std::atomic<bool> core_is_wanted{false};    ///< see yield_core
+  bool takes_turns = false;  ///< the threads that wait do: the process has one core
+  comm::Turns turns;
   comm::WaitSet watchers;                     ///< of conditions that any progress may bring about
   std::atomic<uint32_t> asleep{0};            ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                          ///< epoll set of all devices' doorbells
@@ -217,6 +222,10 @@ struct Runtime::Impl final : base::IdleWork {
   }
   void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task, Wants wants);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
+  void wait_in_turns(Device& device, comm::Awaited& awaited);
+  void end_wait(Device& device, bool serving) noexcept;
+  bool give_core_away(Device& device, comm::WaitNode& node, bool expects) noexcept;
+  void serve_the_left() noexcept;
   void wait_parked(Device& device, comm::Awaited& awaited);
   void yield_after_many_at_once() noexcept;
   /// Somebody wants this core: more threads are awake in waits than there are cores, or another
@@ -227,8 +236,8 @@ struct Runtime::Impl final : base::IdleWork {
   }
   /// So many turns of others took so long: they only look, as we do. Where turns are long somebody
   /// computes; who sleeps comes before him when it is woken, and who yields after.
-  [[nodiscard]] bool are_short(uint32_t turns, uint64_t ticks) const noexcept {
-    return ticks <= turns * kShortTurn * spin_ticks;
+  [[nodiscard]] bool are_short(uint32_t times, uint64_t ticks) const noexcept {
+    return ticks <= times * kShortTurn * spin_ticks;
   }
   void yield_core() noexcept;
   void wait_elected(Device& device, comm::Awaited& awaited, Wants wants);

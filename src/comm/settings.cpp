@@ -75,6 +75,20 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 0,
      .high = int64_t{10} * 1000 * 1000 * 1000,
      .help = "How long, at least, a waiting thread polls without result before it sleeps."},
+    {.key = "comm.cores",
+     .type = ConfigType::integer,
+     .fallback = "0",
+     .low = 0,
+     .high = 1 << 16,
+     .help = "Cores that the process can count on; 0: those that it is bound to, or, if it is not, its "
+             "share beside the other processes of the job on its node."},
+    {.key = "comm.turn",
+     .type = ConfigType::nanoseconds,
+     .fallback = "25us",
+     .low = 0,
+     .high = int64_t{10} * 1000 * 1000,
+     .help = "In a process with one core: how long a thread that waits and is answered at once keeps "
+             "it while others wait for theirs; 0: each is woken at once, and the kernel chooses."},
 };
 
 template <class E>
@@ -122,6 +136,8 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
   s.unexpected = static_cast<uint32_t>(base::config_int("comm.unexpected"));
   s.copy_chunk_bytes = static_cast<std::size_t>(base::config_int("comm.copy_chunk_bytes"));
   s.share_bytes = static_cast<std::size_t>(base::config_int("comm.share_bytes"));
+  s.cores = static_cast<uint32_t>(base::config_int("comm.cores"));
+  s.turn_ns = static_cast<uint64_t>(base::config_int("comm.turn"));
   s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));
   return s;
 }

@@ -96,7 +96,8 @@ class AwaitCondition final : public Awaited {
  public:
   AwaitCondition(WaitSet& set, bool (*condition)(void*), void* argument) noexcept
       : set_(set), condition_(condition), argument_(argument) {}
-  bool ready() noexcept override { return condition_(argument_); }
+  /// The condition may take what makes it true (a message), so it is not asked again.
+  bool ready() noexcept override { return met_ = met_ || condition_(argument_); }
   bool enroll(base::Parker& parker) noexcept override {
     set_.enroll(node_, parker);
     enrolled_ = true;
@@ -115,21 +116,22 @@ class AwaitCondition final : public Awaited {
   void* argument_;
   WaitNode node_;
   bool enrolled_ = false;
+  bool met_ = false;
 };
 
 /// Takes the server's role of `list`; false: somebody has it, and `node` is linked to park.
 bool serve_or_link(WaitList& list, WaitNode& node) noexcept {
   list.lock.lock();
   // relaxed, here and everywhere: under the lock.
-  const bool mine = !list.served.load(std::memory_order_relaxed);
-  if (mine) {
+  const bool vacant = !list.served.load(std::memory_order_relaxed);
+  if (vacant) {
     list.served.store(true, std::memory_order_relaxed);
   } else {
     list.push(node);
     list.parked.fetch_add(1, std::memory_order_relaxed);  // read without the lock as a hint only
   }
   list.lock.unlock();
-  return mine;
+  return vacant;
 }
 
 /// Hands the server's role of `list` to its first parked thread. The caller holds the lock and
@@ -143,6 +145,26 @@ base::Parker* hand_over(WaitList& list) noexcept {
   next->baton.store(true,
                     std::memory_order_release);  // pairs with the acquire in park_until_called
   return parker;
+}
+
+void give_role_up(WaitList& list) noexcept {
+  list.lock.lock();
+  list.served.store(false, std::memory_order_relaxed);
+  list.lock.unlock();
+}
+
+/// Leaves the role to whoever is awake next: the caller's, or, if it is `nobodys`, free until now.
+void promise_role(WaitList& list, bool callers) noexcept {
+  list.lock.lock();
+  if (callers || !list.served.exchange(true, std::memory_order_relaxed)) list.promised = true;
+  list.lock.unlock();
+}
+
+bool take_promised_role(WaitList& list) noexcept {
+  list.lock.lock();
+  const bool ours = std::exchange(list.promised, false);
+  list.lock.unlock();
+  return ours;
 }
 
 }  // namespace
@@ -186,6 +208,10 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     }
     return;
   }
+  if (wants == Wants::completion && takes_turns) {
+    wait_in_turns(device, awaited);
+    return;
+  }
   // One look before any role is sought: what we wait for may be in the ring already. Where another
   // thread serves, a longer look is its business. relaxed: a hint.
   if (settings.progress != Progress::server)
@@ -203,6 +229,26 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
       wait_elected(device, awaited, wants);
     }
   }
+  waiting.fetch_sub(1, std::memory_order_relaxed);
+}
+
+/// As `wait`, in a process with one core.
+void Runtime::Impl::wait_in_turns(Device& device, Awaited& awaited) {
+  if (turns.in_use()) turns.begin_wait();
+  WaitList& list = device.waiters();
+  {
+    // relaxed: hints.
+    base::WakeQueue::Scope collecting(
+        list.parked.load(std::memory_order_relaxed) != 0 ? &turns.owed : nullptr);
+    progress_for(device, Wants::completion, !list.served.load(std::memory_order_relaxed));
+  }
+  if (awaited.ready()) {
+    if (turns.owed.empty()) yield_after_many_at_once();
+    end_wait(device, false);
+    return;
+  }
+  waiting.fetch_add(1, std::memory_order_relaxed);
+  wait_elected(device, awaited, Wants::completion);
   waiting.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -257,7 +303,7 @@ bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t oth
   const bool elected = settings.progress != Progress::server;
   const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
   const uint32_t least_turns = wants == Wants::any ? kTurnsForAny : 1;
-  uint32_t turns = 0;
+  uint32_t yields = 0;
   do {
     sched_yield();
     if (awaited.ready()) {
@@ -266,7 +312,7 @@ bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t oth
     }
     // relaxed: a hint; wait_elected looks under the lock.
     if (elected && !device.waiters().served.load(std::memory_order_relaxed)) return false;
-  } while (++turns < least_turns || base::ticks() < until);
+  } while (++yields < least_turns || base::ticks() < until);
   yield_credit.store(credit >= kVainYield ? credit - kVainYield : kNoYields,
                      std::memory_order_relaxed);
   return false;
@@ -293,7 +339,7 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
   for (;;) {
     if (serving) {
       if (wait_as_server(device, awaited, node, wants)) {
-        leave(device);
+        end_wait(device, true);
         return;
       }
       // Stepped down: `node` is linked, the sleeper watches for us.
@@ -302,7 +348,7 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
       waiting.fetch_sub(1, std::memory_order_relaxed);
       device.note(Device::parks);
-      node.parker->park();
+      node.parker->park_patiently();
       waiting.fetch_add(1, std::memory_order_relaxed);
       if (!awaited.ready() && !awaited.enroll(*node.parker)) break;
     }
@@ -312,11 +358,13 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
     if (!serving) {
       list.erase(node);
       list.parked.fetch_sub(1, std::memory_order_relaxed);
+      serving = std::exchange(list.promised, false);
     }
     list.lock.unlock();
     node.baton.store(false, std::memory_order_relaxed);  // ours alone again
     if (awaited.ready()) {
-      if (serving) leave(device);
+      turns.begin_turn();
+      end_wait(device, serving);
       return;
     }
     if (!serving) serving = comm::serve_or_link(list, node);
@@ -326,22 +374,39 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
 /// Polls until ready (true), or until nothing came for so long that the thread parks behind the
 /// sleeper (false; then `node` is linked and the role is given up).
 bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node, Wants wants) {
+  const WaitList& list = device.waiters();
   uint64_t idle_since = 0;
   uint32_t yields = 0;  // since then
   uint32_t woken = base::threads_woken();
+  uint64_t began = 0;
+  const bool may_share = takes_turns && wants == Wants::completion;
   for (uint32_t turn = 1;; ++turn) {
+    // relaxed: a hint.
+    const bool shares = may_share && list.parked.load(std::memory_order_relaxed) != 0;
+    if (shares && began == 0) began = base::ticks();
+    const bool expects = shares && turns.expects_answer(began);
     // More awake than cores: the others yield while we look, and then have their turn.
-    const bool crowded = is_crowded();
+    const bool crowded = !expects && is_crowded();
+    base::WakeQueue::Scope collecting(shares ? &turns.owed : nullptr);
     uint32_t served = progress_own(device, wants, crowded ? kOneGlance : kPollsPerTurn);
-    if (awaited.ready()) return true;
-    if (devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
+    bool ready = awaited.ready();
+    if (!ready && devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
       served += progress_others(device);
-      if (awaited.ready()) return true;
+      ready = awaited.ready();
+    }
+    if (ready) {
+      if (expects) turns.count_answer();
+      return true;
+    }
+    if (!turns.owed.empty() && turns.should_give_away(expects) &&
+        give_core_away(device, node, expects)) {
+      return false;
     }
     if (served != 0) {
       idle_since = 0;
       continue;
     }
+    if (expects && !turns.owed.empty()) continue;
     // Nothing came: let other threads of this core run, and after the spin time sleep.
     const uint64_t now = base::ticks();
     if (idle_since == 0) {
@@ -365,6 +430,65 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
         idle_since = 0;
       }
     }
+  }
+}
+
+/// Gives the core, and with it the role, to a thread that has what it waited for: `node` is linked to
+/// park. False: there is none.
+bool Runtime::Impl::give_core_away(Device& device, WaitNode& node, bool expects) noexcept {
+  if (!turns.keep_watch()) {
+    while (turns.owed.wake_oldest()) {
+    }
+    return false;
+  }
+  WaitList& list = device.waiters();
+  list.lock.lock();
+  list.promised = true;
+  list.push(node);
+  list.parked.fetch_add(1, std::memory_order_relaxed);
+  list.lock.unlock();
+  if (turns.wake_next(expects)) return true;
+  list.lock.lock();
+  const bool ours = list.promised;
+  if (ours) {
+    list.promised = false;
+    list.erase(node);
+    list.parked.fetch_sub(1, std::memory_order_relaxed);
+  }
+  list.lock.unlock();
+  return !ours;
+}
+
+/// A thread has what it waited for, and goes. Somebody must see to those whom it leaves behind.
+void Runtime::Impl::end_wait(Device& device, bool serving) noexcept {
+  WaitList& list = device.waiters();
+  if (turns.is_over() && turns.keep_watch()) {
+    comm::promise_role(list, serving);
+    turns.owed.wait_in_turn();
+    turns.begin_turn();
+    serving = comm::take_promised_role(list);
+  }
+  // relaxed: hints. Where they are wrong, somebody has begun to keep the watch.
+  if (!serving && (list.served.load(std::memory_order_relaxed) ||
+                   (list.parked.load(std::memory_order_relaxed) == 0 && turns.owed.empty()))) {
+    return;
+  }
+  const bool others = list.parked.load(std::memory_order_relaxed) != 0 || !turns.owed.empty();
+  // Workers that wait for a server to follow (invariant 6) do not know of the watch.
+  if (others && takes_turns && !refused.load(std::memory_order_relaxed) && turns.leave()) {
+    if (serving) comm::give_role_up(list);
+    return;
+  }
+  if (!turns.owed.empty() && turns.keep_watch()) {
+    // Who is awake next is so in its wait, and sees to the others when it leaves.
+    comm::promise_role(list, serving);
+    turns.owed.wake_oldest();
+    return;
+  }
+  if (serving) {
+    leave(device);
+  } else {
+    serve_the_unserved();
   }
 }
 
@@ -466,6 +590,19 @@ void Runtime::Impl::leave(Device& device) noexcept {
     return;
   }
   if (devices.size() == 1 || !serve_the_unserved()) call_the_refused();
+}
+
+/// The watch's: nobody took a turn for a while. A role that was promised may have been so to nobody.
+void Runtime::Impl::serve_the_left() noexcept {
+  for (auto& each : devices) {
+    WaitList& list = each->waiters();
+    list.lock.lock();
+    if (std::exchange(list.promised, false)) list.served.store(false, std::memory_order_relaxed);
+    list.lock.unlock();
+  }
+  while (turns.owed.wake_oldest()) {
+  }
+  serve_the_unserved();
 }
 
 /// The sleeper's role was given up: some device may have parked threads and no server. True: one

@@ -63,6 +63,7 @@ struct WaitQueue {
 /// The threads that wait on one device.
 struct alignas(base::kCacheLine) WaitList : WaitQueue {
   std::atomic<bool> served{false};  ///< under the lock; a hint without it
+  bool promised = false;            ///< under the lock: the role is for who is awake next
   std::atomic<uint32_t> parked{0};  ///< length, for a look without the lock
 };
 

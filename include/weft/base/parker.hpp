@@ -26,6 +26,9 @@ class Parker {
   virtual void park() noexcept = 0;
   /// Sleeps until unparked or until `now_ns()` passes `deadline_ns`; false on time-out.
   virtual bool park_until(uint64_t deadline_ns) noexcept = 0;
+  /// Sleeps until unparked, by who is content to get a core late: if the unpark is made in a
+  /// WakeQueue's scope, the wake is left to that queue.
+  virtual void park_patiently() noexcept { park(); }
   /// Lets others run first. Owner only.
   virtual void yield() noexcept;
   /// True: its owner may poll for a while instead of parking. A task that did so would keep its

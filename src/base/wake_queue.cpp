@@ -1,0 +1,106 @@
+// The queue of put-off wakes: an intrusive list of thread parkers.
+//
+// Invariants
+//  1. A parker is linked, under the lock, iff its `queued_` says so; it is linked in one queue at most.
+//  2. Who is taken out is woken only if he still sleeps on his permit, or waits in turn. A parker may
+//     be linked though its owner is awake (a signal ended its sleep; or he went on between his
+//     permit and his being put in): such a one is passed over, so that each `wake` that answers true
+//     gave a core to somebody.
+#include "weft/base/wake_queue.hpp"
+
+#include <utility>
+
+#include "base/thread_parker.hpp"
+
+namespace weft::base {
+namespace {
+
+constinit thread_local WakeQueue* my_queue = nullptr;
+
+}  // namespace
+
+void WakeQueue::enter(WakeQueue*& before) noexcept { before = std::exchange(my_queue, this); }
+
+void WakeQueue::leave(WakeQueue* before) noexcept { my_queue = before; }
+
+bool WakeQueue::puts_off(ThreadParker& parker) noexcept {
+  return my_queue != nullptr && my_queue->push(parker, false);
+}
+
+WakeQueue::~WakeQueue() {
+  while (wake(End::oldest)) {
+  }
+}
+
+bool WakeQueue::push(ThreadParker& parker, bool in_turn) noexcept {
+  lock_.lock();
+  // Queued already: a wake was put off, and the owner went on by himself and sleeps again.
+  WakeQueue* in = nullptr;
+  // relaxed, here and below: what is linked is guarded by the lock of the queue that it is in.
+  if (parker.queued_.compare_exchange_strong(in, this, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+    in = this;
+    parker.older_ = newest_;
+    parker.newer_ = nullptr;
+    (newest_ != nullptr ? newest_->newer_ : oldest_) = &parker;
+    newest_ = &parker;
+    // relaxed, here and below: written under the lock, read without as hints.
+    size_.store(size_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    grew_.store(true, std::memory_order_relaxed);
+  }
+  if (in == this) parker.in_turn_ |= in_turn;
+  lock_.unlock();
+  return in == this;
+}
+
+void WakeQueue::erase(ThreadParker& parker) noexcept {
+  if (&parker == oldest_) ++taken_;
+  (parker.older_ != nullptr ? parker.older_->newer_ : oldest_) = parker.newer_;
+  (parker.newer_ != nullptr ? parker.newer_->older_ : newest_) = parker.older_;
+  size_.store(size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  parker.queued_.store(nullptr, std::memory_order_release);  // the last: another queue may have it
+}
+
+bool WakeQueue::wake(End end) noexcept {
+  for (;;) {
+    lock_.lock();
+    grew_.store(false, std::memory_order_relaxed);
+    ThreadParker* const parker = end == End::oldest ? oldest_ : newest_;
+    bool in_turn = false;
+    if (parker != nullptr) {
+      in_turn = std::exchange(parker->in_turn_, false);
+      erase(*parker);
+    }
+    lock_.unlock();
+    if (parker == nullptr) return false;
+    if (in_turn || parker->has_permit()) {
+      parker->wake();
+      return true;
+    }
+  }
+}
+
+void WakeQueue::wake_stale() noexcept {
+  lock_.lock();
+  const bool stale = oldest_ != nullptr && !was_empty_ && taken_ == taken_before_;
+  was_empty_ = oldest_ == nullptr;
+  taken_before_ = taken_;
+  lock_.unlock();
+  if (stale) wake(End::oldest);
+}
+
+void WakeQueue::wait_in_turn() noexcept {
+  ThreadParker& mine = ThreadParker::of_this_thread();
+  if (!push(mine, true)) return;
+  wake(End::oldest);
+  mine.park_patiently();
+  lock_.lock();
+  // Somebody unparked us for another reason.
+  if (mine.queued_.load(std::memory_order_relaxed) == this) {
+    mine.in_turn_ = false;
+    erase(mine);
+  }
+  lock_.unlock();
+}
+
+}  // namespace weft::base

@@ -1,0 +1,181 @@
+// Turns: see turns.hpp; where they are taken, waiting.cpp.
+#include "comm/turns.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "weft/base/clock.hpp"
+#include "weft/base/signals_blocked.hpp"
+
+namespace weft::comm {
+namespace {
+
+/// Of the calling thread, whatever the runtime: guesses.
+struct MyTurn {
+  uint64_t began = 0;    ///< ticks
+  int32_t returns = 0;   ///< soon ones raise it; negative: so many times it does not leave
+  uint64_t left_at = 0;  ///< ticks, when it left others behind; 0: it did not
+  uint32_t kept = 0;     ///< Turns::kept_ then
+};
+constinit thread_local MyTurn my_turn;
+
+/// An answer is waited for as long as it takes the other side to give its core to who will send it:
+/// in so many switches. The leader waits longer, since the follower may do so twice.
+constexpr uint64_t kLeadersSwitches = 4;
+constexpr uint64_t kFollowersSwitches = 2;
+constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
+constexpr double kSwitchNs = 3000;  ///< until it was measured
+
+constexpr int32_t kMostCredit = 16;
+constexpr int32_t kGoodCredit = 8;
+constexpr int32_t kVain = 4;
+constexpr int32_t kLeastCredit = -32;  ///< so many switches until answers are expected once again
+
+constexpr double kSoonNs = 50'000;
+constexpr int32_t kMostReturns = 8;
+constexpr int32_t kLate = -16;
+
+constexpr uint64_t kLookNs = 1'000'000;
+constexpr uint32_t kQuietLooks = 3;
+
+}  // namespace
+
+Turns::Turns(bool leads, uint64_t turn_ns, void (*serve)(void*) noexcept, void* argument) noexcept
+    : leads_(leads),
+      turn_ticks_(base::to_ticks(static_cast<double>(turn_ns) * (leads ? 1 : kFollowersTurn))),
+      serve_(serve),
+      serve_argument_(argument),
+      soon_ticks_(base::to_ticks(kSoonNs)),
+      switch_ticks_(base::to_ticks(kSwitchNs)) {}
+
+Turns::~Turns() {
+  if (!thread_.joinable()) return;
+  ends_.store(true, std::memory_order_seq_cst);  // then the look for a sleeper, as in keep_watch
+  if (base::Parker* const sleeper = sleeping_.load(std::memory_order_seq_cst); sleeper != nullptr)
+    sleeper->unpark();
+  thread_.join();
+}
+
+// --- Whose turn it is ----------------------------------------------------------------------------
+
+bool Turns::goes_well() const noexcept {
+  return credit_.load(std::memory_order_relaxed) >= kGoodCredit;
+}
+
+bool Turns::is_over() const noexcept {
+  return !owed.empty() && base::ticks() - my_turn.began > turn_ticks_;
+}
+
+bool Turns::expects_answer(uint64_t began) const noexcept {
+  const uint64_t window = switch_ticks_.load(std::memory_order_relaxed) *
+                          (leads_ ? kLeadersSwitches : kFollowersSwitches);
+  return credit_.load(std::memory_order_relaxed) >= 0 && base::ticks() - began < window &&
+         !is_over();
+}
+
+void Turns::count_answer() noexcept {
+  const int32_t credit = credit_.load(std::memory_order_relaxed);
+  if (credit < kMostCredit) credit_.store(credit + 1, std::memory_order_relaxed);
+}
+
+bool Turns::wake_next(bool expects) noexcept {
+  const bool follows = !leads_ && owed.grew();
+  if (!expects && !is_over()) {
+    // Either the answer was expected in vain, or it is not expected at present.
+    const int32_t credit = credit_.load(std::memory_order_relaxed);
+    const int32_t less = credit >= kVain ? credit - kVain : kLeastCredit;
+    credit_.store(credit >= 0 ? less : credit + 1, std::memory_order_relaxed);
+  }
+  given_at_.store(base::ticks(), std::memory_order_relaxed);
+  if (!follows) return owed.wake_oldest();
+  // A follower goes where the leader went. But then and now the one who waited longest: the leader,
+  // who waits a while, will have gone where that one's partner is.
+  const uint32_t times = followed_.load(std::memory_order_relaxed) + 1;
+  followed_.store(times, std::memory_order_relaxed);
+  const bool eldest = owed.size() > 1 && times % (goes_well() ? 2 : 4) == 0;
+  return eldest ? owed.wake_oldest() : owed.wake_newest();
+}
+
+void Turns::begin_turn() noexcept {
+  my_turn.began = base::ticks();
+  const uint64_t given = given_at_.load(std::memory_order_relaxed);
+  if (given == 0) return;
+  given_at_.store(0, std::memory_order_relaxed);
+  const uint64_t took = std::min(my_turn.began - given, soon_ticks_);
+  const uint64_t mean = switch_ticks_.load(std::memory_order_relaxed);
+  switch_ticks_.store(mean - mean / 16 + took / 16, std::memory_order_relaxed);
+}
+
+// --- Who leaves others to the watch --------------------------------------------------------------
+
+void Turns::begin_wait() noexcept {
+  if (my_turn.left_at == 0) return;
+  // Where others took turns meanwhile, the core was in use: no harm was done.
+  const bool late = base::ticks() - my_turn.left_at > soon_ticks_ &&
+                    kept_.load(std::memory_order_relaxed) == my_turn.kept;
+  my_turn.left_at = 0;
+  my_turn.returns = late ? kLate : std::min(my_turn.returns + 1, kMostReturns);
+}
+
+bool Turns::leave() noexcept {
+  if (my_turn.returns < 0) {
+    ++my_turn.returns;
+    return false;
+  }
+  if (!keep_watch()) return false;
+  my_turn.kept = kept_.load(std::memory_order_relaxed);
+  my_turn.left_at = base::ticks();
+  return true;
+}
+
+bool Turns::keep_watch() noexcept {
+  // seq_cst: counted, then the look for a sleeper; the watch says that it sleeps, then looks at the
+  // count.
+  kept_.fetch_add(1, std::memory_order_seq_cst);
+  // acquire: pairs with start_watch.
+  const Watch state = state_.load(std::memory_order_acquire);
+  if (state == Watch::none) [[unlikely]] start_watch();
+  if (state_.load(std::memory_order_acquire) != Watch::kept) [[unlikely]] return false;
+  if (base::Parker* const sleeper = sleeping_.load(std::memory_order_seq_cst); sleeper != nullptr)
+    sleeper->unpark();
+  return true;
+}
+
+void Turns::start_watch() noexcept {
+  Watch none = Watch::none;
+  if (!state_.compare_exchange_strong(none, Watch::starting, std::memory_order_acquire)) return;
+  Watch now = Watch::kept;
+  try {
+    const base::SignalsBlocked blocked;
+    thread_ = std::thread([this] { watch(); });
+  } catch (const std::system_error&) {
+    now = Watch::failed;  // no more threads: then nobody leaves
+  }
+  state_.store(now, std::memory_order_release);
+}
+
+void Turns::watch() noexcept {
+  base::Parker& parker = base::this_parker();
+  uint32_t seen = 0;
+  uint32_t quiet = 0;
+  while (!ends_.load(std::memory_order_seq_cst)) {
+    parker.park_until(base::now_ns() + kLookNs);
+    const uint32_t kept = kept_.load(std::memory_order_seq_cst);
+    quiet = kept == std::exchange(seen, kept) ? quiet + 1 : 0;
+    if (quiet == 0) {
+      owed.wake_stale();
+    } else {
+      serve_(serve_argument_);
+    }
+    if (quiet < kQuietLooks || !owed.empty()) continue;
+    sleeping_.store(&parker, std::memory_order_seq_cst);
+    while (kept_.load(std::memory_order_seq_cst) == seen &&
+           !ends_.load(std::memory_order_seq_cst)) {
+      parker.park();
+    }
+    sleeping_.store(nullptr, std::memory_order_seq_cst);
+    quiet = 0;
+  }
+}
+
+}  // namespace weft::comm

@@ -1,0 +1,101 @@
+// Turns: how waiting threads that share few cores give these to each other (docs/design/turns.md).
+//
+// Purpose: where more threads wait than there are cores, to wake each with its message costs a switch
+// of the kernel for each message. Here the thread that runs collects those whose messages came, goes
+// on for a while if its own answers come at once, and then gives its core to one of them.
+// Who may call: any thread. Progress: wait-free but for the queue's short lock.
+// Threads and memory: one thread, the *watch*, from the first time that it is needed on. It looks once
+// a millisecond while turns are taken, and sleeps else.
+// Invariants
+//  1. Who puts wakes off (a WakeQueue::Scope on `owed`) gives its core to one of them before it parks
+//     or sleeps, and when it leaves its wait sees to the rest: it wakes one, who is in its wait and
+//     has the same duty; or it leaves them to the watch.
+//  2. Before threads are left with nobody who serves them, or a role is promised to a thread that is
+//     to be woken, `keep_watch` has answered true. The watch does not sleep before all was quiet for
+//     kQuietLooks looks with nobody owed a wake; where nobody took a turn between two looks it
+//     wakes all who are owed one and finds the parked ones a server. So a mistake of theirs (a thread
+//     that left does not come back, was woken already) costs a millisecond or two, not a message.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "weft/base/cache_line.hpp"
+#include "weft/base/parker.hpp"
+#include "weft/base/wake_queue.hpp"
+
+namespace weft::comm {
+
+class Turns {
+ public:
+  /// Of two processes whose threads converse one should lead and one follow: else each gives its core
+  /// to whom the other has just left. `serve(argument)` is what the watch does where nobody serves.
+  /// `turn_ns`: of the leader's.
+  Turns(bool leads, uint64_t turn_ns, void (*serve)(void*) noexcept, void* argument) noexcept;
+  ~Turns();
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+  /// Threads that have what they waited for, and are still to be woken.
+  base::WakeQueue owed;
+
+  /// Somebody ever left others to the watch.
+  [[nodiscard]] bool in_use() const noexcept {
+    return state_.load(std::memory_order_relaxed) != Watch::none;  // relaxed: a hint
+  }
+
+  // Of the calling thread, in this order.
+
+  /// It begins a wait.
+  void begin_wait() noexcept;
+  /// It may still expect its answer sooner than another thread would be awake: its wait began at
+  /// `began` (ticks), and such answers came mostly.
+  [[nodiscard]] bool expects_answer(uint64_t began) const noexcept;
+  /// It has no answer yet, others are owed a wake, and it should give its core away.
+  [[nodiscard]] bool should_give_away(bool expects) const noexcept {
+    return !expects || (!leads_ && owed.grew());
+  }
+  /// Wakes whoever should have the core next; false: nobody is owed a wake. `expects`: its answer
+  /// may still be on its way.
+  bool wake_next(bool expects) noexcept;
+  /// It has the answer that it expected.
+  void count_answer() noexcept;
+  /// It has had its turn, and others are owed a wake.
+  [[nodiscard]] bool is_over() const noexcept;
+  /// It was given a core.
+  void begin_turn() noexcept;
+  /// It leaves others to the watch. False: not so; it mostly stayed away for long, or there is no
+  /// watch.
+  bool leave() noexcept;
+
+  /// From now on the watch looks. False: it could not be started.
+  bool keep_watch() noexcept;
+
+ private:
+  enum class Watch : uint8_t { none, starting, kept, failed };
+
+  void start_watch() noexcept;
+  void watch() noexcept;
+  [[nodiscard]] bool goes_well() const noexcept;
+
+  const bool leads_;
+  const uint64_t turn_ticks_;
+  void (*const serve_)(void*) noexcept;
+  void* const serve_argument_;
+  const uint64_t soon_ticks_;
+
+  // Guesses, with lost updates: relaxed.
+  std::atomic<int32_t> credit_{0};  ///< how much expecting pays; negative: it is not done
+  std::atomic<uint32_t> followed_{0};
+  std::atomic<uint64_t> switch_ticks_;       ///< that it takes to give a core away
+  std::atomic<uint64_t> given_at_{0};        ///< when that was begun last
+
+  alignas(base::kCacheLine) std::atomic<uint32_t> kept_{0};  ///< calls of keep_watch
+  std::atomic<base::Parker*> sleeping_{nullptr};             ///< the watch's, while it sleeps
+  std::atomic<Watch> state_{Watch::none};
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+}  // namespace weft::comm
