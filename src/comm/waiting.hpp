@@ -12,9 +12,10 @@
 //  1. A WaitNode is linked in a WaitList only by its owner, under the list's lock; it is unlinked
 //     by its owner or by the one who hands it the baton (sets `baton` under the lock).
 //  2. `served` of a WaitList is true iff exactly one thread holds the server's role of that device
-//     or has been handed it (baton).
+//     or has been handed it (baton), or it is promised to whoever is awake next (turns.hpp).
 //  3. If any thread is parked in any WaitList, some thread is a server: a server that leaves hands
-//     its role to a parked thread of its device, or else of any unserved device.
+//     its role to a parked thread of its device, or else of any unserved device. Or, where threads
+//     take turns, the watch has been told (turns.hpp).
 //  4. A server steps down (parks without handing on) only if, after it was linked with served =
 //     false, it saw the sleeper's role taken. The sleeper gives the role up before it looks for
 //     parked threads in leave(); both use seq_cst, so one of the two sees the other.

@@ -1,0 +1,343 @@
+// Threads that share a core take turns: who is next, what the watch is for, and whole conversations.
+#include "comm/turns.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <latch>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/asleep.hpp"
+#include "base/config_override.hpp"
+#include "base/stress.hpp"
+#include "comm/ranks.hpp"
+#include "weft/comm/config.hpp"
+
+namespace weft {
+namespace {
+
+using comm::Turns;
+using test::bytes_of;
+using test::on_ranks;
+using test::on_threads;
+using test::writable;
+
+// --- Who is next ---------------------------------------------------------------------------------
+
+void nothing(void* /*argument*/) noexcept {}
+
+/// A thread that sleeps patiently, and writes its number down when it is woken.
+class Waiter {
+ public:
+  Waiter(std::vector<int>& woken, std::mutex& lock, int number)
+      : thread_([this, &woken, &lock, number] {
+          parker_ = &base::this_parker();
+          id_ = test::this_thread_id();
+          base::this_parker().park_patiently();
+          const std::scoped_lock held(lock);
+          woken.push_back(number);
+          done_ = true;
+        }) {
+    test::wait_until_asleep(id_);
+  }
+  ~Waiter() { thread_.join(); }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  void owe(Turns& turns) {
+    const base::WakeQueue::Scope collecting(&turns.owed);
+    parker_.load()->unpark();
+  }
+  void wait() const {
+    while (!done_) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<base::Parker*> parker_{nullptr};
+  std::atomic<pid_t> id_{0};
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+/// The order in which three that came one after the other are woken.
+std::vector<int> order_of_three(bool leads) {
+  Turns turns(leads, 25'000, nothing, nullptr);
+  std::vector<int> woken;
+  std::mutex lock;
+  {
+    Waiter a(woken, lock, 0);
+    Waiter b(woken, lock, 1);
+    Waiter c(woken, lock, 2);
+    const std::array<Waiter*, 3> all{&a, &b, &c};
+    for (Waiter* each : all) each->owe(turns);
+    for (std::size_t i = 1; i <= 3; ++i) {
+      EXPECT_TRUE(turns.wake_next(true));
+      for (;;) {
+        const std::scoped_lock held(lock);
+        if (woken.size() == i) break;
+      }
+    }
+    EXPECT_FALSE(turns.wake_next(true));
+  }
+  return woken;
+}
+
+TEST(Turns, TheLeaderTakesWhoWaitedLongest) {
+  EXPECT_EQ(order_of_three(true), (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Turns, TheFollowerTakesWhoCameLastThenWhoWaitedLongest) {
+  EXPECT_EQ(order_of_three(false), (std::vector<int>{2, 0, 1}));
+}
+
+TEST(Turns, AnswersAreExpectedForAWhileAndNotWhereTheyNeverCame) {
+  Turns turns(true, 25'000, nothing, nullptr);
+  EXPECT_TRUE(turns.expects_answer(base::ticks()));
+  EXPECT_FALSE(turns.expects_answer(0));  // long ago
+  (void)turns.wake_next(false);           // in vain
+  EXPECT_FALSE(turns.expects_answer(base::ticks()));
+  for (int i = 0; i < 32; ++i) (void)turns.wake_next(false);
+  EXPECT_TRUE(turns.expects_answer(base::ticks()));  // is tried again
+  for (int i = 0; i < 5; ++i) turns.count_answer();
+  (void)turns.wake_next(false);
+  EXPECT_TRUE(turns.expects_answer(base::ticks()));  // that was one of many
+}
+
+TEST(Turns, ATurnIsOverOnlyWhereOthersWait) {
+  Turns turns(true, 1'000, nothing, nullptr);
+  turns.begin_turn();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(turns.is_over());
+  std::vector<int> woken;
+  std::mutex lock;
+  Waiter waiter(woken, lock, 0);
+  waiter.owe(turns);
+  EXPECT_TRUE(turns.is_over());
+  EXPECT_FALSE(turns.expects_answer(base::ticks()));
+  EXPECT_TRUE(turns.wake_next(false));
+}
+
+// --- The watch -----------------------------------------------------------------------------------
+
+TEST(Turns, TheWatchServesWhereNobodyTakesATurnAndThenSleeps) {
+  std::atomic<int> served{0};
+  Turns turns(
+      true, 25'000, [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
+      &served);
+  EXPECT_FALSE(turns.in_use());
+  EXPECT_TRUE(turns.keep_watch());
+  EXPECT_TRUE(turns.in_use());
+  while (served < 3) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(served, 3);  // asleep
+  EXPECT_TRUE(turns.keep_watch());
+  while (served < 6) std::this_thread::yield();
+}
+
+TEST(Turns, WhoStaysAwayForLongMayNotLeaveForAWhile) {
+  Turns turns(true, 25'000, nothing, nullptr);
+  EXPECT_TRUE(turns.leave());
+  turns.begin_wait();  // soon
+  EXPECT_TRUE(turns.leave());
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  turns.begin_wait();
+  for (int i = 0; i < 16; ++i) EXPECT_FALSE(turns.leave()) << i;
+  EXPECT_TRUE(turns.leave());
+  turns.begin_wait();
+}
+
+TEST(Turns, WhoWasAwayWhileOthersTookTurnsDidNoHarm) {
+  Turns turns(true, 25'000, nothing, nullptr);
+  EXPECT_TRUE(turns.leave());
+  EXPECT_TRUE(turns.keep_watch());  // another's
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  turns.begin_wait();
+  EXPECT_TRUE(turns.leave());
+  turns.begin_wait();
+}
+
+// --- Threads of two ranks ------------------------------------------------------------------------
+
+/// A process with one core, whatever the machine.
+test::ConfigOverride with_one_core(const char* turn = "25us") {
+  register_comm_config();
+  return test::ConfigOverride({{"comm.cores", "1"}, {"comm.turn", turn}});
+}
+
+/// One round trip with the thread of the same number.
+void exchange(Endpoint& ep, Rank other, uint32_t thread, bool begins, uint64_t number) {
+  uint64_t got = ~number;
+  if (begins) ep.send_wait(other, Tag{thread}, bytes_of(number));
+  ASSERT_EQ(ep.recv_wait(other, Tag{thread}, writable(got)).error, Errc::ok);
+  ASSERT_EQ(got, number);
+  if (!begins) ep.send_wait(other, Tag{thread}, bytes_of(number));
+}
+
+class TakingTurns : public testing::TestWithParam<std::tuple<const char*, uint32_t, Progress>> {};
+
+TEST_P(TakingTurns, ConversationsGoOn) {
+  const auto [turn, devices, progress] = GetParam();
+  const auto config = with_one_core(turn);
+  for (const int threads : {1, 2, 3, 16}) {
+    on_ranks(
+        2,
+        [threads](Runtime& rt) {
+          Endpoint ep(rt, {});
+          const Rank other{1 - rt.rank().value};
+          on_threads(threads, [&](int t) {
+            for (uint64_t i = 0; i < 200; ++i)
+              exchange(ep, other, static_cast<uint32_t>(t), rt.rank() == Rank{0}, i);
+          });
+        },
+        {.devices = devices, .progress = progress});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, TakingTurns,
+    testing::Values(std::tuple{"25us", 1U, Progress::waiters},
+                    std::tuple{"25us", 1U, Progress::workers},
+                    std::tuple{"1us", 1U, Progress::waiters},
+                    std::tuple{"25us", 3U, Progress::waiters},
+                    std::tuple{"0", 1U, Progress::waiters},
+                    std::tuple{"25us", 1U, Progress::server}));
+
+// Whoever gets its message goes off with the server's role unserved, and waits for another whose
+// message has come too, and whose wake was put off.
+TEST(TakingTurns, WhoLeavesForLongHoldsNobodyUp) {
+  const auto config = with_one_core();
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        constexpr int kThreads = 8;
+        constexpr int kRounds = 20;
+        for (int round = 0; round < kRounds; ++round) {
+          if (rt.rank() == Rank{1}) {
+            rt.barrier();
+            for (uint32_t t = 0; t < kThreads; ++t) ep.send_wait(Rank{0}, Tag{t}, bytes_of(t));
+            rt.barrier();
+            continue;
+          }
+          std::latch all(kThreads);
+          std::vector<std::jthread> threads;
+          for (uint32_t t = 0; t < kThreads; ++t) {
+            threads.emplace_back([&, t] {
+              uint32_t got = ~t;
+              EXPECT_EQ(ep.recv_wait(Rank{1}, Tag{t}, writable(got)).error, Errc::ok);
+              EXPECT_EQ(got, t);
+              all.arrive_and_wait();  // not in weft
+            });
+          }
+          rt.barrier();
+          threads.clear();
+          rt.barrier();
+        }
+      },
+      {.progress = Progress::waiters});
+}
+
+// Signals end the sleep of threads whose wakes were put off.
+TEST(TakingTurns, SignalsDoNoHarm) {
+  const auto config = with_one_core();
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  struct sigaction before {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  std::mutex lock;
+  std::vector<pthread_t> alive;
+  std::atomic<bool> over{false};
+  std::thread disturber([&] {
+    std::minstd_rand random(1);
+    while (!over) {
+      {
+        const std::scoped_lock held(lock);
+        if (!alive.empty()) ::pthread_kill(alive[random() % alive.size()], SIGUSR1);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  on_ranks(2, [&](Runtime& rt) {
+    Endpoint ep(rt, {});
+    const Rank other{1 - rt.rank().value};
+    on_threads(8, [&](int t) {
+      {
+        const std::scoped_lock held(lock);
+        alive.push_back(::pthread_self());
+      }
+      for (uint64_t i = 0; i < 1000; ++i)
+        exchange(ep, other, static_cast<uint32_t>(t), rt.rank() == Rank{0}, i);
+      const std::scoped_lock held(lock);
+      std::erase_if(alive, [](pthread_t each) { return ::pthread_equal(each, ::pthread_self()); });
+    });
+  });
+  over = true;
+  disturber.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+}
+
+// Threads that converse, compute, sleep and wait for conditions, with partners that change.
+TEST(TakingTurnsStress, NobodyIsForgotten) {
+  const auto config = with_one_core();
+  const uint64_t seed = test::stress_seed();
+  for (const uint32_t devices : {1U, 2U}) {
+    const test::StressClock clock(0.5);
+    std::atomic<bool> over{false};
+    on_ranks(
+        2,
+        [&](Runtime& rt) {
+          Endpoint ep(rt, {});
+          Endpoint flags(rt, {});
+          const Rank other{1 - rt.rank().value};
+          const bool begins = rt.rank() == Rank{0};
+          constexpr int kThreads = 12;
+          on_threads(kThreads, [&](int t) {
+            const auto tag = static_cast<uint32_t>(t);
+            std::minstd_rand random(static_cast<unsigned>(seed) + tag + (begins ? 0 : 100));
+            for (uint64_t i = 0;; ++i) {
+              uint64_t goes_on = begins && clock.running(i) ? 1 : 0;
+              if (begins) {
+                flags.send_wait(other, Tag{tag}, bytes_of(goes_on));
+              } else {
+                EXPECT_EQ(flags.recv_wait(other, Tag{tag}, writable(goes_on)).error, Errc::ok);
+              }
+              if (goes_on == 0) break;
+              for (uint64_t n = random() % 40; n > 0 && begins; --n) {
+                const uint64_t left = n;
+                ep.send_wait(other, Tag{tag}, bytes_of(left));
+                exchange(ep, other, kThreads + tag, true, i);
+              }
+              if (begins) {
+                const uint64_t none = 0;
+                ep.send_wait(other, Tag{tag}, bytes_of(none));
+              }
+              for (uint64_t left = 1; !begins;) {
+                ASSERT_EQ(ep.recv_wait(other, Tag{tag}, writable(left)).error, Errc::ok);
+                if (left == 0) break;
+                exchange(ep, other, kThreads + tag, false, i);
+              }
+              switch (random() % 8) {
+                case 0: std::this_thread::sleep_for(std::chrono::microseconds(random() % 300)); break;
+                case 1: std::this_thread::yield(); break;
+                case 2: (void)rt.progress(); break;
+                case 3: {
+                  uint64_t looks = random() % 50;
+                  rt.wait_until([&] { return looks == 0 || looks-- == 1; });
+                  break;
+                }
+                default: break;
+              }
+            }
+          });
+        },
+        {.devices = devices, .progress = Progress::waiters});
+  }
+}
+
+}  // namespace
+}  // namespace weft
