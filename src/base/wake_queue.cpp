@@ -1,11 +1,13 @@
 // The queue of put-off wakes: an intrusive list of thread parkers.
 //
 // Invariants
-//  1. A parker is linked, under the lock, iff its `queued_` says so; it is linked in one queue at most.
-//  2. Who is taken out is woken only if he still sleeps on his permit, or waits in turn. A parker may
+//  1. A parker is linked, under the lock, iff its `queued_` says so; it is linked in one queue at
+//  most.
+//  2. Who is taken out is woken only if he still sleeps on his permit, or waits in turn. A parker
+//  may
 //     be linked though its owner is awake (a signal ended its sleep; or he went on between his
-//     permit and his being put in): such a one is passed over, so that each `wake` that answers true
-//     gave a core to somebody.
+//     permit and his being put in): such a one is passed over, so that each `wake` that answers
+//     true gave a core to somebody.
 #include "weft/base/wake_queue.hpp"
 
 #include <utility>
@@ -38,7 +40,7 @@ bool WakeQueue::push(ThreadParker& parker, bool in_turn) noexcept {
   WakeQueue* in = nullptr;
   // relaxed, here and below: what is linked is guarded by the lock of the queue that it is in.
   if (parker.queued_.compare_exchange_strong(in, this, std::memory_order_acquire,
-                                            std::memory_order_relaxed)) {
+                                             std::memory_order_relaxed)) {
     in = this;
     parker.older_ = newest_;
     parker.newer_ = nullptr;
@@ -83,10 +85,12 @@ bool WakeQueue::wake(End end) noexcept {
 void WakeQueue::wake_stale() noexcept {
   lock_.lock();
   const bool stale = oldest_ != nullptr && !was_empty_ && taken_ == taken_before_;
+  lock_.unlock();
+  if (stale) wake(End::oldest);
+  lock_.lock();
   was_empty_ = oldest_ == nullptr;
   taken_before_ = taken_;
   lock_.unlock();
-  if (stale) wake(End::oldest);
 }
 
 void WakeQueue::wait_in_turn() noexcept {

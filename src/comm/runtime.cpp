@@ -46,8 +46,8 @@ std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geom
   return options.wrap ? options.wrap(std::move(transport)) : std::move(transport);
 }
 
-/// Cores that this rank can count on: those that it is bound to, or, if it may run on all, its share
-/// beside the other ranks of its node.
+/// Cores that this rank can count on: those that it is bound to, or, if it may run on all, its
+/// share beside the other ranks of its node.
 uint32_t cores_of_rank(const fabric::Job& job) {
   const base::Topology& machine = base::Topology::machine();
   const std::size_t ranks = machine.narrowed() ? 1 : job.node_ranks().size();
@@ -94,7 +94,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);
-  takes_turns = cores == 1 && settings.turn_ns != 0 &&
+  takes_turns = cores == 1 && settings.devices == 1 && settings.turn_ns != 0 &&
                 (settings.progress == Progress::waiters || settings.progress == Progress::workers);
   sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");

@@ -119,9 +119,9 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<bool> core_is_wanted{false};    ///< see yield_core
   bool takes_turns = false;  ///< the threads that wait do: the process has one core
   comm::Turns turns;
-  comm::WaitSet watchers;                     ///< of conditions that any progress may bring about
-  std::atomic<uint32_t> asleep{0};            ///< threads on a doorbell, or about to be
-  int sleep_fd = -1;                          ///< epoll set of all devices' doorbells
+  comm::WaitSet watchers;           ///< of conditions that any progress may bring about
+  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
+  int sleep_fd = -1;                ///< epoll set of all devices' doorbells
 
   std::vector<std::jthread> servers;  ///< Progress::server
   bool offered = false;               ///< to idle workers (Progress::workers)
@@ -222,7 +222,10 @@ struct Runtime::Impl final : base::IdleWork {
   }
   void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task, Wants wants);
   void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
-  void wait_in_turns(Device& device, comm::Awaited& awaited);
+  /// Of the device's list, or whose wakes are owed. A hint.
+  [[nodiscard]] bool leaves_others(const comm::WaitList& list) const noexcept {
+    return list.parked.load(std::memory_order_relaxed) != 0 || !turns.owed.empty();
+  }
   void end_wait(Device& device, bool serving) noexcept;
   bool give_core_away(Device& device, comm::WaitNode& node, bool expects) noexcept;
   void serve_the_left() noexcept;
@@ -240,7 +243,7 @@ struct Runtime::Impl final : base::IdleWork {
     return ticks <= times * kShortTurn * spin_ticks;
   }
   void yield_core() noexcept;
-  void wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
+  bool wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
   bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others, Wants wants);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants);
   bool step_down(Device& device, comm::WaitNode& node) noexcept;

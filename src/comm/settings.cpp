@@ -80,14 +80,16 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "0",
      .low = 0,
      .high = 1 << 16,
-     .help = "Cores that the process can count on; 0: those that it is bound to, or, if it is not, its "
-             "share beside the other processes of the job on its node."},
+     .help =
+         "Cores that the process can count on; 0: those that it is bound to, or, if it is not, its "
+         "share beside the other processes of the job on its node, rounded down."},
     {.key = "comm.turn",
      .type = ConfigType::nanoseconds,
      .fallback = "25us",
      .low = 0,
      .high = int64_t{10} * 1000 * 1000,
-     .help = "In a process with one core: how long a thread that waits and is answered at once keeps "
+     .help = "In a process with one core and one device: how long a thread that waits and is "
+             "answered at once keeps "
              "it while others wait for theirs; 0: each is woken at once, and the kernel chooses."},
 };
 

@@ -2,7 +2,7 @@
 #include "comm/turns.hpp"
 
 #include <algorithm>
-#include <system_error>
+#include <utility>
 
 #include "weft/base/clock.hpp"
 #include "weft/base/signals_blocked.hpp"
@@ -24,7 +24,7 @@ constinit thread_local MyTurn my_turn;
 constexpr uint64_t kLeadersSwitches = 4;
 constexpr uint64_t kFollowersSwitches = 2;
 constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
-constexpr double kSwitchNs = 3000;  ///< until it was measured
+constexpr double kSwitchNs = 3000;      ///< until it was measured
 
 constexpr int32_t kMostCredit = 16;
 constexpr int32_t kGoodCredit = 8;
@@ -87,13 +87,17 @@ bool Turns::wake_next(bool expects) noexcept {
     credit_.store(credit >= 0 ? less : credit + 1, std::memory_order_relaxed);
   }
   given_at_.store(base::ticks(), std::memory_order_relaxed);
-  if (!follows) return owed.wake_oldest();
+  const auto woken = [&](bool done) {
+    if (!done) given_at_.store(0, std::memory_order_relaxed);
+    return done;
+  };
+  if (!follows) return woken(owed.wake_oldest());
   // A follower goes where the leader went. But then and now the one who waited longest: the leader,
   // who waits a while, will have gone where that one's partner is.
   const uint32_t times = followed_.load(std::memory_order_relaxed) + 1;
   followed_.store(times, std::memory_order_relaxed);
   const bool eldest = owed.size() > 1 && times % (goes_well() ? 2 : 4) == 0;
-  return eldest ? owed.wake_oldest() : owed.wake_newest();
+  return woken(eldest ? owed.wake_oldest() : owed.wake_newest());
 }
 
 void Turns::begin_turn() noexcept {
@@ -117,41 +121,40 @@ void Turns::begin_wait() noexcept {
   my_turn.returns = late ? kLate : std::min(my_turn.returns + 1, kMostReturns);
 }
 
-bool Turns::leave() noexcept {
-  if (my_turn.returns < 0) {
-    ++my_turn.returns;
-    return false;
-  }
-  if (!keep_watch()) return false;
+bool Turns::may_leave() noexcept {
+  if (my_turn.returns >= 0) return has_watch();
+  ++my_turn.returns;
+  return false;
+}
+
+void Turns::leave() noexcept {
+  keep_watch();
   my_turn.kept = kept_.load(std::memory_order_relaxed);
   my_turn.left_at = base::ticks();
-  return true;
 }
 
-bool Turns::keep_watch() noexcept {
+void Turns::keep_watch() noexcept {
   // seq_cst: counted, then the look for a sleeper; the watch says that it sleeps, then looks at the
-  // count.
+  // count. Whoever counts has changed something before; the watch, which has seen the count, sees
+  // it.
   kept_.fetch_add(1, std::memory_order_seq_cst);
-  // acquire: pairs with start_watch.
-  const Watch state = state_.load(std::memory_order_acquire);
-  if (state == Watch::none) [[unlikely]] start_watch();
-  if (state_.load(std::memory_order_acquire) != Watch::kept) [[unlikely]] return false;
   if (base::Parker* const sleeper = sleeping_.load(std::memory_order_seq_cst); sleeper != nullptr)
     sleeper->unpark();
-  return true;
 }
 
-void Turns::start_watch() noexcept {
+bool Turns::start_watch() noexcept {
   Watch none = Watch::none;
-  if (!state_.compare_exchange_strong(none, Watch::starting, std::memory_order_acquire)) return;
+  if (!state_.compare_exchange_strong(none, Watch::starting, std::memory_order_acquire))
+    return none == Watch::kept;
   Watch now = Watch::kept;
   try {
     const base::SignalsBlocked blocked;
     thread_ = std::thread([this] { watch(); });
-  } catch (const std::system_error&) {
-    now = Watch::failed;  // no more threads: then nobody leaves
+  } catch (...) {
+    now = Watch::failed;  // no more threads, or memory: then no wakes are put off
   }
   state_.store(now, std::memory_order_release);
+  return now == Watch::kept;
 }
 
 void Turns::watch() noexcept {

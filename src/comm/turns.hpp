@@ -1,20 +1,23 @@
 // Turns: how waiting threads that share few cores give these to each other (docs/design/turns.md).
 //
-// Purpose: where more threads wait than there are cores, to wake each with its message costs a switch
-// of the kernel for each message. Here the thread that runs collects those whose messages came, goes
-// on for a while if its own answers come at once, and then gives its core to one of them.
-// Who may call: any thread. Progress: wait-free but for the queue's short lock.
-// Threads and memory: one thread, the *watch*, from the first time that it is needed on. It looks once
-// a millisecond while turns are taken, and sleeps else.
-// Invariants
-//  1. Who puts wakes off (a WakeQueue::Scope on `owed`) gives its core to one of them before it parks
-//     or sleeps, and when it leaves its wait sees to the rest: it wakes one, who is in its wait and
-//     has the same duty; or it leaves them to the watch.
-//  2. Before threads are left with nobody who serves them, or a role is promised to a thread that is
-//     to be woken, `keep_watch` has answered true. The watch does not sleep before all was quiet for
-//     kQuietLooks looks with nobody owed a wake; where nobody took a turn between two looks it
-//     wakes all who are owed one and finds the parked ones a server. So a mistake of theirs (a thread
-//     that left does not come back, was woken already) costs a millisecond or two, not a message.
+// Purpose: where more threads wait than there are cores, to wake each with its message costs a
+// switch of the kernel for each message. Here the thread that runs collects those whose messages
+// came, goes on for a while if its own answers come at once, and then gives its core to one of
+// them. Who may call: any thread. Progress: wait-free but for the queue's short lock. Threads and
+// memory: one thread, the *watch*, from the first time that it is needed on. It looks once a
+// millisecond while turns are taken, and sleeps else. Invariants
+//  1. Wakes are put off (a WakeQueue::Scope on `owed`) only while there is a watch. Who puts some
+//  off
+//     gives its core to one of them before it parks or sleeps, and when it leaves its wait sees to
+//     the rest: it wakes one, who is in its wait and has the same duty; or it leaves them to the
+//     watch.
+//  2. Who changes something that the watch is to look after calls `keep_watch` *after* it: wakes
+//  were
+//     put off, a role was promised, or given up with others parked. The watch does not sleep before
+//     it was quiet for kQuietLooks looks with nobody owed a wake; where nobody took a turn between
+//     two looks it wakes all who are owed one and finds the parked ones a server. So a mistake of
+//     theirs (a thread that left does not come back, was woken already) costs a millisecond or two,
+//     not a message.
 #pragma once
 
 #include <atomic>
@@ -29,9 +32,9 @@ namespace weft::comm {
 
 class Turns {
  public:
-  /// Of two processes whose threads converse one should lead and one follow: else each gives its core
-  /// to whom the other has just left. `serve(argument)` is what the watch does where nobody serves.
-  /// `turn_ns`: of the leader's.
+  /// Of two processes whose threads converse one should lead and one follow: else each gives its
+  /// core to whom the other has just left. `serve(argument)` is what the watch does where nobody
+  /// serves. `turn_ns`: of the leader's.
   Turns(bool leads, uint64_t turn_ns, void (*serve)(void*) noexcept, void* argument) noexcept;
   ~Turns();
   Turns(const Turns&) = delete;
@@ -40,7 +43,7 @@ class Turns {
   /// Threads that have what they waited for, and are still to be woken.
   base::WakeQueue owed;
 
-  /// Somebody ever left others to the watch.
+  /// There was ever need of a watch.
   [[nodiscard]] bool in_use() const noexcept {
     return state_.load(std::memory_order_relaxed) != Watch::none;  // relaxed: a hint
   }
@@ -65,17 +68,22 @@ class Turns {
   [[nodiscard]] bool is_over() const noexcept;
   /// It was given a core.
   void begin_turn() noexcept;
-  /// It leaves others to the watch. False: not so; it mostly stayed away for long, or there is no
-  /// watch.
-  bool leave() noexcept;
+  /// It may leave others to the watch: it was back soon, as a rule. Then, when it did, `leave`.
+  [[nodiscard]] bool may_leave() noexcept;
+  void leave() noexcept;
 
-  /// From now on the watch looks. False: it could not be started.
-  bool keep_watch() noexcept;
+  /// There is a watch; it is started if need be, and cannot be where there are no more threads.
+  [[nodiscard]] bool has_watch() noexcept {
+    // acquire: pairs with start_watch.
+    return state_.load(std::memory_order_acquire) == Watch::kept || start_watch();
+  }
+  /// From now on the watch looks.
+  void keep_watch() noexcept;
 
  private:
   enum class Watch : uint8_t { none, starting, kept, failed };
 
-  void start_watch() noexcept;
+  bool start_watch() noexcept;
   void watch() noexcept;
   [[nodiscard]] bool goes_well() const noexcept;
 
@@ -88,8 +96,8 @@ class Turns {
   // Guesses, with lost updates: relaxed.
   std::atomic<int32_t> credit_{0};  ///< how much expecting pays; negative: it is not done
   std::atomic<uint32_t> followed_{0};
-  std::atomic<uint64_t> switch_ticks_;       ///< that it takes to give a core away
-  std::atomic<uint64_t> given_at_{0};        ///< when that was begun last
+  std::atomic<uint64_t> switch_ticks_;  ///< that it takes to give a core away
+  std::atomic<uint64_t> given_at_{0};   ///< when that was begun last
 
   alignas(base::kCacheLine) std::atomic<uint32_t> kept_{0};  ///< calls of keep_watch
   std::atomic<base::Parker*> sleeping_{nullptr};             ///< the watch's, while it sleeps

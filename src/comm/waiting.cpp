@@ -208,48 +208,39 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     }
     return;
   }
-  if (wants == Wants::completion && takes_turns) {
-    wait_in_turns(device, awaited);
-    return;
-  }
+  // relaxed, here and everywhere: how many wait, and who seems to, decides about time only.
+  WaitList& list = device.waiters();
+  const bool shares = takes_turns && wants == Wants::completion;
+  if (takes_turns && turns.in_use()) turns.begin_wait();
   // One look before any role is sought: what we wait for may be in the ring already. Where another
-  // thread serves, a longer look is its business. relaxed: a hint.
-  if (settings.progress != Progress::server)
-    progress_for(device, wants, !device.waiters().served.load(std::memory_order_relaxed));
+  // thread serves, a longer look is its business.
+  if (settings.progress != Progress::server) {
+    const bool collects =
+        shares && list.parked.load(std::memory_order_relaxed) != 0 && turns.has_watch();
+    {
+      const base::WakeQueue::Scope collecting(collects ? &turns.owed : nullptr);
+      progress_for(device, wants, !list.served.load(std::memory_order_relaxed));
+    }
+    // Whoever serves may be about to sleep.
+    if (collects && !turns.owed.empty()) turns.keep_watch();
+  }
   if (awaited.ready()) {
-    if (wants == Wants::completion) yield_after_many_at_once();
+    if (wants == Wants::any) return;
+    if (turns.owed.empty()) yield_after_many_at_once();
+    if (shares && leaves_others(list)) end_wait(device, false);
     return;
   }
-  // relaxed, here and everywhere: how many wait decides about time only.
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
-  if (others == 0 || !wait_yielding(device, awaited, others, wants)) {
+  bool serving = false;
+  if (shares || others == 0 || !wait_yielding(device, awaited, others, wants)) {
     if (settings.progress == Progress::server) {
       wait_parked(device, awaited);
     } else {
-      wait_elected(device, awaited, wants);
+      serving = wait_elected(device, awaited, wants);
     }
   }
   waiting.fetch_sub(1, std::memory_order_relaxed);
-}
-
-/// As `wait`, in a process with one core.
-void Runtime::Impl::wait_in_turns(Device& device, Awaited& awaited) {
-  if (turns.in_use()) turns.begin_wait();
-  WaitList& list = device.waiters();
-  {
-    // relaxed: hints.
-    base::WakeQueue::Scope collecting(
-        list.parked.load(std::memory_order_relaxed) != 0 ? &turns.owed : nullptr);
-    progress_for(device, Wants::completion, !list.served.load(std::memory_order_relaxed));
-  }
-  if (awaited.ready()) {
-    if (turns.owed.empty()) yield_after_many_at_once();
-    end_wait(device, false);
-    return;
-  }
-  waiting.fetch_add(1, std::memory_order_relaxed);
-  wait_elected(device, awaited, Wants::completion);
-  waiting.fetch_sub(1, std::memory_order_relaxed);
+  if (serving || takes_turns) end_wait(device, serving);
 }
 
 /// A wait ended at its first look. Where more wait than there are cores, a thread that finds its
@@ -330,26 +321,31 @@ void Runtime::Impl::wait_parked(Device& device, Awaited& awaited) {
   awaited.withdraw();
 }
 
-/// Modes waiters and workers: serves, or parks until it is ready or is handed the role.
-void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) {
+/// Modes waiters and workers: serves, or parks until it is ready or is handed the role. True: it
+/// has the role.
+bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) {
   WaitList& list = device.waiters();
+  const bool patient = takes_turns && wants == Wants::completion;
   WaitNode node;
   node.parker = &base::this_parker();
   bool serving = comm::serve_or_link(list, node);
   for (;;) {
     if (serving) {
-      if (wait_as_server(device, awaited, node, wants)) {
-        end_wait(device, true);
-        return;
-      }
+      if (wait_as_server(device, awaited, node, wants)) return true;
       // Stepped down: `node` is linked, the sleeper watches for us.
     }
     const bool enrolled = awaited.enroll(*node.parker);
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
       waiting.fetch_sub(1, std::memory_order_relaxed);
       device.note(Device::parks);
-      node.parker->park_patiently();
+      if (patient) {
+        node.parker->park_patiently();
+      } else {
+        node.parker->park();
+      }
       waiting.fetch_add(1, std::memory_order_relaxed);
+      // Woken in vain, it may have been promised the role all the same.
+      if (patient && !awaited.ready()) break;
       if (!awaited.ready() && !awaited.enroll(*node.parker)) break;
     }
     awaited.withdraw();
@@ -362,11 +358,8 @@ void Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
     }
     list.lock.unlock();
     node.baton.store(false, std::memory_order_relaxed);  // ours alone again
-    if (awaited.ready()) {
-      turns.begin_turn();
-      end_wait(device, serving);
-      return;
-    }
+    if (patient) turns.begin_turn();
+    if (awaited.ready()) return serving;
     if (!serving) serving = comm::serve_or_link(list, node);
   }
 }
@@ -382,17 +375,22 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
   const bool may_share = takes_turns && wants == Wants::completion;
   for (uint32_t turn = 1;; ++turn) {
     // relaxed: a hint.
-    const bool shares = may_share && list.parked.load(std::memory_order_relaxed) != 0;
+    const bool shares =
+        may_share && list.parked.load(std::memory_order_relaxed) != 0 && turns.has_watch();
     if (shares && began == 0) began = base::ticks();
     const bool expects = shares && turns.expects_answer(began);
     // More awake than cores: the others yield while we look, and then have their turn.
     const bool crowded = !expects && is_crowded();
-    base::WakeQueue::Scope collecting(shares ? &turns.owed : nullptr);
-    uint32_t served = progress_own(device, wants, crowded ? kOneGlance : kPollsPerTurn);
-    bool ready = awaited.ready();
-    if (!ready && devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
-      served += progress_others(device);
+    uint32_t served = 0;
+    bool ready = false;
+    {
+      const base::WakeQueue::Scope collecting(shares ? &turns.owed : nullptr);
+      served = progress_own(device, wants, crowded ? kOneGlance : kPollsPerTurn);
       ready = awaited.ready();
+      if (!ready && devices.size() > 1 && (served == 0 || turn % kTurnsBetweenOthers == 0)) {
+        served += progress_others(device);
+        ready = awaited.ready();
+      }
     }
     if (ready) {
       if (expects) turns.count_answer();
@@ -419,6 +417,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
     } else if (crowded || now - idle_since > yield_ticks) {
       yield_core();
       ++yields;
+      if (!turns.owed.empty()) continue;  // whoever had the core put some off
       const uint64_t idle = base::ticks() - idle_since;
       if (idle <= spin_ticks || any_busy()) continue;
       // relaxed: step_down looks again. To park is cheap, where somebody sleeps on the doorbells.
@@ -433,20 +432,16 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
   }
 }
 
-/// Gives the core, and with it the role, to a thread that has what it waited for: `node` is linked to
-/// park. False: there is none.
+/// Gives the core, and with it the role, to a thread that has what it waited for: `node` is linked
+/// to park. False: there is none.
 bool Runtime::Impl::give_core_away(Device& device, WaitNode& node, bool expects) noexcept {
-  if (!turns.keep_watch()) {
-    while (turns.owed.wake_oldest()) {
-    }
-    return false;
-  }
   WaitList& list = device.waiters();
   list.lock.lock();
   list.promised = true;
   list.push(node);
   list.parked.fetch_add(1, std::memory_order_relaxed);
   list.lock.unlock();
+  turns.keep_watch();
   if (turns.wake_next(expects)) return true;
   list.lock.lock();
   const bool ours = list.promised;
@@ -461,34 +456,38 @@ bool Runtime::Impl::give_core_away(Device& device, WaitNode& node, bool expects)
 
 /// A thread has what it waited for, and goes. Somebody must see to those whom it leaves behind.
 void Runtime::Impl::end_wait(Device& device, bool serving) noexcept {
+  if (!takes_turns) {
+    leave(device);
+    return;
+  }
   WaitList& list = device.waiters();
-  if (turns.is_over() && turns.keep_watch()) {
+  if (turns.is_over()) {
     comm::promise_role(list, serving);
+    turns.keep_watch();
     turns.owed.wait_in_turn();
     turns.begin_turn();
     serving = comm::take_promised_role(list);
   }
-  // relaxed: hints. Where they are wrong, somebody has begun to keep the watch.
-  if (!serving && (list.served.load(std::memory_order_relaxed) ||
-                   (list.parked.load(std::memory_order_relaxed) == 0 && turns.owed.empty()))) {
-    return;
-  }
-  const bool others = list.parked.load(std::memory_order_relaxed) != 0 || !turns.owed.empty();
+  // relaxed: hints. Where they are wrong, somebody keeps the watch.
+  const bool others = leaves_others(list);
+  if (!serving && (!others || list.served.load(std::memory_order_relaxed))) return;
   // Workers that wait for a server to follow (invariant 6) do not know of the watch.
-  if (others && takes_turns && !refused.load(std::memory_order_relaxed) && turns.leave()) {
+  if (others && !refused.load(std::memory_order_seq_cst) && turns.may_leave()) {
     if (serving) comm::give_role_up(list);
+    turns.leave();
     return;
   }
-  if (!turns.owed.empty() && turns.keep_watch()) {
-    // Who is awake next is so in its wait, and sees to the others when it leaves.
+  if (!turns.owed.empty()) {
     comm::promise_role(list, serving);
-    turns.owed.wake_oldest();
-    return;
+    turns.keep_watch();
+    // Whoever is woken is in its wait, and sees to the others when it leaves.
+    if (turns.owed.wake_oldest()) return;
+    serving = comm::take_promised_role(list);
   }
   if (serving) {
     leave(device);
-  } else {
-    serve_the_unserved();
+  } else if (!serve_the_unserved()) {
+    call_the_refused();
   }
 }
 
@@ -554,7 +553,9 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
     for (auto& each : devices) each->arm();
     fabric::arming_barrier();
     for (auto& each : devices) served += each->look();
-    const auto nothing_came = [&] { return served == 0 && !any_busy() && !awaited.ready(); };
+    const auto nothing_came = [&] {
+      return served == 0 && turns.owed.empty() && !any_busy() && !awaited.ready();
+    };
     if (nothing_came()) {
       device.note_sleep();
       waiting.fetch_sub(1, std::memory_order_relaxed);
@@ -592,7 +593,8 @@ void Runtime::Impl::leave(Device& device) noexcept {
   if (devices.size() == 1 || !serve_the_unserved()) call_the_refused();
 }
 
-/// The watch's: nobody took a turn for a while. A role that was promised may have been so to nobody.
+/// The watch's: nobody took a turn for a while. A role that was promised may have been so to
+/// nobody.
 void Runtime::Impl::serve_the_left() noexcept {
   for (auto& each : devices) {
     WaitList& list = each->waiters();
@@ -602,7 +604,7 @@ void Runtime::Impl::serve_the_left() noexcept {
   }
   while (turns.owed.wake_oldest()) {
   }
-  serve_the_unserved();
+  if (!serve_the_unserved()) call_the_refused();
 }
 
 /// The sleeper's role was given up: some device may have parked threads and no server. True: one

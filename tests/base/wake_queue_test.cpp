@@ -291,9 +291,14 @@ TEST(WakeQueueStress, EveryPermitArrives) {
           to->unpark();
         }
         switch (random() % 3) {
-          case 0: queue.wake_newest(); break;
-          case 1: queue.wake_oldest(); break;
-          default: break;
+          case 0:
+            queue.wake_newest();
+            break;
+          case 1:
+            queue.wake_oldest();
+            break;
+          default:
+            break;
         }
       }
     });

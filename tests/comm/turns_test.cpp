@@ -1,4 +1,5 @@
-// Threads that share a core take turns: who is next, what the watch is for, and whole conversations.
+// Threads that share a core take turns: who is next, what the watch is for, and whole
+// conversations.
 #include "comm/turns.hpp"
 
 #include <pthread.h>
@@ -130,34 +131,42 @@ TEST(Turns, TheWatchServesWhereNobodyTakesATurnAndThenSleeps) {
       true, 25'000, [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
       &served);
   EXPECT_FALSE(turns.in_use());
-  EXPECT_TRUE(turns.keep_watch());
+  EXPECT_TRUE(turns.has_watch());
+  turns.keep_watch();
   EXPECT_TRUE(turns.in_use());
   while (served < 3) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(served, 3);  // asleep
-  EXPECT_TRUE(turns.keep_watch());
+  turns.keep_watch();
   while (served < 6) std::this_thread::yield();
+}
+
+/// The calling thread leaves, if it may.
+bool leaves(Turns& turns) {
+  if (!turns.may_leave()) return false;
+  turns.leave();
+  return true;
 }
 
 TEST(Turns, WhoStaysAwayForLongMayNotLeaveForAWhile) {
   Turns turns(true, 25'000, nothing, nullptr);
-  EXPECT_TRUE(turns.leave());
+  EXPECT_TRUE(leaves(turns));
   turns.begin_wait();  // soon
-  EXPECT_TRUE(turns.leave());
+  EXPECT_TRUE(leaves(turns));
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   turns.begin_wait();
-  for (int i = 0; i < 16; ++i) EXPECT_FALSE(turns.leave()) << i;
-  EXPECT_TRUE(turns.leave());
+  for (int i = 0; i < 16; ++i) EXPECT_FALSE(leaves(turns)) << i;
+  EXPECT_TRUE(leaves(turns));
   turns.begin_wait();
 }
 
 TEST(Turns, WhoWasAwayWhileOthersTookTurnsDidNoHarm) {
   Turns turns(true, 25'000, nothing, nullptr);
-  EXPECT_TRUE(turns.leave());
-  EXPECT_TRUE(turns.keep_watch());  // another's
+  EXPECT_TRUE(leaves(turns));
+  turns.keep_watch();  // another's
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   turns.begin_wait();
-  EXPECT_TRUE(turns.leave());
+  EXPECT_TRUE(leaves(turns));
   turns.begin_wait();
 }
 
@@ -184,62 +193,59 @@ TEST_P(TakingTurns, ConversationsGoOn) {
   const auto [turn, devices, progress] = GetParam();
   const auto config = with_one_core(turn);
   for (const int threads : {1, 2, 3, 16}) {
-    on_ranks(
-        2,
-        [threads](Runtime& rt) {
-          Endpoint ep(rt, {});
-          const Rank other{1 - rt.rank().value};
-          on_threads(threads, [&](int t) {
-            for (uint64_t i = 0; i < 200; ++i)
-              exchange(ep, other, static_cast<uint32_t>(t), rt.rank() == Rank{0}, i);
-          });
-        },
-        {.devices = devices, .progress = progress});
+    on_ranks(2,
+             [threads](Runtime& rt) {
+               Endpoint ep(rt, {});
+               const Rank other{1 - rt.rank().value};
+               on_threads(threads, [&](int t) {
+                 for (uint64_t i = 0; i < 200; ++i)
+                   exchange(ep, other, static_cast<uint32_t>(t), rt.rank() == Rank{0}, i);
+               });
+             },
+             {.devices = devices, .progress = progress});
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, TakingTurns,
-    testing::Values(std::tuple{"25us", 1U, Progress::waiters},
-                    std::tuple{"25us", 1U, Progress::workers},
-                    std::tuple{"1us", 1U, Progress::waiters},
-                    std::tuple{"25us", 3U, Progress::waiters},
-                    std::tuple{"0", 1U, Progress::waiters},
-                    std::tuple{"25us", 1U, Progress::server}));
+INSTANTIATE_TEST_SUITE_P(Ways, TakingTurns,
+                         testing::Values(std::tuple{"25us", 1U, Progress::waiters},
+                                         std::tuple{"25us", 1U, Progress::workers},
+                                         std::tuple{"1us", 1U, Progress::waiters},
+                                         std::tuple{"25us", 3U, Progress::waiters},
+                                         std::tuple{"0", 1U, Progress::waiters},
+                                         std::tuple{"25us", 1U, Progress::server}));
 
 // Whoever gets its message goes off with the server's role unserved, and waits for another whose
 // message has come too, and whose wake was put off.
 TEST(TakingTurns, WhoLeavesForLongHoldsNobodyUp) {
   const auto config = with_one_core();
-  on_ranks(
-      2,
-      [](Runtime& rt) {
-        Endpoint ep(rt, {});
-        constexpr int kThreads = 8;
-        constexpr int kRounds = 20;
-        for (int round = 0; round < kRounds; ++round) {
-          if (rt.rank() == Rank{1}) {
-            rt.barrier();
-            for (uint32_t t = 0; t < kThreads; ++t) ep.send_wait(Rank{0}, Tag{t}, bytes_of(t));
-            rt.barrier();
-            continue;
-          }
-          std::latch all(kThreads);
-          std::vector<std::jthread> threads;
-          for (uint32_t t = 0; t < kThreads; ++t) {
-            threads.emplace_back([&, t] {
-              uint32_t got = ~t;
-              EXPECT_EQ(ep.recv_wait(Rank{1}, Tag{t}, writable(got)).error, Errc::ok);
-              EXPECT_EQ(got, t);
-              all.arrive_and_wait();  // not in weft
-            });
-          }
-          rt.barrier();
-          threads.clear();
-          rt.barrier();
-        }
-      },
-      {.progress = Progress::waiters});
+  on_ranks(2,
+           [](Runtime& rt) {
+             Endpoint ep(rt, {});
+             constexpr int kThreads = 8;
+             constexpr int kRounds = 20;
+             for (int round = 0; round < kRounds; ++round) {
+               if (rt.rank() == Rank{1}) {
+                 rt.barrier();
+                 for (uint32_t t = 0; t < kThreads; ++t) ep.send_wait(Rank{0}, Tag{t}, bytes_of(t));
+                 rt.barrier();
+                 continue;
+               }
+               std::latch all(kThreads);
+               std::vector<std::jthread> threads;
+               for (uint32_t t = 0; t < kThreads; ++t) {
+                 threads.emplace_back([&, t] {
+                   uint32_t got = ~t;
+                   EXPECT_EQ(ep.recv_wait(Rank{1}, Tag{t}, writable(got)).error, Errc::ok);
+                   EXPECT_EQ(got, t);
+                   all.arrive_and_wait();  // not in weft
+                 });
+               }
+               rt.barrier();
+               threads.clear();
+               rt.barrier();
+             }
+           },
+           {.progress = Progress::waiters});
 }
 
 // Signals end the sleep of threads whose wakes were put off.
@@ -288,54 +294,60 @@ TEST(TakingTurnsStress, NobodyIsForgotten) {
   for (const uint32_t devices : {1U, 2U}) {
     const test::StressClock clock(0.5);
     std::atomic<bool> over{false};
-    on_ranks(
-        2,
-        [&](Runtime& rt) {
-          Endpoint ep(rt, {});
-          Endpoint flags(rt, {});
-          const Rank other{1 - rt.rank().value};
-          const bool begins = rt.rank() == Rank{0};
-          constexpr int kThreads = 12;
-          on_threads(kThreads, [&](int t) {
-            const auto tag = static_cast<uint32_t>(t);
-            std::minstd_rand random(static_cast<unsigned>(seed) + tag + (begins ? 0 : 100));
-            for (uint64_t i = 0;; ++i) {
-              uint64_t goes_on = begins && clock.running(i) ? 1 : 0;
-              if (begins) {
-                flags.send_wait(other, Tag{tag}, bytes_of(goes_on));
-              } else {
-                EXPECT_EQ(flags.recv_wait(other, Tag{tag}, writable(goes_on)).error, Errc::ok);
-              }
-              if (goes_on == 0) break;
-              for (uint64_t n = random() % 40; n > 0 && begins; --n) {
-                const uint64_t left = n;
-                ep.send_wait(other, Tag{tag}, bytes_of(left));
-                exchange(ep, other, kThreads + tag, true, i);
-              }
-              if (begins) {
-                const uint64_t none = 0;
-                ep.send_wait(other, Tag{tag}, bytes_of(none));
-              }
-              for (uint64_t left = 1; !begins;) {
-                ASSERT_EQ(ep.recv_wait(other, Tag{tag}, writable(left)).error, Errc::ok);
-                if (left == 0) break;
-                exchange(ep, other, kThreads + tag, false, i);
-              }
-              switch (random() % 8) {
-                case 0: std::this_thread::sleep_for(std::chrono::microseconds(random() % 300)); break;
-                case 1: std::this_thread::yield(); break;
-                case 2: (void)rt.progress(); break;
-                case 3: {
-                  uint64_t looks = random() % 50;
-                  rt.wait_until([&] { return looks == 0 || looks-- == 1; });
-                  break;
-                }
-                default: break;
-              }
-            }
-          });
-        },
-        {.devices = devices, .progress = Progress::waiters});
+    on_ranks(2,
+             [&](Runtime& rt) {
+               Endpoint ep(rt, {});
+               Endpoint flags(rt, {});
+               const Rank other{1 - rt.rank().value};
+               const bool begins = rt.rank() == Rank{0};
+               constexpr int kThreads = 12;
+               on_threads(kThreads, [&](int t) {
+                 const auto tag = static_cast<uint32_t>(t);
+                 std::minstd_rand random(static_cast<unsigned>(seed) + tag + (begins ? 0 : 100));
+                 for (uint64_t i = 0;; ++i) {
+                   uint64_t goes_on = begins && clock.running(i) ? 1 : 0;
+                   if (begins) {
+                     flags.send_wait(other, Tag{tag}, bytes_of(goes_on));
+                   } else {
+                     EXPECT_EQ(flags.recv_wait(other, Tag{tag}, writable(goes_on)).error, Errc::ok);
+                   }
+                   if (goes_on == 0) break;
+                   for (uint64_t n = random() % 40; n > 0 && begins; --n) {
+                     const uint64_t left = n;
+                     ep.send_wait(other, Tag{tag}, bytes_of(left));
+                     exchange(ep, other, kThreads + tag, true, i);
+                   }
+                   if (begins) {
+                     const uint64_t none = 0;
+                     ep.send_wait(other, Tag{tag}, bytes_of(none));
+                   }
+                   for (uint64_t left = 1; !begins;) {
+                     ASSERT_EQ(ep.recv_wait(other, Tag{tag}, writable(left)).error, Errc::ok);
+                     if (left == 0) break;
+                     exchange(ep, other, kThreads + tag, false, i);
+                   }
+                   switch (random() % 8) {
+                     case 0:
+                       std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+                       break;
+                     case 1:
+                       std::this_thread::yield();
+                       break;
+                     case 2:
+                       (void)rt.progress();
+                       break;
+                     case 3: {
+                       uint64_t looks = random() % 50;
+                       rt.wait_until([&] { return looks == 0 || looks-- == 1; });
+                       break;
+                     }
+                     default:
+                       break;
+                   }
+                 }
+               });
+             },
+             {.devices = devices, .progress = Progress::waiters});
   }
 }
 

@@ -1,4 +1,5 @@
-// Wakes that are put off: threads that were unparked, and sleep on until somebody gives them a core.
+// Wakes that are put off: threads that were unparked, and sleep on until somebody gives them a
+// core.
 #pragma once
 
 #include <atomic>
@@ -77,9 +78,9 @@ class WakeQueue {
   alignas(kCacheLine) SpinLock lock_;
   ThreadParker* oldest_ = nullptr;
   ThreadParker* newest_ = nullptr;
-  uint64_t taken_ = 0;        ///< so many were taken out from the old end
-  uint64_t taken_before_ = 0; ///< the same at the last wake_stale
-  bool was_empty_ = true;     ///< the same
+  uint64_t taken_ = 0;         ///< so many were taken out from the old end
+  uint64_t taken_before_ = 0;  ///< the same at the last wake_stale
+  bool was_empty_ = true;      ///< the same
   std::atomic<uint32_t> size_{0};
   std::atomic<bool> grew_{false};
 };
