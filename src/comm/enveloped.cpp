@@ -149,6 +149,8 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
     }
     while (in_order != nullptr) {
       Deferred* const next = in_order->next_deferred;
+      // It may take long, or need what a thread holds whose wake the caller put off.
+      if (!impl_->turns.owed.empty()) impl_->turns.keep_watch();
       in_order->run();
       in_order = next;
     }

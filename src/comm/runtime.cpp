@@ -46,12 +46,13 @@ std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geom
   return options.wrap ? options.wrap(std::move(transport)) : std::move(transport);
 }
 
-/// Cores that this rank can count on: those that it is bound to, or, if it may run on all, its
-/// share beside the other ranks of its node.
-uint32_t cores_of_rank(const fabric::Job& job) {
+/// This rank can count on one core: it was told so, is bound to one, or, if it may run on all, that
+/// is its share beside the other ranks of its node.
+bool counts_on_one_core(const RuntimeSettings& settings, const fabric::Job& job) {
+  if (settings.cores != 0) return settings.cores == 1;
   const base::Topology& machine = base::Topology::machine();
   const std::size_t ranks = machine.narrowed() ? 1 : job.node_ranks().size();
-  return static_cast<uint32_t>(std::max<std::size_t>(1, machine.cores().size() / ranks));
+  return machine.cores().size() / ranks <= 1;
 }
 
 }  // namespace
@@ -90,12 +91,14 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   operations = std::make_unique<comm::OperationTable>(settings.operations);
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
-  cores = settings.cores != 0 ? settings.cores : cores_of_rank(job);
+  cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);
-  takes_turns = cores == 1 && settings.devices == 1 && settings.turn_ns != 0 &&
+  takes_turns = counts_on_one_core(settings, job) && settings.devices == 1 &&
+                settings.turn_ns != 0 &&
                 (settings.progress == Progress::waiters || settings.progress == Progress::workers);
+  if (takes_turns) cores = 1;
   sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");
   for (uint32_t i = 0; i < settings.devices; ++i) {

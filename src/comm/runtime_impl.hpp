@@ -226,6 +226,7 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] bool leaves_others(const comm::WaitList& list) const noexcept {
     return list.parked.load(std::memory_order_relaxed) != 0 || !turns.owed.empty();
   }
+  bool let_others(comm::WaitList& list, bool serving) noexcept;
   void end_wait(Device& device, bool serving) noexcept;
   bool give_core_away(Device& device, comm::WaitNode& node, bool expects) noexcept;
   void serve_the_left() noexcept;

@@ -81,16 +81,16 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 0,
      .high = 1 << 16,
      .help =
-         "Cores that the process can count on; 0: those that it is bound to, or, if it is not, its "
-         "share beside the other processes of the job on its node, rounded down."},
+         "Cores that the process can count on; 0: those that it is bound to, or, if to none, its "
+         "share of the node's. Where that is one (and so are the devices), waiting threads take "
+         "turns."},
     {.key = "comm.turn",
      .type = ConfigType::nanoseconds,
      .fallback = "25us",
      .low = 0,
      .high = int64_t{10} * 1000 * 1000,
-     .help = "In a process with one core and one device: how long a thread that waits and is "
-             "answered at once keeps "
-             "it while others wait for theirs; 0: each is woken at once, and the kernel chooses."},
+     .help = "Of waiting threads that take turns: how long one that is answered at once keeps the "
+             "core while others wait for it; 0: none, each is woken at once."},
 };
 
 template <class E>

@@ -227,7 +227,7 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
   if (awaited.ready()) {
     if (wants == Wants::any) return;
     if (turns.owed.empty()) yield_after_many_at_once();
-    if (shares && leaves_others(list)) end_wait(device, false);
+    if (shares && leaves_others(list)) end_wait(device, let_others(list, false));
     return;
   }
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
@@ -240,6 +240,7 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     }
   }
   waiting.fetch_sub(1, std::memory_order_relaxed);
+  if (shares) serving = let_others(list, serving);
   if (serving || takes_turns) end_wait(device, serving);
 }
 
@@ -454,6 +455,17 @@ bool Runtime::Impl::give_core_away(Device& device, WaitNode& node, bool expects)
   return !ours;
 }
 
+/// A thread has what it waited for. If it has had its turn, those who wait for theirs come first.
+/// Answers whether it has the server's role after that.
+bool Runtime::Impl::let_others(WaitList& list, bool serving) noexcept {
+  if (!turns.is_over()) return serving;
+  comm::promise_role(list, serving);
+  turns.keep_watch();
+  turns.owed.wait_in_turn();
+  turns.begin_turn();
+  return comm::take_promised_role(list);
+}
+
 /// A thread has what it waited for, and goes. Somebody must see to those whom it leaves behind.
 void Runtime::Impl::end_wait(Device& device, bool serving) noexcept {
   if (!takes_turns) {
@@ -461,13 +473,6 @@ void Runtime::Impl::end_wait(Device& device, bool serving) noexcept {
     return;
   }
   WaitList& list = device.waiters();
-  if (turns.is_over()) {
-    comm::promise_role(list, serving);
-    turns.keep_watch();
-    turns.owed.wait_in_turn();
-    turns.begin_turn();
-    serving = comm::take_promised_role(list);
-  }
   // relaxed: hints. Where they are wrong, somebody keeps the watch.
   const bool others = leaves_others(list);
   if (!serving && (!others || list.served.load(std::memory_order_relaxed))) return;
@@ -596,14 +601,18 @@ void Runtime::Impl::leave(Device& device) noexcept {
 /// The watch's: nobody took a turn for a while. A role that was promised may have been so to
 /// nobody.
 void Runtime::Impl::serve_the_left() noexcept {
+  bool served = false;
   for (auto& each : devices) {
     WaitList& list = each->waiters();
     list.lock.lock();
     if (std::exchange(list.promised, false)) list.served.store(false, std::memory_order_relaxed);
+    served |= list.served.load(std::memory_order_relaxed);
     list.lock.unlock();
   }
   while (turns.owed.wake_oldest()) {
   }
+  // Whoever polls or sleeps on the doorbells looks after the rest.
+  if (served || sleeper.load(std::memory_order_seq_cst)) return;
   if (!serve_the_unserved()) call_the_refused();
 }
 

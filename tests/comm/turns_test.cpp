@@ -293,7 +293,6 @@ TEST(TakingTurnsStress, NobodyIsForgotten) {
   const uint64_t seed = test::stress_seed();
   for (const uint32_t devices : {1U, 2U}) {
     const test::StressClock clock(0.5);
-    std::atomic<bool> over{false};
     on_ranks(2,
              [&](Runtime& rt) {
                Endpoint ep(rt, {});
