@@ -7,10 +7,9 @@
 // Progress: unpark is wait-free (one exchange and at most one system call); park blocks.
 // Layout: one cache line, so that unparking one thread disturbs no other's.
 // Invariants:
-//  1. state is empty, permit, asleep or patient. Only unpark writes permit; only the owner writes
-//  the
-//     others, by compare-and-swap (the pool's reset for a new owner apart), so that no permit is
-//     overwritten.
+//  1. state is empty, permit, asleep or patient. Only unpark and wake write permit; only the owner
+//     writes the others, by compare-and-swap (the pool's reset for a new owner apart), so that no
+//     permit is overwritten.
 //  2. asleep and patient mean: the owner is in, or on its way into or out of, the futex call. So
 //     whoever replaces either by permit owes one wake, and pays it; for patient, a WakeQueue may
 //     pay it later.
@@ -52,8 +51,8 @@ class alignas(kCacheLine) ThreadParker final : public Parker {
   /// ever.
   bool wait(const uint64_t* deadline_ns, State asleep = kAsleep) noexcept;
   [[nodiscard]] bool has_permit() const noexcept {
-    return state_.load(std::memory_order_relaxed) ==
-           kPermit;  // relaxed: nothing is read through it
+    // relaxed: nothing is read through it.
+    return state_.load(std::memory_order_relaxed) == kPermit;
   }
   /// Gives the permit, if it is not there, and makes the owner's futex call return.
   void wake() noexcept;

@@ -1,11 +1,9 @@
 // The queue of put-off wakes: an intrusive list of thread parkers.
 //
 // Invariants
-//  1. A parker is linked, under the lock, iff its `queued_` says so; it is linked in one queue at
-//  most.
+//  1. A parker is linked, under the lock, iff its `queued_` says so; it is in one queue at most.
 //  2. Who is taken out is woken only if he still sleeps on his permit, or waits in turn. A parker
-//  may
-//     be linked though its owner is awake (a signal ended its sleep; or he went on between his
+//     may be linked though its owner is awake (a signal ended its sleep; or he went on between his
 //     permit and his being put in): such a one is passed over, so that each `wake` that answers
 //     true gave a core to somebody.
 #include "weft/base/wake_queue.hpp"

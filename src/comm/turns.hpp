@@ -3,21 +3,24 @@
 // Purpose: where more threads wait than there are cores, to wake each with its message costs a
 // switch of the kernel for each message. Here the thread that runs collects those whose messages
 // came, goes on for a while if its own answers come at once, and then gives its core to one of
-// them. Who may call: any thread. Progress: wait-free but for the queue's short lock. Threads and
-// memory: one thread, the *watch*, from the first time that it is needed on. It looks once a
-// millisecond while turns are taken, and sleeps else. Invariants
+// them.
+//
+// Who may call: any thread. Progress: wait-free but for the queue's short lock.
+//
+// Threads: one, the *watch*, from the first time that it is needed on. It looks once a millisecond
+// while turns are taken, and sleeps else.
+//
+// Invariants
 //  1. Wakes are put off (a WakeQueue::Scope on `owed`) only while there is a watch. Who puts some
-//  off
-//     gives its core to one of them before it parks or sleeps, and when it leaves its wait sees to
-//     the rest: it wakes one, who is in its wait and has the same duty; or it leaves them to the
+//     off gives its core to one of them before it parks or sleeps, and when it leaves its wait sees
+//     to the rest: it wakes one, who is in its wait and has the same duty; or it leaves them to the
 //     watch.
-//  2. Who changes something that the watch is to look after calls `keep_watch` *after* it: wakes
-//  were
-//     put off, a role was promised, or given up with others parked. The watch does not sleep before
-//     it was quiet for kQuietLooks looks with nobody owed a wake; where nobody took a turn between
-//     two looks it wakes all who are owed one and finds the parked ones a server. So a mistake of
-//     theirs (a thread that left does not come back, was woken already) costs a millisecond or two,
-//     not a message.
+//  2. Who changes something that the watch is to look after (wakes put off by one who does not
+//     serve; a role promised, or given up with others parked) calls `keep_watch` *after* it. The
+//     watch does not sleep before it was quiet for kQuietLooks looks with nobody owed a wake; where
+//     nobody took a turn between two looks it wakes all who are owed one and finds the parked ones
+//     a server. So a wrong guess (a thread that left does not come back, or was awake already)
+//     costs a millisecond or two, not a message.
 #pragma once
 
 #include <atomic>

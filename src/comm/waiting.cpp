@@ -153,7 +153,7 @@ void give_role_up(WaitList& list) noexcept {
   list.lock.unlock();
 }
 
-/// Leaves the role to whoever is awake next: the caller's, or, if it is `nobodys`, free until now.
+/// Leaves the role to whoever is awake next, if it is the caller's (`callers`) or nobody has it.
 void promise_role(WaitList& list, bool callers) noexcept {
   list.lock.lock();
   if (callers || !list.served.exchange(true, std::memory_order_relaxed)) list.promised = true;
@@ -333,7 +333,7 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
   for (;;) {
     if (serving) {
       if (wait_as_server(device, awaited, node, wants)) return true;
-      // Stepped down: `node` is linked, the sleeper watches for us.
+      // `node` is linked. Stepped down: the sleeper watches for us; or the core was given away.
     }
     const bool enrolled = awaited.enroll(*node.parker);
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
@@ -609,7 +609,8 @@ void Runtime::Impl::serve_the_left() noexcept {
     served |= list.served.load(std::memory_order_relaxed);
     list.lock.unlock();
   }
-  while (turns.owed.wake_oldest()) {
+  // Those who are there now: whom they wake and who comes back has time.
+  for (uint32_t left = turns.owed.size(); left > 0 && turns.owed.wake_oldest(); --left) {
   }
   // Whoever polls or sleeps on the doorbells looks after the rest.
   if (served || sleeper.load(std::memory_order_seq_cst)) return;
