@@ -223,6 +223,7 @@ Record* Worker::next_slowly() noexcept {
   if (!newest_first_) ++turns_;
   for (bool first = true;; first = false) {
     ReadyBits* from = &ready_;
+    bool newest = false;
     int index = ReadyBits::kNone;
     if (first && turns_ % kTurnsPerRound == 0) {
       // However busy: what was signalled, what yielded, and what is old get their turns, too.
@@ -233,7 +234,8 @@ Record* Worker::next_slowly() noexcept {
       if (!later_.empty() && (turns_ / kTurnsPerRound) % 2 == 0) from = &later_;
       index = next_round(*from);
     } else {
-      index = newest_first_ ? ready_.highest() : next_round(ready_);
+      newest = newest_first_;
+      index = newest ? ready_.highest() : next_round(ready_);
     }
     if (index == ReadyBits::kNone) {
       // While tasks pass the worker round by yielding, signals are looked at every few turns.
@@ -241,6 +243,7 @@ Record* Worker::next_slowly() noexcept {
         drain_signals();
         continue;
       }
+      newest = false;
       from = &later_;
       index = next_round(later_);
       if (index == ReadyBits::kNone) {
@@ -250,7 +253,9 @@ Record* Worker::next_slowly() noexcept {
     }
     from->clear(static_cast<uint32_t>(index));
     Record& record = *records_[static_cast<std::size_t>(index)];
-    if (claim_home(record)) return &record;
+    if (newest ? claim_newest(record) : claim_home(record)) return &record;
+    // Behind all others, or a bit like them.
+    spill();
   }
 }
 

@@ -116,6 +116,7 @@ class alignas(base::kCacheLine) Worker {
   static constexpr uint32_t kChunk = 512;         ///< records made at once
   static constexpr uint32_t kTurnsPerRound = 64;  ///< every so often, all are gone round
   static constexpr uint32_t kInPlacePerTurn = 1024;
+  static constexpr uint8_t kTurnsOfNewest = 32;  ///< of a task, before all others that can run
   static constexpr uint32_t kTurnsPerLook = 8;   ///< at signals, while tasks yield in turn
   static constexpr uint32_t kTurnsPerPoll = 64;  ///< of idle work, however busy
   static constexpr unsigned kSpares = 32;        ///< stacks kept, spare
@@ -176,6 +177,7 @@ class alignas(base::kCacheLine) Worker {
   Record* next_inside() noexcept;
   Record* next_slowly() noexcept;
   bool claim_home(Record& record) noexcept;
+  bool claim_newest(Record& record) noexcept;
   bool claim_away(uint32_t index, ReadyBits& from) noexcept;
   int next_round(const ReadyBits& bits) noexcept;
   void drain_signals() noexcept;
@@ -199,7 +201,7 @@ class alignas(base::kCacheLine) Worker {
   std::atomic<Record*> newest_{nullptr};   ///< made runnable last, and not in ready_ (depth first)
   std::atomic<Record*> yielded_{nullptr};  ///< the only one that yielded, and not in later_
   ReadyBits ready_;                        ///< runnable, in this round
-  ReadyBits later_;                        ///< runnable, after those: tasks that yielded
+  ReadyBits later_;                        ///< runnable, after those: see make_later
   std::vector<Record*> records_;           ///< by index
   std::array<Record*, kMostLoot> loot_ = {};  ///< claimed elsewhere, not yet run
   bool newest_first_ = true;

@@ -91,8 +91,8 @@ inline void Worker::spill() noexcept {
   }
 }
 
-/// (guard, own thread) The turn of `record`, which runs here, comes after all that can run now. A
-/// thief leaves its token alone until it waits.
+/// (guard, own thread) The turn of `record`, which runs here or was to, comes after all that can
+/// run now. A thief leaves its token alone until it waits.
 inline void Worker::make_later(Record& record) noexcept {
   if (yielded_.load(std::memory_order_relaxed) == nullptr && later_.empty()) {
     yielded_.store(&record, std::memory_order_relaxed);
@@ -158,6 +158,19 @@ inline bool Worker::claim_home(Record& record) noexcept {
   return false;
 }
 
+/// (guard, own thread) As claim_home, of a token that was taken newest first. A task that went on
+/// so often enough comes after all that can run now, so that the older get their turns, too: false.
+inline bool Worker::claim_newest(Record& record) noexcept {
+  // relaxed: claim_home looks again.
+  if (record.status.load(std::memory_order_relaxed) == Status::waiting &&
+      ++record.turns > kTurnsOfNewest) [[unlikely]] {
+    record.turns = 0;
+    make_later(record);
+    return false;
+  }
+  return claim_home(record);
+}
+
 /// (guard) The next one round about: each gets its turn.
 inline int Worker::next_round(const ReadyBits& bits) noexcept {
   uint32_t& cursor = &bits == &later_ ? later_cursor_ : cursor_;
@@ -172,7 +185,7 @@ inline Record* Worker::next_inside() noexcept {
   if (newest_first_ && ++turns_ % kTurnsPerRound != 0) [[likely]] {
     if (Record* newest = newest_.load(std::memory_order_relaxed); newest != nullptr) {
       newest_.store(nullptr, std::memory_order_relaxed);
-      if (claim_home(*newest)) [[likely]]
+      if (claim_newest(*newest)) [[likely]]
         return newest;
     }
     ReadyBits* from = &ready_;
@@ -189,7 +202,7 @@ inline Record* Worker::next_inside() noexcept {
     if (index != ReadyBits::kNone) {
       from->clear(static_cast<uint32_t>(index));
       Record& record = *records_[static_cast<std::size_t>(index)];
-      if (claim_home(record)) [[likely]]
+      if (from == &ready_ ? claim_newest(record) : claim_home(record)) [[likely]]
         return &record;
     }
   }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "base/stress.hpp"
 #include "task/scheduler_impl.hpp"
@@ -99,6 +100,48 @@ TEST(FairnessTest, WhoSpawnsAndJoinsAllTheTimeLeavesOthersATurn) {
     auto other = spawn([&] { over = true; });
     while (!over) spawn([] {}).join();
     other.join();
+  });
+}
+
+// Two tasks signal each other and wait, each time the newest that can run: those who can run since
+// before them are not left for later than a few dozens of their turns.
+TEST(FairnessTest, TwoWhoConverseLeaveTheOlderTheirTurns) {
+  static constexpr int kOlder = 100;
+  static constexpr int kRounds = 1000;
+  Scheduler scheduler(with_workers(1));
+  scheduler.run([] {
+    int went_on = 0;
+    std::vector<Handle<void>> older;
+    for (int i = 0; i < kOlder; ++i) {
+      older.push_back(spawn([&] {
+        wait();
+        ++went_on;
+      }));
+    }
+    yield();
+    for (auto& each : older) signal(each.ref());
+    TaskRef asks;
+    int asked = 0;
+    int answered = 0;
+    auto answers = spawn([&] {
+      while (answered < kRounds) {
+        while (asked == answered) wait();
+        ++answered;
+        signal(asks);
+      }
+    });
+    auto asker = spawn([&] {
+      asks = this_task();
+      while (asked < kRounds) {
+        ++asked;
+        signal(answers.ref());
+        while (answered < asked) wait();
+      }
+      EXPECT_EQ(went_on, kOlder);
+    });
+    asker.join();
+    answers.join();
+    for (auto& each : older) each.join();
   });
 }
 

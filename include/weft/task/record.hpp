@@ -53,6 +53,7 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
   alignas(base::kCacheLine) std::atomic<Status> status{Status::free};
   bool detached = false;
   uint8_t stack_class = 0;  ///< 0: any
+  uint8_t turns = 0;        ///< how often it went on before others: see Worker::claim_newest
   void* stack = nullptr;    ///< where its context is saved; nullptr: not started
   void (*run)(Record&) noexcept = nullptr;
   std::atomic<void*> joiner{nullptr};      ///< nullptr, the parker of who joins, or kEnded

@@ -11,7 +11,10 @@ namespace weft::task {
 
 /// Which runnable task of a worker is next. 000 §4.2.3.
 enum class Order : uint8_t {
-  depth_first,    ///< the newest: least memory; what a joining parent waits for
+  /// The newest: least memory; what a joining parent waits for. One that goes on again and again
+  /// leaves
+  /// turns to the older.
+  depth_first,
   breadth_first,  ///< round about, oldest first
 };
 
