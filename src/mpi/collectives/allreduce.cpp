@@ -14,7 +14,6 @@ constexpr int64_t kWholeBytes = 32 << 10;  // of more than four ranks: up to thi
 constexpr int64_t kPairBytes = 256 << 10;  // of two ranks: up to this whole vectors
 constexpr int64_t kRingBytes = 4 << 20;    // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
-constexpr int kStraightLeaders = 4;  // of nodes: up to these
 
 std::byte* as_bytes(const void* at) noexcept {
   return static_cast<std::byte*>(const_cast<void*>(at));

@@ -1,7 +1,9 @@
-// Barriers: signals to ever more distant ranks; on several nodes, only their leaders cross.
+// Barriers: signals to ever more distant ranks; on several nodes, only their leaders cross, and
+// few.
 #include <bit>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -16,30 +18,50 @@ Schedule disseminate(Team team) {
   }
 }
 
-/// A node's ranks tell their leader, the leaders tell each other, and each its node.
+/// All tell the first that they have come.
+Schedule come(Team team) {
+  Step<8> step;
+  if (team.rank != 0) step.send_signal(team, 0);
+  for (int i = 1; team.rank == 0 && i < team.size; ++i) {
+    if (step.full()) co_await step;
+    step.recv_signal(team, i);
+  }
+  co_await step;
+}
+
+/// The first tells all that they may go.
+Schedule go(Team team) {
+  Step<8> step;
+  if (team.rank != 0) step.recv_signal(team, 0);
+  for (int i = 1; team.rank == 0 && i < team.size; ++i) {
+    if (step.full()) co_await step;
+    step.send_signal(team, i);
+  }
+  co_await step;
+}
+
+/// A node's ranks tell their leader, the leaders tell each other, and each its node. Few leaders do
+/// so with as few messages as there can be (see all_reduce_by_nodes).
 Schedule barrier_by_nodes(Team team, const NodeMap& map) {
   const Team node = map.node(*team.comm, team.tag);
-  Step<8> step;
-  if (node.rank != 0) {
-    step.send_signal(node, 0);
-    step.recv_signal(node, 0);
-    co_await step;
-    co_return;
+  const Schedule up = come(node);
+  co_await part(up);
+  if (node.rank == 0) {
+    const std::vector<int> places = map.leaders(team.rank);
+    const Team leaders{team.comm, team.tag, map.mine, static_cast<int>(places.size()),
+                       places.data()};
+    if (leaders.size <= kStraightLeaders) {
+      const Schedule across = come(leaders);
+      co_await part(across);
+      const Schedule back = go(leaders);
+      co_await part(back);
+    } else {
+      const Schedule across = disseminate(leaders);
+      co_await part(across);
+    }
   }
-  for (int i = 1; i < node.size; ++i) {
-    if (step.full()) co_await step;
-    step.recv_signal(node, i);
-  }
-  co_await step;
-  const std::vector<int> leaders = map.leaders(team.rank);
-  const Schedule across = disseminate(
-      {team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()});
-  co_await part(across);
-  for (int i = 1; i < node.size; ++i) {
-    if (step.full()) co_await step;
-    step.send_signal(node, i);
-  }
-  co_await step;
+  const Schedule down = go(node);
+  co_await part(down);
 }
 
 }  // namespace

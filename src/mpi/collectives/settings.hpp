@@ -27,6 +27,7 @@ struct Choices {
 };
 
 inline constexpr uint32_t kFewRanks = 7;  ///< beside the root
+constexpr int kStraightLeaders = 4;       ///< of nodes: up to these all go by the first
 
 /// Of few ranks short messages go straight to the root and from there: a tree's depth is waited for
 /// at every level, and where ranks share cores each level is a turn of all of them.
