@@ -26,8 +26,8 @@ struct Choices {
   int64_t segment_bytes = 128 << 10;
 };
 
-inline constexpr uint32_t kFewRanks = 7;  ///< beside the root
-constexpr int kStraightLeaders = 4;       ///< of nodes: up to these all go by the first
+inline constexpr uint32_t kFewRanks = 7;    ///< beside the root
+inline constexpr int kStraightLeaders = 4;  ///< of nodes: up to these all go by the first
 
 /// Of few ranks short messages go straight to the root and from there: a tree's depth is waited for
 /// at every level, and where ranks share cores each level is a turn of all of them.
