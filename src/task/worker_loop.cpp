@@ -279,6 +279,7 @@ bool Worker::move_here(Record& record) noexcept {
   Worker& home = *Record::home_of(there);
   {
     const Inside inside(*this);
+    spill();  // an old token of the free record stays here, as a bit of this place
     records_[Record::index_of(here)] = &record;
   }
   home.guard_.enter();
