@@ -207,6 +207,7 @@ inline void Worker::begin(Record& record) noexcept {
   // too, and the mark may wake the record's next task once in vain.
   const uint32_t generation = record.generation.load(std::memory_order_relaxed);
   record.generation.store(generation + 1, std::memory_order_relaxed);
+  record.turns = 0;
   // acquire: pairs with signal's release. A mark that is not seen yet was set after the token of
   // the start was taken, so that its own token is still to come.
   if (record.early.load(std::memory_order_acquire)) [[unlikely]]

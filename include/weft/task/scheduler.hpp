@@ -11,9 +11,8 @@ namespace weft::task {
 
 /// Which runnable task of a worker is next. 000 §4.2.3.
 enum class Order : uint8_t {
-  /// The newest: least memory; what a joining parent waits for. One that goes on again and again
-  /// leaves
-  /// turns to the older.
+  /// The newest: least memory; what a joining parent waits for. One that waits and goes on again
+  /// and again leaves turns to the older.
   depth_first,
   breadth_first,  ///< round about, oldest first
 };

@@ -1,5 +1,4 @@
-// Barriers: signals to ever more distant ranks; on several nodes, only their leaders cross, and
-// few.
+// Barriers: signals to ever more distant ranks; on several nodes, only their leaders cross.
 #include <bit>
 
 #include "mpi/collectives/algorithms.hpp"
