@@ -161,8 +161,8 @@ inline bool Worker::claim_home(Record& record) noexcept {
 /// (guard, own thread) As claim_home, of a token that was taken newest first. A task that went on
 /// so often enough comes after all that can run now, so that the older get their turns, too: false.
 inline bool Worker::claim_newest(Record& record) noexcept {
-  // acquire: pairs with the release that published `waiting`, after which whoever ran it, here or on
-  // another worker, leaves `turns` to the guard's holder.
+  // acquire: pairs with the release that published `waiting`, after which whoever ran it, here or
+  // on another worker, leaves `turns` to the guard's holder.
   if (record.status.load(std::memory_order_acquire) == Status::waiting &&
       ++record.turns > kTurnsOfNewest) [[unlikely]] {
     record.turns = 0;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -74,6 +76,51 @@ TEST(BiasedLock, TryingNeverWaits) {
   }).join();
   ASSERT_TRUE(lock.try_enter(other_mark));
   lock.leave(other_mark);
+}
+
+/// Many at once, one fence for all: those inside by favour or not are waited for, nobody comes in.
+TEST(BiasedLock, ManyAreClosedAtOnce) {
+  constexpr int kMany = 40;
+  std::array<BiasedLock, kMany> locks;
+  for (BiasedLock& lock : locks) {
+    for (int i = 0; i < 100; ++i) const BiasedLock::Hold hold(lock);
+  }
+  std::array<int, 2> guarded{};  // plain
+  const BiasedLock::Mark mark = locks[7].enter_as_favoured();
+  if (Favour::may_be_callers()) {
+    ASSERT_NE(mark, nullptr);
+  }
+  std::atomic<bool> closing{false};
+  std::thread other([&] {
+    closing = true;
+    bool any_favoured = false;
+    for (BiasedLock& lock : locks) any_favoured |= lock.begin_closing();
+    EXPECT_EQ(any_favoured, Favour::may_be_callers());
+    if (any_favoured) heavy_fence();
+    for (BiasedLock& lock : locks) lock.finish_closing();
+    if (mark != nullptr) {
+      EXPECT_EQ(guarded[0], 1) << "the favoured section was not over";
+    }
+    BiasedLock::Mark own = nullptr;
+    for (BiasedLock& lock : locks) EXPECT_FALSE(lock.try_enter(own));
+    guarded[1] = 1;
+    for (BiasedLock& lock : locks) lock.reopen();
+  });
+  while (!closing) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  guarded[0] = 1;
+  if (mark != nullptr) BiasedLock::leave_as_favoured(mark);
+  {
+    const BiasedLock::Hold hold(locks[kMany - 1]);  // before it was closed, or after it reopened
+    BiasedLock::Mark own = nullptr;
+    EXPECT_FALSE(locks[kMany - 1].try_enter(own));
+  }
+  other.join();
+  EXPECT_EQ(guarded[1], 1);
+  for (BiasedLock& lock : locks) {
+    EXPECT_EQ(lock.enter_as_favoured(), nullptr);
+    const BiasedLock::Hold hold(lock);
+  }
 }
 
 /// One thread takes the lock nearly always, others now and then, and threads end and begin.

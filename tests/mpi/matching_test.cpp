@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -432,8 +433,7 @@ TEST(Hash, ReliesOnAPromiseOnly) {
   EXPECT_FALSE(keyed->relies_on_exact_keys());
 }
 
-// --- A channel that one thread has
-// ----------------------------------------------------------------
+// --- A channel that one thread has ---------------------------------------------------------------
 
 class OneThreads : public testing::Test {
  protected:
@@ -496,6 +496,173 @@ TEST_F(OneThreads, GrowsAndGivesEverythingBack) {
   std::vector<Transfer*> left;
   channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
   EXPECT_EQ(left.size(), 999U);
+}
+
+// --- Keys that one thread uses, of a channel that many use ---------------------------------------
+
+/// A pair's thread: receives and messages of its own source, each meets its own partner.
+class KeysOfThreads : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!base::Favour::may_be_callers()) GTEST_SKIP() << "no fence for other threads";
+  }
+  /// Posts a receive and takes it, as an arriving message does, or the other way round.
+  void meet(Rank source, int tag, bool message_first) {
+    if (message_first) {
+      Arrived message;
+      message.process = source;
+      message.tag = tag;
+      ASSERT_EQ(channel_.arrive(message), nullptr);
+      Transfer receive;
+      receive.process = source;
+      receive.tag = tag;
+      ASSERT_EQ(channel_.post(receive), &message);
+    } else {
+      Transfer receive;
+      receive.process = source;
+      receive.tag = tag;
+      ASSERT_EQ(channel_.post(receive), nullptr);
+      ASSERT_EQ(channel_.take_receive(source, tag), &receive);
+    }
+  }
+  /// Until no call with this key takes a lock, while the channel is nobody's alone.
+  void earn(Rank source, int tag) {
+    for (int i = 0; i < 1'000'000 && !channel_.favours_caller(source, tag); ++i) {
+      meet(source, tag, false);
+    }
+  }
+  /// Never one thread's as a whole.
+  KeyedChannel channel_{KeyedChannel::Promises::ignored, 8, 1U << 31};
+};
+
+TEST_F(KeysOfThreads, AreTakenWithoutALockUntilAnotherComes) {
+  earn(Rank{0}, 1);
+  EXPECT_TRUE(channel_.favours_caller(Rank{0}, 1));
+  EXPECT_FALSE(channel_.is_one_threads());
+  Transfer mine;
+  mine.process = Rank{0};
+  mine.tag = 1;
+  EXPECT_EQ(channel_.post(mine), nullptr);
+  std::thread([&] {
+    EXPECT_FALSE(channel_.favours_caller(Rank{0}, 1));
+    EXPECT_EQ(channel_.take_receive(Rank{0}, 1), &mine);
+  }).join();
+  EXPECT_FALSE(channel_.favours_caller(Rank{0}, 1));
+  earn(Rank{0}, 1);
+  EXPECT_TRUE(channel_.favours_caller(Rank{0}, 1)) << "won back";
+}
+
+TEST_F(KeysOfThreads, AreGivenUpToWildcardsCancelsAndWhoTakesAll) {
+  Transfer mine;
+  mine.process = Rank{0};
+  mine.tag = 1;
+  Arrived message;
+  message.process = Rank{0};
+  message.tag = 1;
+
+  earn(Rank{0}, 1);
+  EXPECT_EQ(channel_.arrive(message), nullptr);
+  EXPECT_TRUE(channel_.favours_caller(Rank{0}, 1)) << "messages that wait change nothing";
+  std::thread([&] {
+    Transfer any;
+    any.process = kAnySource;
+    any.tag = MPI_ANY_TAG;
+    EXPECT_EQ(channel_.post(any), &message);
+  }).join();
+  EXPECT_EQ(channel_.unexpected(), 0U);
+
+  earn(Rank{0}, 1);  // out of order again
+  EXPECT_EQ(channel_.post(mine), nullptr);
+  std::thread([&] { EXPECT_TRUE(channel_.withdraw(mine)); }).join();
+  EXPECT_EQ(channel_.take_receive(Rank{0}, 1), nullptr);
+
+  earn(Rank{0}, 1);
+  EXPECT_EQ(channel_.post(mine), nullptr);
+  std::thread([&] {
+    std::vector<Transfer*> receives;
+    channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
+    EXPECT_EQ(receives.size(), 1U);
+  }).join();
+
+  earn(Rank{0}, 1);
+  EXPECT_EQ(channel_.arrive(message), nullptr);
+  std::thread([&] {
+    EXPECT_TRUE(channel_.find(
+        Rank{0}, 1, [](void*, const Arrived&) {}, nullptr));
+    std::vector<Arrived*> messages;
+    channel_.take_messages(messages);
+    EXPECT_EQ(messages.size(), 1U);
+  }).join();
+}
+
+/// Two threads with keys of their own, and one that passes through everything now and then.
+TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) {
+  if (!base::environment("WEFT_STRESS_SECONDS").found) base::set_config("stress.seconds", "2");
+  const uint64_t seed = weft::test::stress_seed();
+  const weft::test::StressClock clock(1.0);
+  constexpr int kThreads = 2;
+  std::array<std::atomic<uint64_t>, kThreads> favoured{};
+  std::atomic<bool> stop{false};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(seed + static_cast<uint64_t>(t));
+      while (!stop.load() && !HasFailure()) {
+        // A streak of one key: earned, lost to the passer-by, earned again.
+        const int tag = static_cast<int>(random() % 40);
+        for (int i = 0; i < 2000; ++i) meet(Rank{t}, tag, i % 2 == 0);
+        if (channel_.favours_caller(Rank{t}, tag)) ++favoured[static_cast<std::size_t>(t)];
+      }
+    });
+  }
+  std::mt19937_64 random(seed + kThreads);
+  const auto all_had_it = [&] {
+    return std::all_of(favoured.begin(), favoured.end(), [](const auto& each) { return each > 0; });
+  };
+  for (uint64_t rounds = 0; !HasFailure() && (clock.running(rounds) || !all_had_it()); ++rounds) {
+    const Rank source{random() % 2 == 0 ? kThreads : static_cast<int>(random() % kThreads)};
+    const int tag = static_cast<int>(random() % 400);
+    switch (random() % 6) {
+      case 0: {  // a wildcard of a sender who never sends
+        Transfer any;
+        any.process = Rank{kThreads};
+        any.tag = MPI_ANY_TAG;
+        EXPECT_EQ(channel_.post(any), nullptr);
+        std::this_thread::yield();
+        EXPECT_TRUE(channel_.withdraw(any));
+        break;
+      }
+      case 1: {
+        std::vector<Transfer*> none;
+        channel_.take_receives([](const Transfer&, Rank) { return false; }, Rank{}, none);
+        EXPECT_TRUE(none.empty());
+        break;
+      }
+      case 2:  // may see theirs, and leaves it
+        channel_.find(
+            source, tag, [](void*, const Arrived&) {}, nullptr);
+        break;
+      case 3: {  // more keys: the table grows
+        std::vector<Transfer> receives(20);
+        for (Transfer& receive : receives) {
+          receive.process = Rank{kThreads};
+          receive.tag = static_cast<int>(random() % 4000);
+          EXPECT_EQ(channel_.post(receive), nullptr);
+        }
+        for (Transfer& receive : receives) EXPECT_TRUE(channel_.withdraw(receive));
+        break;
+      }
+      default:
+        meet(Rank{kThreads}, tag, random() % 2 == 0);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+  }
+  stop = true;
+  threads.clear();
+  EXPECT_EQ(channel_.unexpected(), 0U);
+  std::vector<Transfer*> left;
+  channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
+  EXPECT_TRUE(left.empty());
 }
 
 /// Entries that searches passed: a list has all of them in one queue, keys have one each.

@@ -1,13 +1,13 @@
 // A short-section lock that is nearly free for the one thread that keeps taking it.
 //
 // Purpose: guards what one thread uses for long at a time, without anybody naming that thread: the
-// sending side of a lane, a device's progress. (OwnerLock is for what has an owner by construction;
-// favour.hpp says what the favoured thread saves.)
+// sending side of a lane, a device's progress, a few keys of a matching table. (OwnerLock is for
+// what has an owner by construction; favour.hpp says what the favoured thread saves.)
 // Owner and lifetime: belongs to what it guards; process-private.
 // Who may call: any thread of the process; sections of a few dozen instructions, or tried only.
 // Progress: the favoured thread enters without waiting while it is favoured. Others wait for the
 // section to end as with a spin lock, or see that it is under way (`try_enter`); taking the favour
-// away costs one heavy fence.
+// away costs one heavy fence. Who needs many such locks at once pays one for all (`begin_closing`).
 // Layout: the favour, the common lock, the streak: 24 bytes.
 //
 // Invariants
@@ -40,13 +40,7 @@ class BiasedLock {
   /// Held while it exists.
   class Hold {
    public:
-    explicit Hold(BiasedLock& lock) noexcept : lock_(lock) {
-      bool inside = false;
-      mark_ = lock.enter_as_favoured(&inside);
-      WEFT_CHECK(!inside, "a thread entered a section in which it was already");
-      if (mark_ == nullptr) [[unlikely]]
-        lock_.enter_slowly();
-    }
+    explicit Hold(BiasedLock& lock) noexcept : lock_(lock), mark_(lock.enter()) {}
     ~Hold() { lock_.leave(mark_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
@@ -55,6 +49,15 @@ class BiasedLock {
     BiasedLock& lock_;
     Mark mark_;
   };
+
+  /// Waits until it is the caller's; `leave` with the same mark gives it back.
+  [[nodiscard]] Mark enter() noexcept {
+    bool inside = false;
+    const Mark mark = enter_as_favoured(&inside);
+    WEFT_CHECK(!inside, "a thread entered a section in which it was already");
+    if (mark == nullptr) enter_slowly();
+    return mark;
+  }
 
   /// Takes the lock if the caller is its favoured thread; `leave_as_favoured` gives it back.
   /// `inside`, if given, is set when the caller has it already; else that must not be.
@@ -75,6 +78,19 @@ class BiasedLock {
       leave_slowly();
   }
   static void leave_as_favoured(Mark mark) noexcept { Favour::leave(mark); }
+
+  // For who needs many at once, and is in none: `begin_closing` all of them, one heavy fence if any
+  // answered true, `finish_closing` all of them. Nobody is inside any then, until `reopen`. Two who
+  // do so exclude each other by a lock of their own, or begin in the same order.
+  [[nodiscard]] bool begin_closing() noexcept {
+    lock_.lock();
+    last_ = kNobodyKnown;
+    return favour_.revoke();
+  }
+  void finish_closing() noexcept {
+    for (Backoff backoff; !favour_.take_away();) backoff.pause();
+  }
+  void reopen() noexcept { lock_.unlock(); }
 
  private:
   static constexpr uint32_t kStreak = 16;

@@ -113,17 +113,22 @@ class Favour {
   }
   /// (owner's lock) Nobody has it afterwards; true once nobody is inside by it either.
   bool take_away() noexcept {
-    // relaxed: changed under the lock only.
-    if (const uint32_t favoured = favour_.load(std::memory_order_relaxed); favoured != kNobody) {
-      favour_.store(kNobody, std::memory_order_relaxed);  // relaxed: the fence orders it
-      heavy_fence();
-      draining_ = favoured;
-    }
+    if (revoke()) heavy_fence();
     if (draining_ == kNobody) return true;
     const Mark mark = &marks[draining_ - 1].of_level[static_cast<unsigned>(level_)];
     // acquire: pairs with leave; the favoured thread's section is over and seen.
     if (mark->load(std::memory_order_acquire) == this) return false;
     draining_ = kNobody;
+    return true;
+  }
+  /// (owner's lock) The first half of `take_away`, for who takes many away: true: before the second
+  /// half, which is `take_away`, a heavy fence is due, one for all of them.
+  [[nodiscard]] bool revoke() noexcept {
+    // relaxed: changed under the lock only.
+    const uint32_t favoured = favour_.load(std::memory_order_relaxed);
+    if (favoured == kNobody) return false;
+    favour_.store(kNobody, std::memory_order_relaxed);  // relaxed: the fence orders it
+    draining_ = favoured;
     return true;
   }
   /// Without the owner's lock a hint.

@@ -12,10 +12,15 @@ namespace weft::mpi {
 class KeyedChannel::HoldAll {
  public:
   explicit HoldAll(Table& table) noexcept : table_(table) {
-    for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.lock();
+    bool any_favoured = false;
+    for (uint32_t i = 0; i <= table_.mask; ++i) {
+      any_favoured |= table_.buckets[i].lock.begin_closing();
+    }
+    if (any_favoured) base::heavy_fence();
+    for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.finish_closing();
   }
   ~HoldAll() {
-    for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.unlock();
+    for (uint32_t i = 0; i <= table_.mask; ++i) table_.buckets[i].lock.reopen();
   }
   HoldAll(const HoldAll&) = delete;
   HoldAll& operator=(const HoldAll&) = delete;
@@ -151,27 +156,27 @@ Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
     // acquire: pairs with grow's release.
     Table* const table = table_.load(std::memory_order_acquire);
     Bucket& bucket = table->of(hash(entry.process, entry.tag));
-    bucket.lock.lock();
+    const base::BiasedLock::Mark mark = bucket.lock.enter();
     // relaxed, all: they change under this lock (invariant 3).
     if (alone_.load(std::memory_order_relaxed)) [[unlikely]] {
-      bucket.lock.unlock();
+      bucket.lock.leave(mark);
       const std::scoped_lock guard(order_);
       share();
       continue;
     }
     if (ordered_.load(std::memory_order_relaxed)) [[unlikely]] {
-      bucket.lock.unlock();
+      bucket.lock.leave(mark);
       Entry* met = nullptr;
       if (access_ordered(entry, add, met)) return met;
       continue;
     }
     if (table != table_.load(std::memory_order_relaxed)) [[unlikely]] {
-      bucket.lock.unlock();
+      bucket.lock.leave(mark);
       continue;
     }
     uint32_t keys = 0;
     Entry* const met = meet(bucket, entry, add, false, keys);
-    bucket.lock.unlock();
+    bucket.lock.leave(mark);
     note_passed(keys);
     if (keys > kLongChain && table->mask + 1 < kMostBuckets) [[unlikely]]
       grow(*table);
@@ -306,37 +311,40 @@ KeyedChannel::Found KeyedChannel::seek(Rank source, int tag, bool take) {
   Found found;
   Entry** place = nullptr;
   uint32_t keys = 0;
+  bool alone = false;
   if (source == kAnySource || tag == MPI_ANY_TAG) {
     // relaxed: a message that is being added now may as well come later.
     if (unexpected() == 0) return found;
     enter_order();
-    found.lock = &order_;
+    found.order = &order_;
     place = oldest(source, tag);
   } else if (found.mark = favour_.enter(); found.mark != nullptr) {
+    alone = true;
     place =
         place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag, keys);
   } else {
     for (;;) {
       Table* const table = table_.load(std::memory_order_acquire);
       Bucket& bucket = table->of(hash(source, tag));
-      bucket.lock.lock();
-      found.lock = &bucket.lock;
+      found.mark = bucket.lock.enter();
+      found.bucket = &bucket.lock;
       if (ordered_.load(std::memory_order_relaxed) || alone_.load(std::memory_order_relaxed)) {
-        bucket.lock.unlock();
+        found.let_go();
         order_.lock();
-        found.lock = &order_;
+        found.order = &order_;
         share();
       }
       // As in access; what is seen under `order_` holds only while it is ordered.
       const bool ordered = ordered_.load(std::memory_order_relaxed);
-      if (ordered == (found.lock == &order_) &&
+      if (ordered == (found.order != nullptr) &&
           (ordered || table == table_.load(std::memory_order_relaxed))) {
         place = place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag,
                          keys);
         break;
       }
-      found.lock->unlock();
-      found.lock = nullptr;
+      if (found.order != nullptr) order_.unlock();
+      found.order = nullptr;
+      found.let_go();
     }
   }
   note_passed(keys);
@@ -344,7 +352,7 @@ KeyedChannel::Found KeyedChannel::seek(Rank source, int tag, bool take) {
   found.message = static_cast<Arrived*>(*place);
   if (take) {
     pop(place);
-    taken(*found.message, found.mark != nullptr);
+    taken(*found.message, alone);
   }
   return found;
 }
@@ -365,7 +373,7 @@ bool KeyedChannel::withdraw(Transfer& receive) {
   }
   // Under `order_` neither the mode nor the table changes.
   Bucket& bucket = table_.load(std::memory_order_relaxed)->of(hash(receive.process, receive.tag));
-  const std::scoped_lock in_bucket(bucket.lock);
+  const base::BiasedLock::Hold in_bucket(bucket.lock);
   if (!receive.linked) return false;
   uint32_t keys = 0;
   remove(place_of(bucket, receive.process, receive.tag, keys), receive);
@@ -451,6 +459,14 @@ void KeyedChannel::grow(const Table& seen) {
 }
 
 // --- Whose the channel is ------------------------------------------------------------------------
+
+bool KeyedChannel::favours_caller(Rank source, int tag) const noexcept {
+  base::BiasedLock& lock =
+      table_.load(std::memory_order_acquire)->of(hash(source, tag)).lock;  // as in access
+  const base::BiasedLock::Mark mark = lock.enter_as_favoured();
+  if (mark != nullptr) base::BiasedLock::leave_as_favoured(mark);
+  return mark != nullptr;
+}
 
 /// Who alone is seen many times in a row gets it, the harder the more often it was given.
 void KeyedChannel::count_turn() noexcept {

@@ -8,8 +8,8 @@
 // 1. An entry is in at most one place: behind its key, or in `wildcards_`.
 // 2. Behind a key lie receives or messages, never both, oldest first.
 // 3. `ordered_`, `alone_` and `table_` change only under `order_` and the locks of all buckets of
-//    the table. Who holds one bucket's lock and sees both false owns all entries of that bucket's
-//    keys; who holds `order_` and sees `ordered_` owns all entries.
+//    the table. Who holds one bucket's lock, by favour or not, and sees both false owns all entries
+//    of that bucket's keys; who holds `order_` and sees `ordered_` owns all entries.
 // 4. A wildcard waits (in `wildcards_`) only while `ordered_`, which becomes false only when there
 //    is none.
 // 5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives posted
@@ -31,6 +31,7 @@
 
 #include "mpi/entry.hpp"
 #include "mpi/matching/channel.hpp"
+#include "weft/base/biased_lock.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/favour.hpp"
 #include "weft/base/locks.hpp"
@@ -66,10 +67,12 @@ class KeyedChannel final : public Channel {
   [[nodiscard]] bool is_one_threads() const noexcept {
     return alone_.load(std::memory_order_relaxed);
   }
+  /// A hint: calls with this key take no lock if the caller makes them.
+  [[nodiscard]] bool favours_caller(Rank source, int tag) const noexcept;
 
  private:
   struct alignas(base::kCacheLine) Bucket {
-    base::SpinLock lock;
+    base::BiasedLock lock{base::BiasedLock::Level::middle};
     Entry* keys = nullptr;
   };
   struct Table {
@@ -81,18 +84,31 @@ class KeyedChannel final : public Channel {
   class HoldAll;
   struct Found {
     Arrived* message = nullptr;
-    // What keeps what `seek` found in place until it was looked at: one of these.
-    base::SpinLock* lock = nullptr;
+    // What keeps what `seek` found in place until it was looked at: the order lock, or a bucket's
+    // with its mark, or the channel's mark.
+    base::SpinLock* order = nullptr;
+    base::BiasedLock* bucket = nullptr;
     base::Favour::Mark mark = nullptr;
     Found() = default;
     Found(Found&& other) noexcept
         : message(other.message),
-          lock(std::exchange(other.lock, nullptr)),
+          order(std::exchange(other.order, nullptr)),
+          bucket(std::exchange(other.bucket, nullptr)),
           mark(std::exchange(other.mark, nullptr)) {}
     Found& operator=(Found&&) = delete;
     ~Found() {
-      if (lock != nullptr) lock->unlock();
-      if (mark != nullptr) base::Favour::leave(mark);
+      if (order != nullptr) order->unlock();
+      let_go();
+    }
+    /// Of the bucket, or the channel.
+    void let_go() noexcept {
+      if (bucket != nullptr) {
+        bucket->leave(mark);
+      } else if (mark != nullptr) {
+        base::Favour::leave(mark);
+      }
+      bucket = nullptr;
+      mark = nullptr;
     }
   };
   static constexpr uint32_t kFirstBuckets = 16;
