@@ -55,7 +55,7 @@ class Favour {
 
   /// Enters if the caller is the favoured thread. `inside`, if given, is set when it is inside
   /// already.
-  [[nodiscard]] Mark enter(bool* inside = nullptr) noexcept {
+  [[nodiscard, gnu::always_inline]] Mark enter(bool* inside = nullptr) noexcept {
     const unsigned slot = this_thread_slot();
     // relaxed: a thread's own number can only have been stored by itself (or by an ended thread
     // that had it, which this_thread_slot orders); others' do not matter.
