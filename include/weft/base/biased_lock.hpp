@@ -98,7 +98,8 @@ class BiasedLock {
 
   [[gnu::noinline]] void enter_slowly() noexcept {
     lock_.lock();
-    for (Backoff backoff; !is_exclusive();) backoff.pause();
+    if (!favour_.is_free()) [[unlikely]]
+      take_away();
     count_streak();
   }
 
@@ -112,12 +113,20 @@ class BiasedLock {
     return true;
   }
 
-  [[gnu::noinline]] void leave_slowly() noexcept {
-    if (earned_) [[unlikely]] {
-      earned_ = false;
-      favour_.give_to_caller();
-    }
+  void leave_slowly() noexcept {
+    if (earned_) [[unlikely]]
+      take_favour();
     lock_.unlock();
+  }
+
+  [[gnu::noinline]] void take_favour() noexcept {
+    earned_ = false;
+    favour_.give_to_caller();
+  }
+
+  /// (lock_) Until nobody has the favour, or is inside by it.
+  [[gnu::noinline]] void take_away() noexcept {
+    for (Backoff backoff; !is_exclusive();) backoff.pause();
   }
 
   /// (lock_) Takes the favour away if anybody has it; true once nobody is inside by favour.

@@ -131,6 +131,8 @@ class Favour {
     draining_ = favoured;
     return true;
   }
+  /// (owner's lock) Nobody has it, or is still inside by it: nothing to take away.
+  [[nodiscard]] bool is_free() const noexcept { return !is_given() && draining_ == kNobody; }
   /// Without the owner's lock a hint.
   [[nodiscard]] bool is_given() const noexcept {
     return favour_.load(std::memory_order_relaxed) != kNobody;

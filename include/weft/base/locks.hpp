@@ -22,16 +22,22 @@ class SpinLock {
            !held_.exchange(true, std::memory_order_acquire);
   }
   void lock() noexcept {
-    for (Backoff backoff; !try_lock();) {
-      // relaxed: only decides when to try again; try_lock's acquire does the synchronizing.
-      while (held_.load(std::memory_order_relaxed)) backoff.pause();
-    }
+    if (!try_lock()) [[unlikely]]
+      wait();
   }
   // release: pairs with try_lock's acquire.
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
   [[nodiscard]] bool is_locked() const noexcept { return held_.load(std::memory_order_relaxed); }
 
  private:
+  [[gnu::noinline]] void wait() noexcept {
+    Backoff backoff;
+    do {
+      // relaxed: only decides when to try again; try_lock's acquire does the synchronizing.
+      while (held_.load(std::memory_order_relaxed)) backoff.pause();
+    } while (!try_lock());
+  }
+
   std::atomic<bool> held_{false};
 };
 static_assert(sizeof(SpinLock) == 1);

@@ -116,8 +116,9 @@ inline void KeyedChannel::taken(Entry& message, bool alone) noexcept {
 
 // --- Exact keys ----------------------------------------------------------------------------------
 
-inline Entry* KeyedChannel::meet(Bucket& bucket, Entry& entry, bool add, bool alone,
-                                 uint32_t& keys) noexcept {
+// In line: two callers each, of which both are on a message's way.
+[[gnu::always_inline]] inline Entry* KeyedChannel::meet(Bucket& bucket, Entry& entry, bool add,
+                                                        bool alone, uint32_t& keys) noexcept {
   Entry** const place = place_of(bucket, entry.process, entry.tag, keys);
   Entry* const met = *place;
   if (met != nullptr && met->is_receive != entry.is_receive) {
@@ -136,7 +137,7 @@ inline Entry* KeyedChannel::meet(Bucket& bucket, Entry& entry, bool add, bool al
 
 Entry* KeyedChannel::access(Entry& entry, bool add) {
   // relaxed: a hint, for those who have it not.
-  if (!alone_.load(std::memory_order_relaxed)) return access_beside_others(entry, add);
+  if (mode() != Mode::alone) return access_beside_others(entry, add);
   const base::Favour::Mark mark = favour_.enter();
   if (mark == nullptr) [[unlikely]]
     return access_beside_others(entry, add);
@@ -157,21 +158,16 @@ Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
     Table* const table = table_.load(std::memory_order_acquire);
     Bucket& bucket = table->of(hash(entry.process, entry.tag));
     const base::BiasedLock::Mark mark = bucket.lock.enter();
-    // relaxed, all: they change under this lock (invariant 3).
-    if (alone_.load(std::memory_order_relaxed)) [[unlikely]] {
-      bucket.lock.leave(mark);
-      const std::scoped_lock guard(order_);
-      share();
-      continue;
-    }
-    if (ordered_.load(std::memory_order_relaxed)) [[unlikely]] {
+    // relaxed, both: they change under this lock (invariant 3).
+    const Mode now = mode();
+    if (now != Mode::by_keys || table != table_.load(std::memory_order_relaxed)) [[unlikely]] {
       bucket.lock.leave(mark);
       Entry* met = nullptr;
-      if (access_ordered(entry, add, met)) return met;
-      continue;
-    }
-    if (table != table_.load(std::memory_order_relaxed)) [[unlikely]] {
-      bucket.lock.leave(mark);
+      if (now == Mode::ordered && access_ordered(entry, add, met)) return met;
+      if (now == Mode::alone) {
+        const std::scoped_lock guard(order_);
+        share();
+      }
       continue;
     }
     uint32_t keys = 0;
@@ -188,7 +184,7 @@ Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
 /// The same while wildcards are about. False: they no longer are.
 bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
   const std::scoped_lock guard(order_);
-  if (!ordered_.load(std::memory_order_relaxed)) return false;
+  if (mode() != Mode::ordered) return false;
   Table& table = *table_.load(std::memory_order_relaxed);
   uint32_t keys = 0;
   Entry** const place =
@@ -236,15 +232,15 @@ void KeyedChannel::enter_order() {
   order_.lock();
   quiet_ = 0;
   share();
-  if (ordered_.load(std::memory_order_relaxed)) return;
+  if (mode() == Mode::ordered) return;
   const HoldAll all(*table_.load(std::memory_order_relaxed));
-  ordered_.store(true, std::memory_order_relaxed);  // invariant 3: read under these locks
+  mode_.store(Mode::ordered, std::memory_order_relaxed);  // invariant 3: read under these locks
 }
 
 void KeyedChannel::note_quiet() {
   if (wildcards_ != nullptr || ++quiet_ < quiet_before_back_) return;
   const HoldAll all(*table_.load(std::memory_order_relaxed));
-  ordered_.store(false, std::memory_order_relaxed);
+  mode_.store(Mode::by_keys, std::memory_order_relaxed);
 }
 
 /// Where the oldest message that a wildcard would meet is linked; it is the first of its key.
@@ -328,14 +324,14 @@ KeyedChannel::Found KeyedChannel::seek(Rank source, int tag, bool take) {
       Bucket& bucket = table->of(hash(source, tag));
       found.mark = bucket.lock.enter();
       found.bucket = &bucket.lock;
-      if (ordered_.load(std::memory_order_relaxed) || alone_.load(std::memory_order_relaxed)) {
+      if (mode() != Mode::by_keys) {
         found.let_go();
         order_.lock();
         found.order = &order_;
         share();
       }
       // As in access; what is seen under `order_` holds only while it is ordered.
-      const bool ordered = ordered_.load(std::memory_order_relaxed);
+      const bool ordered = mode() == Mode::ordered;
       if (ordered == (found.order != nullptr) &&
           (ordered || table == table_.load(std::memory_order_relaxed))) {
         place = place_of(table_.load(std::memory_order_relaxed)->of(hash(source, tag)), source, tag,
@@ -474,7 +470,7 @@ void KeyedChannel::count_turn() noexcept {
   if ((++turns & sample_mask_) != 0) [[likely]]
     return;
   // relaxed: all a guess at who uses it.
-  if (ordered_.load(std::memory_order_relaxed) || !base::Favour::may_be_callers()) return;
+  if (mode() == Mode::ordered || !base::Favour::may_be_callers()) return;
   if (last_user_.load(std::memory_order_relaxed) != base::this_thread_slot()) {
     last_user_.store(base::this_thread_slot(), std::memory_order_relaxed);
     streak_.store(0, std::memory_order_relaxed);
@@ -483,9 +479,9 @@ void KeyedChannel::count_turn() noexcept {
   const uint32_t streak = streak_.load(std::memory_order_relaxed) + 1;
   streak_.store(streak, std::memory_order_relaxed);
   if (streak < favour_.patience() || !order_.try_lock()) return;
-  if (!ordered_.load(std::memory_order_relaxed) && !alone_.load(std::memory_order_relaxed)) {
+  if (mode() == Mode::by_keys) {
     const HoldAll all(*table_.load(std::memory_order_relaxed));  // nobody is inside
-    alone_.store(true, std::memory_order_relaxed);
+    mode_.store(Mode::alone, std::memory_order_relaxed);
     favour_.give_to_caller();
   }
   streak_.store(0, std::memory_order_relaxed);
@@ -493,10 +489,10 @@ void KeyedChannel::count_turn() noexcept {
 }
 
 void KeyedChannel::share() noexcept {
-  if (!alone_.load(std::memory_order_relaxed)) return;  // changes under `order_`
+  if (mode() != Mode::alone) return;  // changes under `order_`
   for (base::Backoff backoff; !favour_.take_away();) backoff.pause();
   const HoldAll all(*table_.load(std::memory_order_relaxed));
-  alone_.store(false, std::memory_order_relaxed);
+  mode_.store(Mode::by_keys, std::memory_order_relaxed);
 }
 
 }  // namespace weft::mpi

@@ -7,19 +7,18 @@
 //
 // 1. An entry is in at most one place: behind its key, or in `wildcards_`.
 // 2. Behind a key lie receives or messages, never both, oldest first.
-// 3. `ordered_`, `alone_` and `table_` change only under `order_` and the locks of all buckets of
-//    the table. Who holds one bucket's lock, by favour or not, and sees both false owns all entries
-//    of that bucket's keys; who holds `order_` and sees `ordered_` owns all entries.
-// 4. A wildcard waits (in `wildcards_`) only while `ordered_`, which becomes false only when there
-//    is none.
+// 3. `mode_` and `table_` change only under `order_` and the locks of all buckets of the table. Who
+//    holds one bucket's lock, by favour or not, and sees `by_keys` owns all entries of that
+//    bucket's keys; who holds `order_` and sees `ordered` owns all entries.
+// 4. A wildcard waits (in `wildcards_`) only while `ordered`, which ends only when there is none.
 // 5. Stamps of messages grow in the order in which one source's arrive. Stamps of receives posted
-//    while `ordered_` grow in the order of posting; those of others are 0, older than any wildcard:
+//    while `ordered` grow in the order of posting; those of others are 0, older than any wildcard:
 //    they compete with wildcards only, and were there before the first of them.
 // 6. While `exact_keys_`, messages get no stamps: no wildcard will ask which of two unlike keys is
 //    older. It becomes false only while nothing waits.
-// 7. While `alone_`, one thread, which used the channel alone for long, has it: in a section that
-//    it entered by `favour_` it owns all entries and needs no lock. `ordered_` is false then.
-//    Whoever else comes takes it away under `order_`, which waits for such a section to end.
+// 7. While `alone`, one thread, which used the channel alone for long, has it: in a section that
+//    it entered by `favour_` it owns all entries and needs no lock. Whoever
+//    else comes takes it away under `order_`, which waits for such a section to end.
 #pragma once
 
 #include <array>
@@ -64,9 +63,7 @@ class KeyedChannel final : public Channel {
     return exact_keys_.load(std::memory_order_relaxed);
   }
   /// A hint: one thread has it.
-  [[nodiscard]] bool is_one_threads() const noexcept {
-    return alone_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] bool is_one_threads() const noexcept { return mode() == Mode::alone; }
   /// A hint: calls with this key take no lock if the caller makes them.
   [[nodiscard]] bool favours_caller(Rank source, int tag) const noexcept;
 
@@ -115,6 +112,11 @@ class KeyedChannel final : public Channel {
   static constexpr uint32_t kMostBuckets = 1U << 16;
   static constexpr uint32_t kLongChain = 3;  ///< keys in a bucket before the table grows
 
+  /// Who owns which entries: whoever has their bucket's lock, or `order_`, or one thread all.
+  enum class Mode : uint8_t { by_keys, ordered, alone };
+
+  // relaxed: exact under a lock (invariant 3), a hint else.
+  [[nodiscard]] Mode mode() const noexcept { return mode_.load(std::memory_order_relaxed); }
   static uint32_t hash(Rank source, int tag) noexcept {
     const uint64_t key =
         uint64_t{static_cast<uint32_t>(source.value)} << 32 | static_cast<uint32_t>(tag);
@@ -138,7 +140,7 @@ class KeyedChannel final : public Channel {
   Arrived* post_wildcard(Transfer& receive);
   Entry* first_wildcard(Rank source, int tag) noexcept;
   void unlink_wildcard(Entry& entry) noexcept;
-  void enter_order();  ///< `order_` held on return, `ordered_` true
+  void enter_order();  ///< `order_` held on return, the mode `ordered`
   void note_quiet();   ///< `order_` held: perhaps switches back
   void grow(const Table& old);
   void count_turn() noexcept;  ///< perhaps the caller has it from now on
@@ -150,8 +152,7 @@ class KeyedChannel final : public Channel {
   const uint32_t quiet_before_back_;
   const uint32_t sample_mask_;
   std::atomic<Table*> table_;
-  std::atomic<bool> ordered_{false};
-  std::atomic<bool> alone_{false};
+  std::atomic<Mode> mode_{Mode::by_keys};
   base::Favour favour_{base::Favour::Level::middle};  ///< changes under `order_`
   std::vector<std::unique_ptr<Table>> tables_;        ///< all there were; under `order_`
 
