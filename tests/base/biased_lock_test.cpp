@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stress.hpp"
+#include "weft/base/asymmetric_fence.hpp"
 
 namespace weft::base {
 namespace {

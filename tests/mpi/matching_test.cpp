@@ -13,6 +13,7 @@
 #include <random>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/stress.hpp"
@@ -500,9 +501,11 @@ TEST_F(OneThreads, GrowsAndGivesEverythingBack) {
 
 // --- Keys that one thread uses, of a channel that many use ---------------------------------------
 
-/// A pair's thread: receives and messages of its own source, each meets its own partner.
 class KeysOfThreads : public testing::Test {
  protected:
+  /// `sample`: as KeyedChannel has it; by default the channel is never one thread's as a whole.
+  explicit KeysOfThreads(uint32_t sample = 1U << 31)
+      : channel_(KeyedChannel::Promises::ignored, 8, sample) {}
   void SetUp() override {
     if (!base::Favour::may_be_callers()) GTEST_SKIP() << "no fence for other threads";
   }
@@ -530,26 +533,31 @@ class KeysOfThreads : public testing::Test {
     for (int i = 0; i < 1'000'000 && !channel_.favours_caller(source, tag); ++i) {
       meet(source, tag, false);
     }
+    ASSERT_TRUE(channel_.favours_caller(source, tag));
   }
-  /// Never one thread's as a whole.
-  KeyedChannel channel_{KeyedChannel::Promises::ignored, 8, 1U << 31};
+  /// Somebody else does something, after which the caller's keys are no longer its own.
+  template <class F>
+  void another_takes(Rank source, int tag, F&& something) {
+    std::thread(std::forward<F>(something)).join();
+    EXPECT_FALSE(channel_.favours_caller(source, tag));
+  }
+  void others_pass_by();
+
+  KeyedChannel channel_;
 };
 
 TEST_F(KeysOfThreads, AreTakenWithoutALockUntilAnotherComes) {
   earn(Rank{0}, 1);
-  EXPECT_TRUE(channel_.favours_caller(Rank{0}, 1));
   EXPECT_FALSE(channel_.is_one_threads());
   Transfer mine;
   mine.process = Rank{0};
   mine.tag = 1;
   EXPECT_EQ(channel_.post(mine), nullptr);
-  std::thread([&] {
+  another_takes(Rank{0}, 1, [&] {
     EXPECT_FALSE(channel_.favours_caller(Rank{0}, 1));
     EXPECT_EQ(channel_.take_receive(Rank{0}, 1), &mine);
-  }).join();
-  EXPECT_FALSE(channel_.favours_caller(Rank{0}, 1));
-  earn(Rank{0}, 1);
-  EXPECT_TRUE(channel_.favours_caller(Rank{0}, 1)) << "won back";
+  });
+  earn(Rank{0}, 1);  // it is won back
 }
 
 TEST_F(KeysOfThreads, AreGivenUpToWildcardsCancelsAndWhoTakesAll) {
@@ -563,40 +571,44 @@ TEST_F(KeysOfThreads, AreGivenUpToWildcardsCancelsAndWhoTakesAll) {
   earn(Rank{0}, 1);
   EXPECT_EQ(channel_.arrive(message), nullptr);
   EXPECT_TRUE(channel_.favours_caller(Rank{0}, 1)) << "messages that wait change nothing";
-  std::thread([&] {
+  another_takes(Rank{0}, 1, [&] {
     Transfer any;
     any.process = kAnySource;
     any.tag = MPI_ANY_TAG;
     EXPECT_EQ(channel_.post(any), &message);
-  }).join();
+  });
   EXPECT_EQ(channel_.unexpected(), 0U);
 
   earn(Rank{0}, 1);  // out of order again
   EXPECT_EQ(channel_.post(mine), nullptr);
-  std::thread([&] { EXPECT_TRUE(channel_.withdraw(mine)); }).join();
+  another_takes(Rank{0}, 1, [&] { EXPECT_TRUE(channel_.withdraw(mine)); });
   EXPECT_EQ(channel_.take_receive(Rank{0}, 1), nullptr);
 
   earn(Rank{0}, 1);
   EXPECT_EQ(channel_.post(mine), nullptr);
-  std::thread([&] {
+  another_takes(Rank{0}, 1, [&] {
     std::vector<Transfer*> receives;
     channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
     EXPECT_EQ(receives.size(), 1U);
-  }).join();
+  });
 
   earn(Rank{0}, 1);
   EXPECT_EQ(channel_.arrive(message), nullptr);
-  std::thread([&] {
+  another_takes(Rank{0}, 1, [&] {
     EXPECT_TRUE(channel_.find(
         Rank{0}, 1, [](void*, const Arrived&) {}, nullptr));
+  });
+
+  earn(Rank{0}, 2);
+  another_takes(Rank{0}, 2, [&] {
     std::vector<Arrived*> messages;
     channel_.take_messages(messages);
     EXPECT_EQ(messages.size(), 1U);
-  }).join();
+  });
 }
 
 /// Two threads with keys of their own, and one that passes through everything now and then.
-TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) {
+void KeysOfThreads::others_pass_by() {
   if (!base::environment("WEFT_STRESS_SECONDS").found) base::set_config("stress.seconds", "2");
   const uint64_t seed = weft::test::stress_seed();
   const weft::test::StressClock clock(1.0);
@@ -610,8 +622,12 @@ TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) {
       while (!stop.load() && !HasFailure()) {
         // A streak of one key: earned, lost to the passer-by, earned again.
         const int tag = static_cast<int>(random() % 40);
-        for (int i = 0; i < 2000; ++i) meet(Rank{t}, tag, i % 2 == 0);
-        if (channel_.favours_caller(Rank{t}, tag)) ++favoured[static_cast<std::size_t>(t)];
+        for (int i = 0; i < 2000; ++i) {
+          meet(Rank{t}, tag, i % 2 == 0);
+          if (i % 50 == 0 && (channel_.favours_caller(Rank{t}, tag) || channel_.is_one_threads())) {
+            ++favoured[static_cast<std::size_t>(t)];
+          }
+        }
       }
     });
   }
@@ -623,7 +639,7 @@ TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) {
     const Rank source{random() % 2 == 0 ? kThreads : static_cast<int>(random() % kThreads)};
     const int tag = static_cast<int>(random() % 400);
     switch (random() % 6) {
-      case 0: {  // a wildcard of a sender who never sends
+      case 0: {  // a wildcard for a sender who does not send meanwhile
         Transfer any;
         any.process = Rank{kThreads};
         any.tag = MPI_ANY_TAG;
@@ -664,6 +680,14 @@ TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) {
   channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
   EXPECT_TRUE(left.empty());
 }
+TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) { others_pass_by(); }
+
+/// The same where now and then one of the threads gets the whole channel.
+class KeysOfThreadsAtTimesAlone : public KeysOfThreads {
+ protected:
+  KeysOfThreadsAtTimesAlone() : KeysOfThreads(16) {}
+};
+TEST_F(KeysOfThreadsAtTimesAlone, KeepThemWhileOthersPassBy) { others_pass_by(); }
 
 /// Entries that searches passed: a list has all of them in one queue, keys have one each.
 TEST(Passed, IsWhatWasLookedAtInVain) {

@@ -11,9 +11,9 @@
 namespace weft::base {
 
 /// Test-and-test-and-set. For sections of a few dozen instructions; never held over user code or
-/// a system call, nor by a task that suspends: who waits has its worker. A waiter spins briefly and
-/// then yields its core, so that a holder that was preempted on the same core can go on. Not fair.
-/// One byte.
+/// a system call (but the rare heavy fence), nor by a task that suspends: who waits has its worker.
+/// A waiter spins briefly and then yields its core, so that a holder that was preempted on the same
+/// core can go on. Not fair. One byte.
 class SpinLock {
  public:
   [[nodiscard]] bool try_lock() noexcept {

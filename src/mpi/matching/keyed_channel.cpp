@@ -4,6 +4,7 @@
 
 #include "mpi/matching/arrived.hpp"
 #include "mpi/transfer.hpp"
+#include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/backoff.hpp"
 
 namespace weft::mpi {
@@ -116,7 +117,7 @@ inline void KeyedChannel::taken(Entry& message, bool alone) noexcept {
 
 // --- Exact keys ----------------------------------------------------------------------------------
 
-// In line: two callers each, of which both are on a message's way.
+// In line: both its callers are on a message's way.
 [[gnu::always_inline]] inline Entry* KeyedChannel::meet(Bucket& bucket, Entry& entry, bool add,
                                                         bool alone, uint32_t& keys) noexcept {
   Entry** const place = place_of(bucket, entry.process, entry.tag, keys);
@@ -450,15 +451,17 @@ void KeyedChannel::grow(const Table& seen) {
       key = next;
     }
   }
-  // release: pairs with access's acquire; those who wait for an old bucket's lock look again.
+  // release: pairs with the acquires of access_beside_others and seek; those who wait for an old
+  // bucket's lock look again.
   table_.store(&larger, std::memory_order_release);
 }
 
 // --- Whose the channel is ------------------------------------------------------------------------
 
 bool KeyedChannel::favours_caller(Rank source, int tag) const noexcept {
-  base::BiasedLock& lock =
-      table_.load(std::memory_order_acquire)->of(hash(source, tag)).lock;  // as in access
+  base::BiasedLock& lock = table_.load(std::memory_order_acquire)
+                               ->of(hash(source, tag))
+                               .lock;  // as in access_beside_others
   const base::BiasedLock::Mark mark = lock.enter_as_favoured();
   if (mark != nullptr) base::BiasedLock::leave_as_favoured(mark);
   return mark != nullptr;

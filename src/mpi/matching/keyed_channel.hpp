@@ -17,8 +17,8 @@
 // 6. While `exact_keys_`, messages get no stamps: no wildcard will ask which of two unlike keys is
 //    older. It becomes false only while nothing waits.
 // 7. While `alone`, one thread, which used the channel alone for long, has it: in a section that
-//    it entered by `favour_` it owns all entries and needs no lock. Whoever
-//    else comes takes it away under `order_`, which waits for such a section to end.
+//    it entered by `favour_` it owns all entries and needs no lock. Whoever else comes takes it
+//    away under `order_`, which waits for such a section to end.
 #pragma once
 
 #include <array>
@@ -64,7 +64,7 @@ class KeyedChannel final : public Channel {
   }
   /// A hint: one thread has it.
   [[nodiscard]] bool is_one_threads() const noexcept { return mode() == Mode::alone; }
-  /// A hint: calls with this key take no lock if the caller makes them.
+  /// For tests: the lock of this key's bucket is the caller's by favour.
   [[nodiscard]] bool favours_caller(Rank source, int tag) const noexcept;
 
  private:
