@@ -79,7 +79,7 @@ TEST(BiasedLock, TryingNeverWaits) {
   lock.leave(other_mark);
 }
 
-/// Many at once, one fence for all: those inside by favour or not are waited for, nobody comes in.
+/// Many at once, one fence for all: who is inside by favour is waited for, and nobody comes in.
 TEST(BiasedLock, ManyAreClosedAtOnce) {
   constexpr int kMany = 40;
   std::array<BiasedLock, kMany> locks;
@@ -92,6 +92,8 @@ TEST(BiasedLock, ManyAreClosedAtOnce) {
     ASSERT_NE(mark, nullptr);
   }
   std::atomic<bool> closing{false};
+  std::atomic<bool> closed{false};
+  std::atomic<bool> tried{false};
   std::thread other([&] {
     closing = true;
     bool any_favoured = false;
@@ -102,8 +104,8 @@ TEST(BiasedLock, ManyAreClosedAtOnce) {
     if (mark != nullptr) {
       EXPECT_EQ(guarded[0], 1) << "the favoured section was not over";
     }
-    BiasedLock::Mark own = nullptr;
-    for (BiasedLock& lock : locks) EXPECT_FALSE(lock.try_enter(own));
+    closed = true;
+    while (!tried) std::this_thread::yield();
     guarded[1] = 1;
     for (BiasedLock& lock : locks) lock.reopen();
   });
@@ -111,13 +113,17 @@ TEST(BiasedLock, ManyAreClosedAtOnce) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   guarded[0] = 1;
   if (mark != nullptr) BiasedLock::leave_as_favoured(mark);
-  {
-    const BiasedLock::Hold hold(locks[kMany - 1]);  // before it was closed, or after it reopened
+  while (!closed) std::this_thread::yield();
+  for (BiasedLock& lock : locks) {
     BiasedLock::Mark own = nullptr;
-    EXPECT_FALSE(locks[kMany - 1].try_enter(own));
+    EXPECT_FALSE(lock.try_enter(own)) << "it is closed to who had the favour, too";
+  }
+  tried = true;
+  {
+    const BiasedLock::Hold hold(locks[kMany - 1]);
+    EXPECT_EQ(guarded[1], 1) << "it was not reopened yet";
   }
   other.join();
-  EXPECT_EQ(guarded[1], 1);
   for (BiasedLock& lock : locks) {
     EXPECT_EQ(lock.enter_as_favoured(), nullptr);
     const BiasedLock::Hold hold(lock);

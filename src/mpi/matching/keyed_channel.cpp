@@ -459,9 +459,8 @@ void KeyedChannel::grow(const Table& seen) {
 // --- Whose the channel is ------------------------------------------------------------------------
 
 bool KeyedChannel::favours_caller(Rank source, int tag) const noexcept {
-  base::BiasedLock& lock = table_.load(std::memory_order_acquire)
-                               ->of(hash(source, tag))
-                               .lock;  // as in access_beside_others
+  // acquire: as in access_beside_others.
+  base::BiasedLock& lock = table_.load(std::memory_order_acquire)->of(hash(source, tag)).lock;
   const base::BiasedLock::Mark mark = lock.enter_as_favoured();
   if (mark != nullptr) base::BiasedLock::leave_as_favoured(mark);
   return mark != nullptr;
