@@ -452,6 +452,12 @@ std::span<std::byte> Runtime::allocate_shared(std::size_t bytes) {
 void Runtime::release_shared(std::span<std::byte> memory) noexcept {
   impl_->transport->release_shared(memory);
 }
+fabric::MemoryKey Runtime::expose_shared(std::span<std::byte> memory) {
+  return impl_->transport->expose(memory);
+}
+std::optional<std::span<std::byte>> Runtime::map_shared(const fabric::MemoryKey& name) noexcept {
+  return impl_->transport->map_peer(name);
+}
 void Runtime::barrier() { impl_->team->barrier(); }
 
 }  // namespace weft

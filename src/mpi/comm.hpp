@@ -17,9 +17,10 @@
 
 namespace weft::mpi {
 
-class Channel;   // messages/: matching of one plane of one context
-class Topology;  // comms/
-class NodeMap;   // collectives/: which members share a node; made on first use
+class Channel;    // messages/: matching of one plane of one context
+class Topology;   // comms/
+class NodeBoard;  // collectives/: shared memory of the members on this node; made when it pays
+class NodeMap;    // collectives/: which members share a node; made on first use
 
 /// The two planes of a context: messages of the program, and those of collectives.
 enum class Plane : uint8_t { program, collective };
@@ -68,6 +69,7 @@ class Comm final : public Counted {
   /// context is agreed upon along with `context`.
   Held<Comm> local_comm;
   std::shared_ptr<NodeMap> nodes;
+  std::shared_ptr<NodeBoard> board;  ///< of its blocking collectives, without the lock
   bool from_session = false;
 
   [[nodiscard]] int size() const noexcept { return local_group->size(); }
@@ -91,10 +93,13 @@ inline Comm& comm(MPI_Comm handle) {
 /// The same for calls that need an intra-communicator.
 Comm& intra_comm(MPI_Comm handle);
 
+/// The tag of letters to who waits at a board (collectives/node_board.hpp): no collective's.
+inline constexpr int kLetterTag = 0x7fffffff;
+
 /// The tag of the next collective of this communicator: same order on all ranks, so the same tag.
 [[nodiscard]] inline int next_collective_tag(Comm& comm) noexcept {
   // relaxed: MPI has programs order the collectives of a communicator themselves.
-  return static_cast<int>(comm.collectives.fetch_add(1, std::memory_order_relaxed) & 0x7fffffff);
+  return static_cast<int>(comm.collectives.fetch_add(1, std::memory_order_relaxed) % kLetterTag);
 }
 
 }  // namespace weft::mpi

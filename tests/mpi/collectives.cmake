@@ -1,9 +1,12 @@
+weft_test(mpi_board_test ROOM mpi SOURCES board_test.cpp)
 weft_mpi_test(collectives_moving RANKS 1 2 3 4 5 SOURCES programs/collectives_moving.cpp)
 weft_mpi_test(collectives_reducing RANKS 1 2 3 4 5 SOURCES programs/collectives_reducing.cpp)
 weft_mpi_test(collectives_inter RANKS 1 2 3 4 5 SOURCES programs/collectives_inter.cpp)
 weft_mpi_test(collectives_neighbours RANKS 1 2 3 4 5 SOURCES programs/collectives_neighbours.cpp)
 weft_mpi_test(collectives_many RANKS 1 2 3 5 SOURCES programs/collectives_many.cpp)
 weft_mpi_test(collectives_errors RANKS 1 2 3 SOURCES programs/collectives_errors.cpp)
+weft_mpi_test(collectives_board RANKS 3 5 SOURCES programs/collectives_board.cpp
+  ARGUMENTS one_node)
 weft_mpi_test(collectives_mismatch RANKS 2 3 4 SOURCES programs/collectives_mismatch.cpp
   ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 
@@ -46,6 +49,8 @@ weft_collectives_by(nodes PROGRAM collectives_reducing RANKS 7 NODES 3)
 weft_collectives_by(few_nodes PROGRAM collectives_reducing RANKS 9 NODES 4)
 weft_collectives_by(many_nodes PROGRAM collectives_reducing RANKS 10 NODES 5)
 weft_collectives_by(nodes PROGRAM collectives_inter RANKS 6 NODES 2)
+weft_collectives_by(nodes PROGRAM collectives_board RANKS 7 NODES 2)
+weft_collectives_by(messages PROGRAM collectives_board RANKS 4 ENV WEFT_MPI_NODE_BOARD=false)
 weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_many RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
@@ -61,6 +66,17 @@ foreach(moment 0 1 2 3 4 5 6 7)
       --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${moment})
     # Its exit status is that of the rank that was killed.
     set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi"
+      PASS_REGULAR_EXPRESSION "the survivors went on")
+  endforeach()
+endforeach()
+# The same where the others wait in their node's board, of one node or of two.
+foreach(moment 3 4 5 6 7 8 40 103)
+  foreach(nodes 1 2)
+    math(EXPR ranks "4 * ${nodes}")
+    set(test mpi.collectives_deaths_short.${moment}.${ranks})
+    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue --fake-nodes ${nodes}
+      -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${moment} short)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
       PASS_REGULAR_EXPRESSION "the survivors went on")
   endforeach()
 endforeach()

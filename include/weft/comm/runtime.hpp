@@ -20,6 +20,7 @@ namespace weft {
 
 namespace fabric {
 class Job;
+struct MemoryKey;
 class Transport;
 }  // namespace fabric
 
@@ -137,6 +138,12 @@ class Runtime {
   /// Error(no_memory).
   std::span<std::byte> allocate_shared(std::size_t bytes);
   void release_shared(std::span<std::byte> memory) noexcept;
+  /// The name of such memory, for peers on this node; plain data, to be sent to them.
+  [[nodiscard]] fabric::MemoryKey expose_shared(std::span<std::byte> memory);
+  /// A peer's memory by its name, mapped here for as long as the runtime lives; nothing if that
+  /// peer is on another node, or the name is of no such memory.
+  [[nodiscard]] std::optional<std::span<std::byte>> map_shared(
+      const fabric::MemoryKey& name) noexcept;
 
   /// Messages up to this many bytes are sent eagerly: to any rank, and to this one of the job, to
   /// which it may be more (over a network).

@@ -4,6 +4,7 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/halving.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
 #include "mpi/process.hpp"
 
@@ -209,18 +210,59 @@ Schedule across_nodes(const Team& leaders, const Reduction& reduction, void* to)
   return pick(leaders, reduction, to, to);
 }
 
-/// Inside each node to its leader, between leaders, and back.
+/// All of a node show the first their vectors, which it combines in the order of ranks.
+bool reduce_on_board(BoardUse& use, const Team& node, const Reduction& reduction, const void* from,
+                     void* to) {
+  if (node.rank != 0) {
+    use.arrive(reduction.whole(from));
+    return true;
+  }
+  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  Scratch room;
+  std::byte* unpacked = nullptr;
+  for (uint32_t member = 1; member < static_cast<uint32_t>(node.size); ++member) {
+    if (!use.await(member)) return false;
+    const std::span<std::byte> shown = use.arrived(member);
+    if (static_cast<int64_t>(shown.size()) != reduction.bytes()) {
+      use.note(MPI_ERR_TRUNCATE, member);
+      continue;
+    }
+    std::byte* other = shown.data();
+    if (!reduction.type->contiguous()) {
+      if (unpacked == nullptr) unpacked = room.elements(reduction.count, *reduction.type);
+      other = unpacked;
+      reduction.type->unpack(other, reduction.count, 0, shown);
+    }
+    reduction.combine_part(as_bytes(to), other, reduction.count, false);
+  }
+  return true;
+}
+
+/// Inside each node to its leader, between leaders, and back: inside by the node's board if there
+/// is one. A use that breaks at its end has the way up done again, by messages: some of the others
+/// knew before that it would.
 Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction, const void* from,
                              void* to) {
   const Team node = map.node(*team.comm, team.tag);
-  const Schedule up = reduce(node, nullptr, reduction, from, to, 0);
-  co_await part(up);
-  if (node.rank == 0) {
+  BoardUse use(team, 0);
+  const bool shown = use.works() && reduce_on_board(use, node, reduction, from, to);
+  if (!shown) {
+    const Schedule up = reduce(node, nullptr, reduction, from, to, 0);
+    co_await part(up);
+  }
+  if (node.rank == 0 && map.nodes.size() > 1) {
     const std::vector<int> leaders = map.leaders(team.rank);
     const Schedule across = across_nodes(
         {team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
         reduction, to);
     co_await part(across);
+  }
+  const bool shared = shown && use.share(reduction.whole(to));
+  co_await use.trouble();
+  if (shared) co_return;
+  if (shown) {
+    const Schedule up = reduce(node, nullptr, reduction, node.rank == 0 ? to : from, to, 0);
+    co_await part(up);
   }
   const Schedule down = broadcast(node, nullptr, reduction.whole(to), 0);
   co_await part(down);
@@ -235,6 +277,7 @@ Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& re
     if (from != to) copy(reduction.whole(from), reduction.whole(to));
     return nothing();
   }
+  if (team.board != nullptr) levels = &team.board->nodes();
   if (levels != nullptr && (reduction.op->commutative || levels->in_blocks)) {
     return all_reduce_by_nodes(team, *levels, reduction, from, to);
   }

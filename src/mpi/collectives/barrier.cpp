@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -39,13 +40,29 @@ Schedule go(Team team) {
   co_await step;
 }
 
+/// The same by the node's board.
+bool come_to_board(BoardUse& use, const Team& node) {
+  if (node.rank != 0) {
+    use.arrive({});
+    return true;
+  }
+  for (int member = 1; member < node.size; ++member) {
+    if (!use.await(static_cast<uint32_t>(member))) return false;
+  }
+  return true;
+}
+
 /// A node's ranks tell their leader, the leaders tell each other, and each its node. Few leaders do
 /// so with as few messages as there can be (see all_reduce_by_nodes).
 Schedule barrier_by_nodes(Team team, const NodeMap& map) {
   const Team node = map.node(*team.comm, team.tag);
-  const Schedule up = come(node);
-  co_await part(up);
-  if (node.rank == 0) {
+  BoardUse use(team, 0);
+  bool shown = use.works() && come_to_board(use, node);
+  if (!shown) {
+    const Schedule up = come(node);
+    co_await part(up);
+  }
+  if (node.rank == 0 && map.nodes.size() > 1) {
     const std::vector<int> places = map.leaders(team.rank);
     const Team leaders{team.comm, team.tag, map.mine, static_cast<int>(places.size()),
                        places.data()};
@@ -59,6 +76,11 @@ Schedule barrier_by_nodes(Team team, const NodeMap& map) {
       co_await part(across);
     }
   }
+  if (shown && use.share({})) co_return;
+  if (shown) {
+    const Schedule up = come(node);
+    co_await part(up);
+  }
   const Schedule down = go(node);
   co_await part(down);
 }
@@ -67,6 +89,7 @@ Schedule barrier_by_nodes(Team team, const NodeMap& map) {
 
 Schedule barrier(const Team& team, const NodeMap* levels) {
   if (team.size <= 1) return nothing();
+  if (team.board != nullptr) levels = &team.board->nodes();
   return levels != nullptr ? barrier_by_nodes(team, *levels) : disseminate(team);
 }
 

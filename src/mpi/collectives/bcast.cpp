@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -141,19 +142,27 @@ Schedule broadcast_by_nodes(Team team, const NodeMap& map, Block data, int root)
   const std::vector<int> leaders = map.leaders(root);
   const int root_node = map.node_of[static_cast<std::size_t>(root)];
   const int leader = leaders[static_cast<std::size_t>(map.mine)];
-  if (leader == team.rank) {
+  if (leader == team.rank && leaders.size() > 1) {
     const Schedule across =
         pick({team.comm, team.tag, map.mine, static_cast<int>(leaders.size()), leaders.data()},
              data, root_node);
     co_await part(across);
   }
-  const Schedule inside = pick(map.node(*team.comm, team.tag), data, map.place_of(leader));
+  const int place = map.place_of(leader);
+  {
+    BoardUse use(team, place);
+    const bool shared = use.works() && use.share(data);
+    co_await use.trouble();
+    if (shared) co_return;
+  }
+  const Schedule inside = pick(map.node(*team.comm, team.tag), data, place);
   co_await part(inside);
 }
 
 }  // namespace
 
 Schedule broadcast(const Team& team, const NodeMap* levels, const Block& data, int root) {
+  if (team.board != nullptr) levels = &team.board->nodes();
   if (levels != nullptr && data.bytes() != 0) return broadcast_by_nodes(team, *levels, data, root);
   return pick(team, data, root);
 }

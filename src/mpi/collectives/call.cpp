@@ -8,6 +8,8 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/neighbours.hpp"
+#include "mpi/collectives/node_board.hpp"
+#include "mpi/collectives/settings.hpp"
 #include "mpi/comms/topology.hpp"
 #include "mpi/info.hpp"
 #include "mpi/process.hpp"
@@ -16,9 +18,26 @@
 namespace weft::mpi {
 namespace {
 
+/// The board of calls that show what is short: the same on all ranks of a node.
+NodeBoard* board_of(const Call& call) {
+  if (call.form != CallForm::blocking) return nullptr;
+  int64_t bytes = 0;
+  if (call.kind == Kind::bcast && choices().bcast == BcastBy::automatic) {
+    bytes = call.in.whole().bytes();
+  } else if (call.kind == Kind::allreduce && choices().allreduce == AllreduceBy::automatic) {
+    bytes = call.reduction.bytes();
+  } else if (call.kind != Kind::barrier) {
+    return nullptr;
+  }
+  // Where nothing is shown, nothing is done.
+  if (call.kind != Kind::barrier && bytes == 0) return nullptr;
+  return node_board(*call.comm, call.tag, bytes);
+}
+
 Schedule intra_schedule_of(const Call& call) {
   Comm& comm = *call.comm;
-  const Team team = everybody(comm, call.tag);
+  Team team = everybody(comm, call.tag);
+  team.board = board_of(call);
   const Block mine = call.in_place ? Block{} : call.out.whole();
   const void* from = call.out.base;
   void* to = call.in.base;

@@ -41,11 +41,15 @@ std::vector<int> NodeMap::leaders(int with) const {
   return chosen;
 }
 
-const NodeMap* node_levels(Comm& comm) {
-  if (!choices().node_aware || comm.size() < 3 || runtime().job().node_count() == 1) return nullptr;
+const NodeMap& node_map(Comm& comm) {
   const std::scoped_lock guard(comm.lock);
   if (comm.nodes == nullptr) comm.nodes = std::make_shared<NodeMap>(comm);
-  const NodeMap& map = *comm.nodes;
+  return *comm.nodes;
+}
+
+const NodeMap* node_levels(Comm& comm) {
+  if (!choices().node_aware || comm.size() < 3 || runtime().job().node_count() == 1) return nullptr;
+  const NodeMap& map = node_map(comm);
   const bool worth_while =
       map.nodes.size() > 1 && map.nodes.size() < static_cast<std::size_t>(comm.size());
   return worth_while ? &map : nullptr;

@@ -121,6 +121,13 @@ struct Schedule::promise_type {
     void await_resume() const noexcept {}
   };
 
+  /// Notes what was met elsewhere.
+  std::suspend_never await_transform(const Trouble& met) noexcept {
+    if (met.error != MPI_SUCCESS) [[unlikely]]
+      trouble.note(met.error, met.process);
+    return {};
+  }
+
   Schedule get_return_object() noexcept { return Schedule(Handle::from_promise(*this)); }
   std::suspend_always initial_suspend() const noexcept { return {}; }
   Final final_suspend() const noexcept { return {}; }

@@ -66,6 +66,11 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .help =
          "Collectives go in two levels, inside nodes and between their leaders, where nodes have "
          "several ranks."},
+    {.key = "mpi.node_board",
+     .type = ConfigType::boolean,
+     .fallback = "true",
+     .help = "In short blocking collectives the ranks of a node show each other their data in "
+             "shared memory, without messages."},
     {.key = "mpi.segment_bytes",
      .type = ConfigType::bytes,
      .fallback = "128K",
@@ -104,6 +109,7 @@ Choices read() {
           .gather = choice<GatherBy>("mpi.gather"),
           .reduce_scatter = choice<ReduceScatterBy>("mpi.reduce_scatter"),
           .node_aware = base::config_bool("mpi.node_aware"),
+          .node_board = base::config_bool("mpi.node_board"),
           .segment_bytes = base::config_int("mpi.segment_bytes")};
 }
 

@@ -23,6 +23,7 @@ struct Choices {
   GatherBy gather = GatherBy::automatic;
   ReduceScatterBy reduce_scatter = ReduceScatterBy::automatic;
   bool node_aware = true;
+  bool node_board = true;
   int64_t segment_bytes = 128 << 10;
 };
 

@@ -3,7 +3,7 @@ list(APPEND WEFT_MPI_SOURCES
   collectives/arguments.cpp collectives/barrier.cpp collectives/bcast.cpp collectives/blocks.cpp
   collectives/call.cpp collectives/check.cpp collectives/exchange_calls.cpp
   collectives/frames.cpp collectives/gather.cpp collectives/inter.cpp collectives/internal.cpp
-  collectives/moving_calls.cpp collectives/neighbours.cpp collectives/node_map.cpp
+  collectives/moving_calls.cpp collectives/neighbours.cpp collectives/node_board.cpp collectives/node_map.cpp
   collectives/posts.cpp collectives/reduce.cpp collectives/reduce_scatter.cpp
   collectives/reduction_calls.cpp collectives/scan.cpp collectives/schedule.cpp
   collectives/settings.cpp)

@@ -20,6 +20,8 @@ struct Team {
   const int* members = nullptr;  ///< their ranks in `comm`; nullptr: 0, 1, 2 …
   /// Teams without a communicator of their own: in place of the communicator's `member_died`.
   std::atomic<bool>* own_died = nullptr;
+  /// All of an intra-communicator, in calls that block: this node's board, if there is one.
+  NodeBoard* board = nullptr;
 
   /// Whether a member is known to have died: messages say so instead of what they should.
   [[nodiscard]] std::atomic<bool>& died() const noexcept {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/comms/carrier.hpp"
 #include "mpi/comms/keyvals.hpp"
 #include "mpi/comms/new_comm.hpp"
@@ -98,6 +99,7 @@ void close_comms() {
   comms().define(MPI_COMM_SELF, nullptr);
   groups().define(MPI_GROUP_EMPTY, nullptr);
   fixed = {};
+  forget_boards();
 }
 
 }  // namespace weft::mpi

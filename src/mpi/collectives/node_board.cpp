@@ -1,0 +1,411 @@
+// Boards of nodes: how members agree on one, wait at it, and leave it when one of them has died.
+#include "mpi/collectives/node_board.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/node_map.hpp"
+#include "mpi/collectives/settings.hpp"
+#include "mpi/failure.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/process.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::mpi {
+namespace {
+
+constexpr int kLooks = 64;         // before anything else is done
+constexpr uint32_t kTurns = 128;   // of waiting, before a letter is asked for
+constexpr double kShortNs = 1000;  // a yield that takes no longer: nobody wanted the core
+constexpr double kPatienceNs = 2e6;
+constexpr uint32_t kTurnsBetweenPolls = 4;
+constexpr uint32_t kUsesBetweenPolls = 16;
+
+// --- Where boards come from ----------------------------------------------------------------------
+
+/// The boards of communicators whose first member on this node this process is. In one allocation,
+/// made when the first is wanted; a communicator beyond their number has none.
+///
+/// Thread-safe.
+class BoardStore {
+ public:
+  static constexpr uint32_t kBoards = 16;
+  static constexpr std::size_t kBytes = kBoards * sizeof(Board);
+
+  /// The number of a board in the store, zeroed; nothing: there is none to be had.
+  std::optional<uint32_t> take() noexcept {
+    const std::scoped_lock guard(lock_);
+    if (memory_.empty() && !allocate()) return std::nullopt;
+    for (uint32_t number = 0; number < kBoards; ++number) {
+      Place& place = places_[number];
+      if (place.used && !(place.left && place.left->is_left())) continue;
+      if (place.used) std::memset(static_cast<void*>(&board(number)), 0, sizeof(Board));
+      place = {.used = true, .left = std::nullopt};
+      return number;
+    }
+    return std::nullopt;
+  }
+  /// Its communicator has ended here. The others may still be reading: it is given to others when
+  /// they are through.
+  void give_back(uint32_t number, const Seat& seat) noexcept {
+    const std::scoped_lock guard(lock_);
+    places_[number].left = seat;
+  }
+  /// Nobody has seen it but this process.
+  void give_back_unused(uint32_t number) noexcept {
+    const std::scoped_lock guard(lock_);
+    places_[number] = {};
+  }
+  [[nodiscard]] Board& board(uint32_t number) const noexcept {
+    return reinterpret_cast<Board*>(memory_.data())[number];
+  }
+  [[nodiscard]] std::optional<uint32_t> number_of(const Board* board) const noexcept {
+    const auto* first = reinterpret_cast<const Board*>(memory_.data());
+    if (board < first || board >= first + kBoards) return std::nullopt;
+    return static_cast<uint32_t>(board - first);
+  }
+  [[nodiscard]] const fabric::MemoryKey& key() const noexcept { return key_; }
+  void forget() noexcept {
+    const std::scoped_lock guard(lock_);
+    memory_ = {};
+    places_ = {};
+  }
+
+ private:
+  struct Place {
+    bool used = false;
+    std::optional<Seat> left;  ///< this process', when its communicator ended
+  };
+
+  bool allocate() noexcept {
+    try {
+      memory_ = runtime().allocate_shared(kBytes);
+      key_ = runtime().expose_shared(memory_);
+      return true;
+    } catch (const std::exception&) {
+      if (!memory_.empty()) runtime().release_shared(memory_);
+      memory_ = {};
+      return false;
+    }
+  }
+
+  std::mutex lock_;
+  std::span<std::byte> memory_;
+  fabric::MemoryKey key_;
+  std::array<Place, kBoards> places_;
+};
+
+BoardStore& store() noexcept {
+  static BoardStore the_store;
+  return the_store;
+}
+
+/// What the first member tells the others.
+struct Invitation {
+  fabric::MemoryKey key;
+  uint32_t number = 0;
+  bool is_valid = false;
+};
+
+Board* board_of(const Invitation& invitation, Rank owner) noexcept {
+  if (!invitation.is_valid || invitation.key.owner != owner.value ||
+      invitation.number >= BoardStore::kBoards) {
+    return nullptr;
+  }
+  const auto memory = runtime().map_shared(invitation.key);
+  if (!memory || memory->size() < BoardStore::kBytes ||
+      reinterpret_cast<uintptr_t>(memory->data()) % alignof(Board) != 0) {
+    return nullptr;
+  }
+  return reinterpret_cast<Board*>(memory->data()) + invitation.number;
+}
+
+/// Each member says to the first whether it sees the board, and that one whether all do.
+Schedule agree_on_board(Team node, std::optional<Seat>& agreed) {
+  Invitation invitation;
+  std::optional<uint32_t> number;
+  if (node.rank == 0) {
+    number = store().take();
+    if (number) invitation = {store().key(), *number, true};
+  }
+  const Schedule tell = broadcast(node, nullptr, bytes_at(&invitation, sizeof invitation), 0);
+  co_await part(tell);
+  Board* const board =
+      number ? &store().board(*number) : board_of(invitation, node.comm->process(node.at(0)));
+  std::optional<Seat> seat;
+  if (board != nullptr) {
+    seat.emplace(*board, static_cast<uint32_t>(node.size), static_cast<uint32_t>(node.rank),
+                 static_cast<uint32_t>(node.tag));
+  }
+  bool sees[Board::kMembers] = {};
+  sees[0] = seat.has_value();
+  Step<8> step;
+  if (node.rank != 0) step.send(node, 0, bytes_at(sees, 1));
+  for (int member = 1; node.rank == 0 && member < node.size; ++member) {
+    if (step.full()) co_await step;
+    step.recv(node, member, bytes_at(sees + member, 1));
+  }
+  co_await step;
+  bool all = node.rank == 0 && !node.died() && std::all_of(sees, sees + node.size, std::identity());
+  const Schedule verdict = broadcast(node, nullptr, bytes_at(&all, 1), 0);
+  co_await part(verdict);
+  if (all) {
+    agreed = seat;
+  } else if (number) {
+    store().give_back_unused(*number);
+  }
+}
+
+void set_up(Comm& comm, int tag, NodeBoard& board) {
+  const NodeMap& nodes = node_map(comm);
+  if (nodes.nodes.size() > 1 && node_levels(comm) == nullptr) return;
+  const Team node = nodes.node(comm, tag);
+  if (node.size < 3 || node.size > static_cast<int>(Board::kMembers)) return;
+  std::optional<Seat> agreed;
+  try {
+    run(agree_on_board(node, agreed));
+  } catch (const Failure&) {
+    // A member has died. The collective, for which this is done, will tell.
+  }
+  if (agreed) board.open(nodes, *agreed);
+}
+
+// --- What is shown -------------------------------------------------------------------------------
+
+void show(const Block& block, std::byte* at, uint32_t& bytes) {
+  const auto length = static_cast<std::size_t>(block.bytes());
+  bytes = static_cast<uint32_t>(length);
+  if (length == 0) return;
+  if (block.type->contiguous()) {
+    std::memcpy(at, block.at, length);
+  } else {
+    block.type->pack(block.at, block.count, 0, {at, length});
+  }
+}
+
+void take(std::span<const std::byte> shown, const Block& block) {
+  if (shown.empty()) return;
+  if (block.type->contiguous()) {
+    std::memcpy(block.at, shown.data(), shown.size());
+  } else {
+    block.type->unpack(block.at, block.count, 0, shown);
+  }
+}
+
+}  // namespace
+
+// --- Waiting -------------------------------------------------------------------------------------
+
+Board& NodeBoard::nobodys() noexcept {
+  static Board board{};
+  return board;
+}
+
+NodeBoard::~NodeBoard() {
+  if (seat_.members() == 0) return;
+  if (const auto number = store().number_of(&seat_.board())) store().give_back(*number, seat_);
+}
+
+void NodeBoard::open(const NodeMap& nodes, const Seat& seat) noexcept {
+  nodes_ = &nodes;
+  seat_ = seat;
+  is_open_ = true;
+}
+
+/// Lets whoever wants this core have it; how long that takes tells whether anybody did.
+void NodeBoard::yield_core() noexcept {
+  static const uint64_t kShort = base::to_ticks(kShortNs);
+  const uint64_t before = base::ticks();
+  base::this_parker().yield();
+  core_is_wanted_ = base::ticks() - before > kShort;
+}
+
+/// Waits until `ready`, which `partner` brings about; false: `partner` is dead. Yields for a while,
+/// then says by `wish` that it wants a letter, and waits for that as for any message.
+template <class Ready>
+bool NodeBoard::wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish) {
+  static const uint64_t kPatience = base::to_ticks(kPatienceNs);
+  for (int look = core_is_wanted_ ? kLooks : 0; look <= kLooks; ++look) {
+    if (ready()) return true;
+    base::cpu_relax();
+  }
+  if (parking_task() != nullptr) return wait_by_letter(ready, partner, wish);
+  const uint64_t began = base::ticks();
+  for (uint32_t turn = 1; turn <= kTurns && base::ticks() - began < kPatience; ++turn) {
+    yield_core();
+    if (ready()) return true;
+    if (turn % kTurnsBetweenPolls != 0) continue;
+    progress();
+    if (ready()) return true;
+  }
+  return wait_by_letter(ready, partner, wish);
+}
+
+template <class Ready>
+bool NodeBoard::wait_by_letter(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish) {
+  for (;;) {
+    Transfer letter;
+    start_recv(letter, comm_, Plane::collective, rank_of(partner), kLetterTag, nullptr, 0,
+               byte_type());
+    // seq_cst: who brings it about says so, then looks for wishes.
+    seat_.sleepers().fetch_add(1, std::memory_order_seq_cst);
+    seat_.make_wish(wish);
+    const bool late = ready();
+    if (late && seat_.take_wish(wish)) (void)cancel_recv(letter);
+    mpi::wait(letter);
+    seat_.sleepers().fetch_sub(1, std::memory_order_relaxed);
+    if (late || ready()) return true;
+    if (letter.outcome.error != MPI_SUCCESS) {
+      (void)seat_.take_wish(wish);
+      return false;
+    }
+  }
+}
+
+void NodeBoard::send_letter(uint32_t member) {
+  Transfer letter;
+  start_send(letter, comm_, Plane::collective, rank_of(member), kLetterTag, nullptr, 0,
+             byte_type());
+  mpi::wait(letter);  // where it fails, the member is dead
+}
+
+// --- A use ---------------------------------------------------------------------------------------
+
+BoardUse::BoardUse(const Team& team, int releaser) : releaser_(static_cast<uint32_t>(releaser)) {
+  NodeBoard* const board = team.board;
+  if (board == nullptr || !board->is_open()) return;
+  board_ = board;
+  // Who finds at once what he waits for, time after time, shall serve the others all the same.
+  if (++board->uses_ % kUsesBetweenPolls == 0) progress();
+  seat().begin(static_cast<uint32_t>(team.tag) + 1);
+  // relaxed: see Posts::post_send.
+  if (board->comm_.member_died.load(std::memory_order_relaxed)) break_up();
+}
+
+BoardUse::~BoardUse() {
+  if (board_ == nullptr) return;
+  // Who waits for this member's arrival may have fallen asleep; it has arrived, or the use is
+  // broken.
+  if (seat().take_wish(seat().arrival().asked)) board_->send_letter(0);
+  seat().end();
+}
+
+void BoardUse::arrive(const Block& mine) {
+  Board::Arrival& own = seat().arrival();
+  show(mine, own.data, own.bytes);
+  if (seat().arrive()) board_->send_letter(0);
+}
+
+bool BoardUse::await(uint32_t member) {
+  Seat& seat = this->seat();
+  const auto ready = [&] {
+    return seat.has_arrived(member) || seat.state() == Seat::State::broken;
+  };
+  if (!board_->wait(ready, member, seat.arrival_of(member).asked)) break_up();
+  if (!broken_ && seat.state() == Seat::State::broken) note_broken();
+  if (!broken_ && member + 1 == seat.members()) seat.note_all_here();
+  return !broken_;
+}
+
+std::span<std::byte> BoardUse::arrived(uint32_t member) noexcept {
+  Board::Arrival& arrival = seat().arrival_of(member);
+  return {arrival.data, std::min(arrival.bytes, Board::kBytes)};
+}
+
+bool BoardUse::release(const Block& data) {
+  // relaxed: see Posts::post_send.
+  if (board_->comm_.member_died.load(std::memory_order_relaxed)) {
+    break_up();
+    return false;
+  }
+  await_space();
+  Board::Release& place = seat().release_place();
+  if (seat().state() == Seat::State::open) show(data, place.data, place.bytes);
+  if (!seat().release()) {
+    note_broken();
+    return false;
+  }
+  tell();
+  return true;
+}
+
+bool BoardUse::receive(const Block& data) {
+  Seat& seat = this->seat();
+  Board::Release& place = seat.release_place();
+  const auto ready = [&] { return seat.state() != Seat::State::open; };
+  if (!board_->wait(ready, releaser_, seat.wish_of(seat.mine()))) break_up();
+  if (seat.state() != Seat::State::released) {
+    note_broken();
+    return false;
+  }
+  const auto room = static_cast<std::size_t>(data.bytes());
+  if (place.bytes > room) note(MPI_ERR_TRUNCATE, releaser_);
+  take({place.data, std::min<std::size_t>({place.bytes, room, Board::kBytes})}, data);
+  return true;
+}
+
+void BoardUse::note(int error, uint32_t with) noexcept {
+  trouble_.note(error, board_->process(with));
+}
+
+/// All others who live are through with what the use's place held before.
+void BoardUse::await_space() {
+  const auto lives = [this](uint32_t member) {
+    return !runtime().is_dead(board_->process(member));
+  };
+  for (uint32_t turn = 1; !seat().has_space(lives); ++turn) {
+    progress();
+    board_->yield_core();
+    if (turn % kTurns != 0 || parking_task() != nullptr) continue;
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
+    nanosleep(&kPause, nullptr);
+  }
+}
+
+/// For all members, unless it was released already.
+void BoardUse::break_up() {
+  await_space();
+  if (seat().break_up()) note_broken();
+}
+
+void BoardUse::note_broken() {
+  if (broken_) return;
+  broken_ = true;
+  board_->is_open_ = false;
+  // relaxed: see Posts::post_send.
+  board_->comm_.member_died.store(true, std::memory_order_relaxed);
+  tell();
+}
+
+/// The use is decided: who sleeps, or waits for a letter of this member's, shall know.
+void BoardUse::tell() {
+  if (seat().mine() != releaser_ || !seat().has_sleepers()) return;
+  for (uint32_t member = 0; member < seat().members(); ++member) {
+    if (seat().take_wish(seat().wish_of(member))) board_->send_letter(member);
+  }
+}
+
+// --- Which board ---------------------------------------------------------------------------------
+
+NodeBoard* node_board(Comm& comm, int tag, int64_t bytes) {
+  if (!choices().node_board || bytes > static_cast<int64_t>(Board::kBytes) || comm.size() < 2)
+    return nullptr;
+  if (comm.board == nullptr) comm.board = std::make_shared<NodeBoard>(comm);
+  NodeBoard& board = *comm.board;
+  if (!board.is_open() && board.is_worth_while()) set_up(comm, tag, board);
+  return board.is_open() ? &board : nullptr;
+}
+
+void forget_boards() noexcept { store().forget(); }
+
+}  // namespace weft::mpi

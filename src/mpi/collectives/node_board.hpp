@@ -1,0 +1,129 @@
+// Short blocking collectives inside a node: its members show each other their data on a board.
+//
+// docs/design/node-boards.md.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "mpi/collectives/blocks.hpp"
+#include "mpi/collectives/board.hpp"
+#include "mpi/collectives/node_map.hpp"
+#include "mpi/collectives/posts.hpp"
+#include "mpi/collectives/team.hpp"
+
+namespace weft::mpi {
+
+/// A communicator's board on this node, as this process sees it, or the knowledge that there is
+/// none. Owner: the communicator. Who may call: whoever makes its blocking collectives, which are
+/// made one after the other.
+class NodeBoard {
+ public:
+  /// Without a board, for now.
+  explicit NodeBoard(Comm& comm) noexcept : comm_(comm), seat_(nobodys(), 0, 0, 0) {}
+  ~NodeBoard();
+  NodeBoard(const NodeBoard&) = delete;
+  NodeBoard& operator=(const NodeBoard&) = delete;
+
+  /// The members on this node have agreed on a board, at which `seat` is this one's.
+  void open(const NodeMap& nodes, const Seat& seat) noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+  /// Of the communicator, once it was opened.
+  [[nodiscard]] const NodeMap& nodes() const noexcept { return *nodes_; }
+  /// Counts the calls that had use for a board before there is one. True once: it pays to make it.
+  [[nodiscard]] bool is_worth_while() noexcept { return ++calls_ == kCallsBefore; }
+
+ private:
+  friend class BoardUse;
+  static constexpr uint32_t kCallsBefore = 4;
+
+  static Board& nobodys() noexcept;
+  /// Of a member, in the communicator.
+  [[nodiscard]] int rank_of(uint32_t member) const noexcept {
+    return nodes_->nodes[static_cast<std::size_t>(nodes_->mine)][member];
+  }
+  [[nodiscard]] Rank process(uint32_t member) const noexcept {
+    return comm_.process(rank_of(member));
+  }
+
+  template <class Ready>
+  bool wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
+  template <class Ready>
+  bool wait_by_letter(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
+  void yield_core() noexcept;
+  void send_letter(uint32_t member);
+
+  Comm& comm_;
+  Seat seat_;
+  const NodeMap* nodes_ = nullptr;
+  uint32_t calls_ = 0;
+  uint32_t uses_ = 0;
+  bool is_open_ = false;
+  bool core_is_wanted_ = false;  ///< as the last yield told
+};
+
+/// One use of a board, by every member alike: one collective, which blocks. In the middle of it the
+/// members that are not first may have arrived; at its end one of them, the releaser, has released
+/// the others.
+///
+/// A step that answers false was not done: the use is broken, since a member of the communicator is
+/// known to be dead. So it is for all members, in the same use, and for good: they go on by
+/// messages, which tell (docs/design/mpi-schedules.md, Deaths).
+class BoardUse {
+ public:
+  /// By all of a communicator, on their nodes' boards. `releaser`: a place in the node. The call's
+  /// tag is the use's number, so that a rank whose call failed for its arguments is not out of
+  /// step.
+  BoardUse(const Team& team, int releaser);
+  ~BoardUse();
+  BoardUse(const BoardUse&) = delete;
+  BoardUse& operator=(const BoardUse&) = delete;
+
+  /// Whether there is a board, and the use is not known to be broken. Only then:
+  [[nodiscard]] bool works() const noexcept { return board_ != nullptr && !broken_; }
+
+  /// Shows `mine` to the first member.
+  void arrive(const Block& mine);
+  /// By the first member: waits for the data of another one, which stays at `arrived` until the use
+  /// is released. The last one last.
+  [[nodiscard]] bool await(uint32_t member);
+  [[nodiscard]] std::span<std::byte> arrived(uint32_t member) noexcept;
+
+  /// By the releaser: shows `data` to all others.
+  [[nodiscard]] bool release(const Block& data);
+  /// By the others: waits for that.
+  [[nodiscard]] bool receive(const Block& data);
+  /// Either, by all.
+  [[nodiscard]] bool share(const Block& data) {
+    return seat().mine() == releaser_ ? release(data) : receive(data);
+  }
+
+  /// Notes what was wrong with a member's data.
+  void note(int error, uint32_t with) noexcept;
+  [[nodiscard]] const Trouble& trouble() const noexcept { return trouble_; }
+
+ private:
+  [[nodiscard]] Seat& seat() noexcept { return board_->seat_; }
+  void await_space();
+  void break_up();
+  void note_broken();
+  void tell();
+
+  NodeBoard* board_ = nullptr;
+  uint32_t releaser_;
+  bool broken_ = false;
+  Trouble trouble_;
+};
+
+/// The board for a blocking call on an intra-communicator in which `bytes` are shown; it is made,
+/// by messages with the call's tag, when it is worth while. nullptr: there is none, or not yet. All
+/// members of a node get the same answer in the same call, but where one knows of a death. Calls of
+/// a communicator come one after the other.
+[[nodiscard]] NodeBoard* node_board(Comm& comm, int tag, int64_t bytes);
+
+/// When the runtime ends, and with it the memory of boards.
+void forget_boards() noexcept;
+
+}  // namespace weft::mpi

@@ -1,0 +1,296 @@
+// Short blocking collectives, which a node's ranks make in shared memory when they have made a few:
+// in step with all others, at whatever pace each rank comes, with any layout and operation, on more
+// communicators than there is such memory for.
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "pvar.hpp"
+
+namespace {
+
+int rank = 0;
+int size = 0;
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+/// Enough calls that there is a board, if there can be one.
+void warm_up(MPI_Comm comm) {
+  for (int i = 0; i < 6; ++i) MPI_Barrier(comm);
+}
+
+/// The element of a rank in a call.
+int64_t value(int of_rank, int element, int call) {
+  return int64_t{of_rank} * 1000003 + element * 7919 + call * 31;
+}
+int64_t sum_of(int element, int call) {
+  int64_t sum = 0;
+  for (int r = 0; r < size; ++r) sum += value(r, element, call);
+  return sum;
+}
+
+void one_allreduce(MPI_Comm comm, int count, int call) {
+  std::vector<int64_t> from;
+  std::vector<int64_t> to(static_cast<std::size_t>(count), -1);
+  for (int i = 0; i < count; ++i) from.push_back(value(rank, i, call));
+  const bool in_place = call % 3 == 0;
+  if (in_place) to = from;
+  MPI_Allreduce(in_place ? MPI_IN_PLACE : from.data(), to.data(), count, MPI_INT64_T, MPI_SUM,
+                comm);
+  bool right = true;
+  for (int i = 0; i < count; ++i) {
+    right = right && to[static_cast<std::size_t>(i)] == sum_of(i, call);
+  }
+  WEFT_CHECK(right);
+}
+
+void one_bcast(MPI_Comm comm, int count, int call) {
+  const int root = call % size;
+  std::vector<int64_t> data(static_cast<std::size_t>(count), -1);
+  for (int i = 0; rank == root && i < count; ++i) {
+    data[static_cast<std::size_t>(i)] = value(root, i, call);
+  }
+  MPI_Bcast(data.data(), count, MPI_INT64_T, root, comm);
+  bool right = true;
+  for (int i = 0; i < count; ++i) {
+    right = right && data[static_cast<std::size_t>(i)] == value(root, i, call);
+  }
+  WEFT_CHECK(right);
+}
+
+/// Sizes on both sides of what fits, in turns with nonblocking ones.
+void sizes(MPI_Comm comm) {
+  for (int count = 0; count < 40; ++count) {
+    one_allreduce(comm, count, count);
+    MPI_Request request;
+    int64_t sum = 0;
+    const int64_t one = 1;
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT64_T, MPI_SUM, comm, &request);
+    one_bcast(comm, count, count + 1);
+    MPI_Barrier(comm);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    WEFT_CHECK(sum == size);
+  }
+}
+
+/// Roots that run ahead, each in its turn, or one for long.
+void streams(MPI_Comm comm) {
+  for (int call = 0; call < 500; ++call) one_bcast(comm, 1 + call % 5, call);
+  for (int call = 0; call < 500; ++call) one_bcast(comm, 1, call / 250 * (size - 1));
+}
+
+/// In step: nobody leaves a barrier before all have come.
+void barriers(MPI_Comm comm) {
+  for (int call = 0; call < 20; ++call) {
+    const double came = MPI_Wtime();
+    MPI_Barrier(comm);
+    const double left = MPI_Wtime();  // one clock for a machine
+    double last = 0;
+    double first = 0;
+    MPI_Allreduce(&came, &last, 1, MPI_DOUBLE, MPI_MAX, comm);
+    MPI_Allreduce(&left, &first, 1, MPI_DOUBLE, MPI_MIN, comm);
+    WEFT_CHECK(first >= last);
+  }
+}
+
+/// Two-by-two matrices modulo a prime: the order of factors matters.
+using Matrix = std::array<int64_t, 4>;
+constexpr int64_t kPrime = 1000003;
+Matrix times(const Matrix& a, const Matrix& b) {
+  return {(a[0] * b[0] + a[1] * b[2]) % kPrime, (a[0] * b[1] + a[1] * b[3]) % kPrime,
+          (a[2] * b[0] + a[3] * b[2]) % kPrime, (a[2] * b[1] + a[3] * b[3]) % kPrime};
+}
+void multiply(void* from, void* to, int* count, MPI_Datatype* /*type*/) {
+  const auto* left = static_cast<const Matrix*>(from);
+  auto* right = static_cast<Matrix*>(to);
+  for (int i = 0; i < *count; ++i) right[i] = times(left[i], right[i]);
+}
+
+void operations_and_layouts(MPI_Comm comm) {
+  MPI_Op op;
+  MPI_Op_create(multiply, 0, &op);
+  MPI_Datatype type;
+  MPI_Type_contiguous(4, MPI_INT64_T, &type);
+  MPI_Type_commit(&type);
+  const auto matrix_of = [](int of_rank, int call) {
+    return Matrix{of_rank + 1, call + 2, of_rank * call + 3, 5};
+  };
+  for (int call = 0; call < 20; ++call) {
+    const Matrix mine = matrix_of(rank, call);
+    Matrix product{};
+    MPI_Allreduce(&mine, &product, 1, type, op, comm);
+    Matrix expected = matrix_of(0, call);
+    for (int r = 1; r < size; ++r) expected = times(expected, matrix_of(r, call));
+    WEFT_CHECK(product == expected);
+  }
+  MPI_Type_free(&type);
+  MPI_Op_free(&op);
+
+  struct {
+    double value;
+    int rank;
+  } mine{static_cast<double>((rank * 7) % size), rank}, largest{};
+  MPI_Allreduce(&mine, &largest, 1, MPI_DOUBLE_INT, MPI_MAXLOC, comm);
+  int where = 0;
+  for (int r = 1; r < size; ++r) {
+    if ((r * 7) % size > (where * 7) % size) where = r;
+  }
+  WEFT_CHECK(largest.rank == where);
+
+  MPI_Datatype stripes;
+  MPI_Type_vector(5, 1, 3, MPI_INT, &stripes);
+  MPI_Type_commit(&stripes);
+  for (int root = 0; root < size; ++root) {
+    std::array<int, 15> data{};
+    for (std::size_t i = 0; rank == root && i < data.size(); ++i) data[i] = static_cast<int>(i) + 1;
+    MPI_Bcast(data.data(), 1, stripes, root, comm);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      WEFT_CHECK(data[i] == (rank == root || i % 3 == 0 ? static_cast<int>(i) + 1 : 0));
+    }
+  }
+  MPI_Type_free(&stripes);
+}
+
+/// Each rank is late in its turn: the others fall asleep meanwhile.
+void late_ones(MPI_Comm comm) {
+  for (int late = 0; late < size; ++late) {
+    for (int kind = 0; kind < 3; ++kind) {
+      if (rank == late) sleep_ms(15);
+      if (kind == 0) MPI_Barrier(comm);
+      if (kind == 1) one_allreduce(comm, 3, late);
+      if (kind == 2) one_bcast(comm, 3, late);
+    }
+  }
+  // One root after the other, all of them late.
+  for (int call = 0; call < size; ++call) {
+    if (rank == call % size) sleep_ms(15);
+    one_bcast(comm, 2, call);
+  }
+}
+
+/// While a rank waits in a collective it serves what others want of it.
+void serves_meanwhile(MPI_Comm comm) {
+  if (size < 3) return;
+  std::vector<char> large(std::size_t{1} << 20, 'x');
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int count = static_cast<int>(large.size());
+  if (rank == 1) MPI_Irecv(large.data(), count, MPI_CHAR, 2, 5, comm, &request);
+  // Rank 2 comes when rank 1, which waits for it here, has taken the message.
+  if (rank == 2) MPI_Ssend(large.data(), count, MPI_CHAR, 1, 5, comm);
+  MPI_Barrier(comm);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/// Counts that do not fit are told to those who have too little room; what comes next is right.
+void mismatch(MPI_Comm comm, bool one_node) {
+  if (size < 2) return;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  std::array<int64_t, 8> data{};
+  const int code = MPI_Bcast(data.data(), rank == 0 ? 8 : 4, MPI_INT64_T, 0, comm);
+  // On other nodes only those who lead them see what came.
+  if (one_node) WEFT_CHECK(class_of(code) == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE));
+  one_bcast(comm, 4, 1);
+  // One rank's call fails for its arguments, and it has no part in it: the next ones are in step.
+  for (int call = 0; call < 50; ++call) {
+    const bool wrong = rank == size - 1 && call % 7 == 3;
+    int64_t word = rank == 0 ? value(0, 0, call) : -1;
+    const int answer = MPI_Bcast(&word, wrong ? -1 : 1, MPI_INT64_T, 0, comm);
+    WEFT_CHECK(class_of(answer) == (wrong ? MPI_ERR_COUNT : MPI_SUCCESS));
+    WEFT_CHECK(word == (wrong ? -1 : value(0, 0, call)));
+  }
+  one_allreduce(comm, 2, 9);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+}
+
+/// More communicators at once than there are boards, freed in another order than made; then again,
+/// with boards that others had before.
+void many_communicators() {
+  constexpr int kComms = 24;
+  for (int round = 0; round < 3; ++round) {
+    std::array<MPI_Comm, kComms> comms;
+    for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int call = 0; call < 12; ++call) {
+      for (int i = 0; i < kComms; ++i) {
+        const MPI_Comm comm = comms[static_cast<std::size_t>((i * 7 + round) % kComms)];
+        if (i % 2 == 0) one_allreduce(comm, 2, call + i);
+        one_bcast(comm, 2, call + i);
+      }
+    }
+    for (int i = 0; i < kComms; ++i) {
+      MPI_Comm_free(&comms[static_cast<std::size_t>((i * 5 + round) % kComms)]);
+    }
+  }
+}
+
+void threads() {
+  constexpr std::size_t kThreads = 3;
+  std::array<MPI_Comm, kThreads> comms;
+  for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  {
+    std::vector<std::jthread> all;
+    for (const MPI_Comm comm : comms) {
+      all.emplace_back([comm] {
+        for (int call = 0; call < 60; ++call) {
+          one_allreduce(comm, 1, call);
+          one_bcast(comm, 2, call);
+        }
+      });
+    }
+  }
+  for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+}
+
+/// Once there is a board no messages are sent but to who sleeps.
+void sends_nothing(MPI_Comm comm) {
+  int provided = 0;
+  MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+  MPI_T_pvar_session_create(&session);
+  const Counter sent("comm_messages_sent", comm);
+  bool any_quiet = false;
+  // Where the machine is busy, somebody often falls asleep.
+  for (int batch = 0; batch < 2000; ++batch) {
+    const uint64_t before = sent.value();
+    for (int call = 0; call < 5; ++call) {
+      MPI_Barrier(comm);
+      one_allreduce(comm, 1, call);
+      one_bcast(comm, 1, call);
+    }
+    any_quiet = any_quiet || sent.value() == before;
+  }
+  WEFT_CHECK(any_quiet);
+  MPI_T_pvar_session_free(&session);
+  MPI_T_finalize();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const bool one_node = argc > 1 && std::string_view(argv[1]) == "one_node";
+
+  sizes(MPI_COMM_WORLD);  // some before there is a board
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  warm_up(comm);
+  sizes(comm);
+  streams(comm);
+  barriers(comm);
+  operations_and_layouts(comm);
+  late_ones(comm);
+  serves_meanwhile(comm);
+  mismatch(comm, one_node);
+  many_communicators();
+  threads();
+  if (one_node) sends_nothing(comm);
+  MPI_Comm_free(&comm);
+
+  MPI_Finalize();
+  return result();
+}
