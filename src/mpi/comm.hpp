@@ -56,7 +56,7 @@ class Comm final : public Counted {
   MPI_Comm handle = MPI_COMM_NULL;
   Hints hints;
 
-  std::atomic<uint32_t> collectives{0};  ///< begun so far: the tag of the next one
+  std::atomic<uint64_t> collectives{0};  ///< begun so far: the tag of the next one
   /// A collective has met a dead member: from then on its messages tell that instead of data.
   std::atomic<bool> member_died{false};
   std::mutex lock;  ///< of what follows

@@ -96,6 +96,7 @@ TEST(Board, ABrokenUseIsTheLastForAll) {
   EXPECT_FALSE(seats[0].release());
   EXPECT_EQ(seats[0].state(), Seat::State::broken);
   EXPECT_EQ(seats[3].state(), Seat::State::broken) << "a member that left that use out";
+  EXPECT_EQ(seats_at(*board, 4, 4)[0].state(), Seat::State::open) << "a use before";
 }
 
 TEST(Board, WhatWasReleasedIsNotBroken) {
@@ -123,6 +124,12 @@ TEST(Board, AWishIsOfOneUse) {
   EXPECT_FALSE(seats[1].take_wish(seats[1].wish_of(1))) << "a letter is under way";
 }
 
+TEST(Board, EachMemberLeavesOnce) {
+  const auto board = std::make_unique<Board>();
+  for (Seat& seat : seats_at(*board, 3)) seat.leave();
+  EXPECT_EQ(board->departures.load(), 3U);
+}
+
 TEST(Board, NumbersGoRound) {
   constexpr uint32_t kLast = UINT32_MAX / 2;
   const auto board = std::make_unique<Board>();
@@ -137,9 +144,6 @@ TEST(Board, NumbersGoRound) {
     EXPECT_EQ(seats[1].state(), Seat::State::released);
     for (Seat& seat : seats) seat.end();
   }
-  EXPECT_TRUE(seats[0].is_left());
-  seats[0].begin(use + 1);
-  EXPECT_FALSE(seats[0].is_left());
 }
 
 TEST(Board, FarAlongASlowMemberIsWaitedForAllTheSame) {
@@ -256,10 +260,9 @@ TEST(BoardStress, AllSeeTheSameUntilOneBreaksIt) {
       ASSERT_EQ(player.wrong, 0U);
       ASSERT_EQ(player.was_broken, players[0].was_broken) << "of " << members << ", use " << last;
     }
-    for (const Player& player : players) ASSERT_TRUE(player.seat.is_left());
     if (players[0].was_broken) ++broken;
+    if (rounds >= 100) ASSERT_GT(broken, 0U);
   }
-  EXPECT_GT(broken, 0U);
 }
 
 /// One waits by a letter, the other brings about what it waits for: a letter is sent if and only if

@@ -69,14 +69,25 @@ foreach(moment 0 1 2 3 4 5 6 7)
       PASS_REGULAR_EXPRESSION "the survivors went on")
   endforeach()
 endforeach()
-# The same where the others wait in their node's board, of one node or of two.
-foreach(moment 3 4 5 6 7 8 40 103)
-  foreach(nodes 1 2)
-    math(EXPR ranks "4 * ${nodes}")
-    set(test mpi.collectives_deaths_short.${moment}.${ranks})
-    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue --fake-nodes ${nodes}
-      -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${moment} short)
-    set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-      PASS_REGULAR_EXPRESSION "the survivors went on")
+# weft_short_deaths(<name> NODES <n> ARGUMENTS <a> ...): the same where the others wait at their node's
+# board, four ranks on each.
+function(weft_short_deaths name)
+  cmake_parse_arguments(ARG "" "NODES" "ARGUMENTS" ${ARGN})
+  math(EXPR ranks "4 * ${ARG_NODES}")
+  set(test mpi.collectives_deaths_${name}.${ranks})
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue --fake-nodes ${ARG_NODES}
+    -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${ARG_ARGUMENTS})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
+    PASS_REGULAR_EXPRESSION "the survivors went on")
+endfunction()
+foreach(nodes 1 2)
+  foreach(moment 1 2 3 4 8 41)
+    weft_short_deaths(short_${moment} NODES ${nodes} ARGUMENTS ${moment} short)
   endforeach()
+  weft_short_deaths(first_40 NODES ${nodes} ARGUMENTS 40 short 0)
+  weft_short_deaths(second_43 NODES ${nodes} ARGUMENTS 43 short 1)
+  weft_short_deaths(midst_last NODES ${nodes} ARGUMENTS 500 midst)
+  weft_short_deaths(midst_first NODES ${nodes} ARGUMENTS 700 midst 0)
+  weft_short_deaths(outside_12 NODES ${nodes} ARGUMENTS 12 outside)
+  weft_short_deaths(outside_15 NODES ${nodes} ARGUMENTS 15 outside)
 endforeach()

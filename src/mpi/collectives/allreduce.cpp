@@ -210,31 +210,57 @@ Schedule across_nodes(const Team& leaders, const Reduction& reduction, void* to)
   return pick(leaders, reduction, to, to);
 }
 
-/// All of a node show the first their vectors, which it combines in the order of ranks.
-bool reduce_on_board(BoardUse& use, const Team& node, const Reduction& reduction, const void* from,
-                     void* to) {
+/// Combines n vectors, each with its right neighbour or with what that has become, in the order in
+/// which messages would do it: results shall not depend on the way. The result is in the first.
+void fold_all(const Team& node, bool alone, const Reduction& reduction, std::byte* const* vectors) {
+  const auto fold = [&](int to, int from) {
+    reduction.combine_part(vectors[to], vectors[from], reduction.count, false);
+  };
+  const ReduceBy by = choices().reduce;
+  const bool straight = by == ReduceBy::linear ||
+                        (by == ReduceBy::automatic && goes_straight(node.size, reduction.bytes()));
+  if (!alone && straight) {  // reduce_straight
+    for (int i = 1; i < node.size; ++i) fold(0, i);
+    return;
+  }
+  const Pairing pairing(node);
+  const int rest = alone ? pairing.rest : 0;  // all_reduce_doubling, or else reduce_tree
+  const int numbers = node.size - rest;
+  for (int i = 0; i < rest; ++i) fold(2 * i, 2 * i + 1);
+  const auto place = [rest](int number) { return number < rest ? 2 * number : number + rest; };
+  for (int distance = 1; distance < numbers; distance *= 2) {
+    for (int i = 0; i + distance < numbers; i += 2 * distance) fold(place(i), place(i + distance));
+  }
+}
+
+/// All of a node show the first their vectors, which it combines. `alone`: there is no other node.
+bool reduce_on_board(BoardUse& use, const Team& node, bool alone, const Reduction& reduction,
+                     const void* from, void* to) {
   if (node.rank != 0) {
     use.arrive(reduction.whole(from));
     return true;
   }
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  std::byte* vectors[Board::kMembers] = {as_bytes(to)};
   Scratch room;
   std::byte* unpacked = nullptr;
-  for (uint32_t member = 1; member < static_cast<uint32_t>(node.size); ++member) {
-    if (!use.await(member)) return false;
-    const std::span<std::byte> shown = use.arrived(member);
+  if (!reduction.type->contiguous())
+    unpacked = room.elements(node.size * reduction.count, *reduction.type);
+  bool fits = true;
+  for (int member = 1; member < node.size; ++member) {
+    const auto place = static_cast<uint32_t>(member);
+    if (!use.await(place)) return false;
+    const std::span<std::byte> shown = use.arrived(place);
+    vectors[member] = shown.data();
     if (static_cast<int64_t>(shown.size()) != reduction.bytes()) {
-      use.note(MPI_ERR_TRUNCATE, member);
-      continue;
+      use.note(MPI_ERR_TRUNCATE, place);
+      fits = false;
+    } else if (unpacked != nullptr) {
+      vectors[member] = unpacked + member * reduction.count * reduction.type->extent();
+      reduction.type->unpack(vectors[member], reduction.count, 0, shown);
     }
-    std::byte* other = shown.data();
-    if (!reduction.type->contiguous()) {
-      if (unpacked == nullptr) unpacked = room.elements(reduction.count, *reduction.type);
-      other = unpacked;
-      reduction.type->unpack(other, reduction.count, 0, shown);
-    }
-    reduction.combine_part(as_bytes(to), other, reduction.count, false);
   }
+  if (fits) fold_all(node, alone, reduction, vectors);
   return true;
 }
 
@@ -245,7 +271,8 @@ Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction,
                              void* to) {
   const Team node = map.node(*team.comm, team.tag);
   BoardUse use(team, 0);
-  const bool shown = use.works() && reduce_on_board(use, node, reduction, from, to);
+  const bool shown =
+      use.works() && reduce_on_board(use, node, map.nodes.size() == 1, reduction, from, to);
   if (!shown) {
     const Schedule up = reduce(node, nullptr, reduction, from, to, 0);
     co_await part(up);

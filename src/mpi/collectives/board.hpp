@@ -37,6 +37,7 @@ struct Board {
 
   alignas(base::kCacheLine) std::atomic<uint32_t> sleepers;  ///< members that wait by a letter
   std::atomic<uint32_t> broken;           ///< the use that was, the last one of all; 0: none
+  std::atomic<uint32_t> departures;       ///< of members for good
   std::atomic<uint32_t> asked[kMembers];  ///< members' wishes to be told of the release
   Release releases[kPlaces];
   Arrival arrivals[kMembers];
@@ -121,7 +122,7 @@ class Seat {
   /// No use can be made of it any more. False: it was released, and counts.
   bool break_up() noexcept {
     if (!decide(2 * number_ + 1, 2 * number_)) return false;
-    // relaxed: for who left this use out; all others find it in its place.
+    // relaxed: for who left this use out, and looks again; all others find it in its place.
     board_->broken.store(number_, std::memory_order_relaxed);
     return true;
   }
@@ -148,14 +149,10 @@ class Seat {
     return wish.load(std::memory_order_seq_cst) == made &&
            wish.compare_exchange_strong(made, 0, std::memory_order_seq_cst);
   }
-  /// Whether every member is through with the last use that this one made: the board may be given
-  /// to others.
-  [[nodiscard]] bool is_left() const noexcept {
-    for (uint32_t i = 0; i < members_; ++i) {
-      if (is_ahead(number_, board_->arrivals[i].taken.load(std::memory_order_acquire)))
-        return false;
-    }
-    return true;
+  /// The member's communicator has ended: the very last act.
+  void leave() noexcept {
+    // release: pairs with the acquire of who finds all gone.
+    board_->departures.fetch_add(1, std::memory_order_release);
   }
 
  private:
@@ -166,8 +163,9 @@ class Seat {
   }
   bool decide(uint32_t wanted, uint32_t other) noexcept {
     std::atomic<uint32_t>& word = release_place().word;
-    uint32_t now = word.load(std::memory_order_relaxed);
-    // seq_cst: publishes the data, and then looks for sleepers, who say so and then look at it.
+    uint32_t now = word.load(std::memory_order_seq_cst);
+    // seq_cst, also where it was decided already: publishes the data, and then looks for sleepers,
+    // who say so and then look at it.
     while (now != wanted && now != other) {
       if (word.compare_exchange_weak(now, wanted, std::memory_order_seq_cst)) return true;
     }

@@ -18,7 +18,8 @@
 namespace weft::mpi {
 namespace {
 
-/// The board of calls that show what is short: the same on all ranks of a node.
+/// The board of calls that show what is short: for all ranks of a node, or for none. A broadcast's
+/// root goes on without those who call it with wrong arguments: it is no call to make one in.
 NodeBoard* board_of(const Call& call) {
   if (call.form != CallForm::blocking) return nullptr;
   int64_t bytes = 0;
@@ -31,7 +32,7 @@ NodeBoard* board_of(const Call& call) {
   }
   // Where nothing is shown, nothing is done.
   if (call.kind != Kind::barrier && bytes == 0) return nullptr;
-  return node_board(*call.comm, call.tag, bytes);
+  return node_board(*call.comm, call.tag, bytes, call.kind != Kind::bcast);
 }
 
 Schedule intra_schedule_of(const Call& call) {

@@ -1,9 +1,6 @@
 // Boards of nodes: how members agree on one, wait at it, and leave it when one of them has died.
 #include "mpi/collectives/node_board.hpp"
 
-#include <sched.h>
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -24,10 +21,13 @@
 namespace weft::mpi {
 namespace {
 
+constexpr int kFewestMembers = 3;  // two have as little to say by messages
+constexpr int kFirstTag = 2;       // of a communicator's first collectives none makes a board
 constexpr int kLooks = 64;         // before anything else is done
 constexpr uint32_t kTurns = 128;   // of waiting, before a letter is asked for
 constexpr double kShortNs = 1000;  // a yield that takes no longer: nobody wanted the core
 constexpr double kPatienceNs = 2e6;
+constexpr uint64_t kPauseNs = 1'000'000;  // of a releaser that is as far ahead as it may be
 constexpr uint32_t kTurnsBetweenPolls = 4;
 constexpr uint32_t kUsesBetweenPolls = 16;
 
@@ -47,45 +47,33 @@ class BoardStore {
     const std::scoped_lock guard(lock_);
     if (memory_.empty() && !allocate()) return std::nullopt;
     for (uint32_t number = 0; number < kBoards; ++number) {
-      Place& place = places_[number];
-      if (place.used && !(place.left && place.left->is_left())) continue;
-      if (place.used) std::memset(static_cast<void*>(&board(number)), 0, sizeof(Board));
-      place = {.used = true, .left = std::nullopt};
+      uint32_t& members = members_[number];
+      // acquire: pairs with leave's release.
+      if (members != 0 && board(number).departures.load(std::memory_order_acquire) != members)
+        continue;
+      std::memset(static_cast<void*>(&board(number)), 0, sizeof(Board));
+      members = kTaken;
       return number;
     }
     return std::nullopt;
   }
-  /// Its communicator has ended here. The others may still be reading: it is given to others when
-  /// they are through.
-  void give_back(uint32_t number, const Seat& seat) noexcept {
+  /// The board is given to others when so many have left it.
+  void give_back(uint32_t number, uint32_t members) noexcept {
     const std::scoped_lock guard(lock_);
-    places_[number].left = seat;
-  }
-  /// Nobody has seen it but this process.
-  void give_back_unused(uint32_t number) noexcept {
-    const std::scoped_lock guard(lock_);
-    places_[number] = {};
+    members_[number] = members;
   }
   [[nodiscard]] Board& board(uint32_t number) const noexcept {
     return reinterpret_cast<Board*>(memory_.data())[number];
-  }
-  [[nodiscard]] std::optional<uint32_t> number_of(const Board* board) const noexcept {
-    const auto* first = reinterpret_cast<const Board*>(memory_.data());
-    if (board < first || board >= first + kBoards) return std::nullopt;
-    return static_cast<uint32_t>(board - first);
   }
   [[nodiscard]] const fabric::MemoryKey& key() const noexcept { return key_; }
   void forget() noexcept {
     const std::scoped_lock guard(lock_);
     memory_ = {};
-    places_ = {};
+    members_ = {};
   }
 
  private:
-  struct Place {
-    bool used = false;
-    std::optional<Seat> left;  ///< this process', when its communicator ended
-  };
+  static constexpr uint32_t kTaken = UINT32_MAX;
 
   bool allocate() noexcept {
     try {
@@ -102,7 +90,7 @@ class BoardStore {
   std::mutex lock_;
   std::span<std::byte> memory_;
   fabric::MemoryKey key_;
-  std::array<Place, kBoards> places_;
+  std::array<uint32_t, kBoards> members_{};  ///< that must leave it; 0: it is free
 };
 
 BoardStore& store() noexcept {
@@ -130,18 +118,37 @@ Board* board_of(const Invitation& invitation, Rank owner) noexcept {
   return reinterpret_cast<Board*>(memory->data()) + invitation.number;
 }
 
-/// Each member says to the first whether it sees the board, and that one whether all do.
-Schedule agree_on_board(Team node, std::optional<Seat>& agreed) {
-  Invitation invitation;
-  std::optional<uint32_t> number;
-  if (node.rank == 0) {
-    number = store().take();
-    if (number) invitation = {store().key(), *number, true};
+/// What the members on a node came to.
+struct Agreement {
+  bool has_board = false;            ///< the first member has one for them
+  std::optional<Seat> seat;          ///< all see it, or somebody has died
+  std::optional<uint32_t> number{};  ///< at the first member
+};
+
+/// The first member tells all others, at once: whether what it tells is poison is the same for all.
+Schedule tell_all(Team node, Block data) {
+  BigStep step(static_cast<uint32_t>(node.size));
+  if (node.rank != 0) step.recv(node, 0, data);
+  for (int member = 1; node.rank == 0 && member < node.size; ++member) {
+    step.send(node, member, data);
   }
-  const Schedule tell = broadcast(node, nullptr, bytes_at(&invitation, sizeof invitation), 0);
+  co_await step;
+}
+
+/// The first offers a board; each says to it whether it sees that, and it says whether all do.
+///
+/// Where a member dies meanwhile, some may take the board for theirs and others not. Those who do
+/// know of the death or find it in the first use, and all go on by messages.
+Schedule agree_on_board(Team node, Agreement& agreed) {
+  Invitation invitation;
+  if (node.rank == 0 && !node.died()) agreed.number = store().take();
+  if (agreed.number) invitation = {store().key(), *agreed.number, true};
+  const Schedule tell = tell_all(node, bytes_at(&invitation, sizeof invitation));
   co_await part(tell);
-  Board* const board =
-      number ? &store().board(*number) : board_of(invitation, node.comm->process(node.at(0)));
+  if (!invitation.is_valid) co_return;
+  agreed.has_board = true;
+  Board* const board = agreed.number ? &store().board(*agreed.number)
+                                     : board_of(invitation, node.comm->process(node.at(0)));
   std::optional<Seat> seat;
   if (board != nullptr) {
     seat.emplace(*board, static_cast<uint32_t>(node.size), static_cast<uint32_t>(node.rank),
@@ -156,28 +163,10 @@ Schedule agree_on_board(Team node, std::optional<Seat>& agreed) {
     step.recv(node, member, bytes_at(sees + member, 1));
   }
   co_await step;
-  bool all = node.rank == 0 && !node.died() && std::all_of(sees, sees + node.size, std::identity());
-  const Schedule verdict = broadcast(node, nullptr, bytes_at(&all, 1), 0);
+  bool all = node.rank == 0 && std::all_of(sees, sees + node.size, std::identity());
+  const Schedule verdict = tell_all(node, bytes_at(&all, 1));
   co_await part(verdict);
-  if (all) {
-    agreed = seat;
-  } else if (number) {
-    store().give_back_unused(*number);
-  }
-}
-
-void set_up(Comm& comm, int tag, NodeBoard& board) {
-  const NodeMap& nodes = node_map(comm);
-  if (nodes.nodes.size() > 1 && node_levels(comm) == nullptr) return;
-  const Team node = nodes.node(comm, tag);
-  if (node.size < 3 || node.size > static_cast<int>(Board::kMembers)) return;
-  std::optional<Seat> agreed;
-  try {
-    run(agree_on_board(node, agreed));
-  } catch (const Failure&) {
-    // A member has died. The collective, for which this is done, will tell.
-  }
-  if (agreed) board.open(nodes, *agreed);
+  if (all || node.died()) agreed.seat = seat;
 }
 
 // --- What is shown -------------------------------------------------------------------------------
@@ -213,13 +202,30 @@ Board& NodeBoard::nobodys() noexcept {
 
 NodeBoard::~NodeBoard() {
   if (seat_.members() == 0) return;
-  if (const auto number = store().number_of(&seat_.board())) store().give_back(*number, seat_);
+  if (number_) store().give_back(*number_, seat_.members());
+  seat_.leave();
 }
 
-void NodeBoard::open(const NodeMap& nodes, const Seat& seat) noexcept {
-  nodes_ = &nodes;
-  seat_ = seat;
-  is_open_ = true;
+void NodeBoard::set_up(int tag) {
+  was_set_up_ = true;
+  const NodeMap& nodes = node_map(comm_);
+  if (nodes.nodes.size() > 1 && node_levels(comm_) == nullptr) return;
+  const Team node = nodes.node(comm_, tag);
+  if (node.size < kFewestMembers || node.size > static_cast<int>(Board::kMembers)) return;
+  Agreement agreed;
+  try {
+    run(agree_on_board(node, agreed));
+  } catch (const Failure&) {
+    // A member has died. The collective, for which this is done, will tell.
+  }
+  if (agreed.has_board) nodes_ = &nodes;
+  if (agreed.seat) {
+    seat_ = *agreed.seat;
+    number_ = agreed.number;
+    is_open_ = true;
+  } else if (agreed.number) {
+    store().give_back(*agreed.number, 0);
+  }
 }
 
 /// Lets whoever wants this core have it; how long that takes tells whether anybody did.
@@ -239,7 +245,7 @@ bool NodeBoard::wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish)
     if (ready()) return true;
     base::cpu_relax();
   }
-  if (parking_task() != nullptr) return wait_by_letter(ready, partner, wish);
+  if (!base::this_parker().may_poll()) return wait_by_letter(ready, partner, wish);
   const uint64_t began = base::ticks();
   for (uint32_t turn = 1; turn <= kTurns && base::ticks() - began < kPatience; ++turn) {
     yield_core();
@@ -283,21 +289,20 @@ void NodeBoard::send_letter(uint32_t member) {
 
 BoardUse::BoardUse(const Team& team, int releaser) : releaser_(static_cast<uint32_t>(releaser)) {
   NodeBoard* const board = team.board;
-  if (board == nullptr || !board->is_open()) return;
+  if (board == nullptr || !board->is_open_) return;
   board_ = board;
-  // Who finds at once what he waits for, time after time, shall serve the others all the same.
+  // Who finds at once what it waits for, time after time, shall serve others all the same.
   if (++board->uses_ % kUsesBetweenPolls == 0) progress();
   seat().begin(static_cast<uint32_t>(team.tag) + 1);
-  // relaxed: see Posts::post_send.
-  if (board->comm_.member_died.load(std::memory_order_relaxed)) break_up();
+  if (seat().state() == Seat::State::broken) {
+    note_broken();
+  } else if (board->comm_.member_died.load(std::memory_order_relaxed)) {  // relaxed: see Posts
+    break_up();
+  }
 }
 
 BoardUse::~BoardUse() {
-  if (board_ == nullptr) return;
-  // Who waits for this member's arrival may have fallen asleep; it has arrived, or the use is
-  // broken.
-  if (seat().take_wish(seat().arrival().asked)) board_->send_letter(0);
-  seat().end();
+  if (board_ != nullptr) seat().end();
 }
 
 void BoardUse::arrive(const Block& mine) {
@@ -330,8 +335,12 @@ bool BoardUse::release(const Block& data) {
   }
   await_space();
   Board::Release& place = seat().release_place();
-  if (seat().state() == Seat::State::open) show(data, place.data, place.bytes);
-  if (!seat().release()) {
+  bool decided = seat().state() == Seat::State::broken;
+  if (!decided) {
+    show(data, place.data, place.bytes);
+    decided = !seat().release();
+  }
+  if (decided) {
     note_broken();
     return false;
   }
@@ -366,9 +375,7 @@ void BoardUse::await_space() {
   for (uint32_t turn = 1; !seat().has_space(lives); ++turn) {
     progress();
     board_->yield_core();
-    if (turn % kTurns != 0 || parking_task() != nullptr) continue;
-    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 1'000'000};
-    nanosleep(&kPause, nullptr);
+    if (turn % kTurns == 0) (void)base::this_parker().park_until(base::now_ns() + kPauseNs);
   }
 }
 
@@ -378,12 +385,15 @@ void BoardUse::break_up() {
   if (seat().break_up()) note_broken();
 }
 
+/// From here on there are messages. The first member may sleep until this one arrives, which it
+/// will not.
 void BoardUse::note_broken() {
   if (broken_) return;
   broken_ = true;
   board_->is_open_ = false;
   // relaxed: see Posts::post_send.
   board_->comm_.member_died.store(true, std::memory_order_relaxed);
+  if (seat().take_wish(seat().arrival().asked)) board_->send_letter(0);
   tell();
 }
 
@@ -397,13 +407,12 @@ void BoardUse::tell() {
 
 // --- Which board ---------------------------------------------------------------------------------
 
-NodeBoard* node_board(Comm& comm, int tag, int64_t bytes) {
-  if (!choices().node_board || bytes > static_cast<int64_t>(Board::kBytes) || comm.size() < 2)
-    return nullptr;
+NodeBoard* node_board(Comm& comm, int tag, int64_t bytes, bool begins) {
+  if (!choices().node_board || bytes > static_cast<int64_t>(Board::kBytes)) return nullptr;
   if (comm.board == nullptr) comm.board = std::make_shared<NodeBoard>(comm);
   NodeBoard& board = *comm.board;
-  if (!board.is_open() && board.is_worth_while()) set_up(comm, tag, board);
-  return board.is_open() ? &board : nullptr;
+  if (!board.was_set_up() && begins && tag >= kFirstTag) board.set_up(tag);
+  return board.serves() ? &board : nullptr;
 }
 
 void forget_boards() noexcept { store().forget(); }

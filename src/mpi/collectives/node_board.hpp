@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "mpi/collectives/blocks.hpp"
@@ -21,23 +22,24 @@ namespace weft::mpi {
 /// made one after the other.
 class NodeBoard {
  public:
-  /// Without a board, for now.
+  /// Nothing is known yet.
   explicit NodeBoard(Comm& comm) noexcept : comm_(comm), seat_(nobodys(), 0, 0, 0) {}
   ~NodeBoard();
   NodeBoard(const NodeBoard&) = delete;
   NodeBoard& operator=(const NodeBoard&) = delete;
 
-  /// The members on this node have agreed on a board, at which `seat` is this one's.
-  void open(const NodeMap& nodes, const Seat& seat) noexcept;
-  [[nodiscard]] bool is_open() const noexcept { return is_open_; }
-  /// Of the communicator, once it was opened.
+  /// Asks the members on this node, if there are as many as a board is for; once. By all of them,
+  /// in one call.
+  void set_up(int tag);
+  [[nodiscard]] bool was_set_up() const noexcept { return was_set_up_; }
+  /// Whether the members, as far as they live, do by their node what a board is for: by the board
+  /// or, if it broke, by messages. The same on all members, and for good.
+  [[nodiscard]] bool serves() const noexcept { return nodes_ != nullptr; }
+  /// Of the communicator, if it serves.
   [[nodiscard]] const NodeMap& nodes() const noexcept { return *nodes_; }
-  /// Counts the calls that had use for a board before there is one. True once: it pays to make it.
-  [[nodiscard]] bool is_worth_while() noexcept { return ++calls_ == kCallsBefore; }
 
  private:
   friend class BoardUse;
-  static constexpr uint32_t kCallsBefore = 4;
 
   static Board& nobodys() noexcept;
   /// Of a member, in the communicator.
@@ -58,9 +60,10 @@ class NodeBoard {
   Comm& comm_;
   Seat seat_;
   const NodeMap* nodes_ = nullptr;
-  uint32_t calls_ = 0;
+  std::optional<uint32_t> number_;  ///< of a board of this process'
   uint32_t uses_ = 0;
-  bool is_open_ = false;
+  bool was_set_up_ = false;
+  bool is_open_ = false;         ///< not broken
   bool core_is_wanted_ = false;  ///< as the last yield told
 };
 
@@ -117,11 +120,11 @@ class BoardUse {
   Trouble trouble_;
 };
 
-/// The board for a blocking call on an intra-communicator in which `bytes` are shown; it is made,
-/// by messages with the call's tag, when it is worth while. nullptr: there is none, or not yet. All
-/// members of a node get the same answer in the same call, but where one knows of a death. Calls of
-/// a communicator come one after the other.
-[[nodiscard]] NodeBoard* node_board(Comm& comm, int tag, int64_t bytes);
+/// The board for a blocking call on an intra-communicator in which `bytes` are shown; nullptr:
+/// there is none, or not yet. It is made, by messages with the call's tag, in the first call that
+/// may do so (`begins`): a rank that has no part in that one keeps the others waiting anyway. Calls
+/// of a communicator come one after the other.
+[[nodiscard]] NodeBoard* node_board(Comm& comm, int tag, int64_t bytes, bool begins);
 
 /// When the runtime ends, and with it the memory of boards.
 void forget_boards() noexcept;

@@ -1,7 +1,13 @@
 // A rank dies between collectives, or within: the others are told so by an error class, none of
 // them waits forever, and among themselves they go on.
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <string_view>
+#include <thread>
 
 #include "collectives_check.hpp"
 
@@ -66,28 +72,51 @@ int short_collective(int which, MPI_Comm comm) {
 
 }  // namespace
 
+/// collectives_deaths MOMENT [any|short|midst|outside [VICTIM]]: which collectives are called, and
+/// when the victim (the last rank) dies: before its call MOMENT; in the midst of short ones, by a
+/// signal of another thread; or before a barrier, when one of the others has learnt of it
+/// elsewhere.
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   int size;
   int rank;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const int moment = argc > 1 ? std::atoi(argv[1]) : 3;
-  const bool are_short = argc > 2;
+  const std::string_view how = argc > 2 ? argv[2] : "any";
+  const int victim = argc > 3 ? std::atoi(argv[3]) : size - 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Group world;
   MPI_Group survivors;
   MPI_Comm_group(MPI_COMM_WORLD, &world);
-  const int dead[] = {size - 1};
+  const int dead[] = {victim};
   MPI_Group_excl(world, 1, dead, &survivors);
 
+  std::atomic<int> calls{0};
+  std::jthread killer;
+  if (rank == victim && how == "midst") {
+    killer = std::jthread([&calls, moment] {
+      while (calls.load() < moment) sched_yield();
+      std::raise(SIGKILL);
+    });
+  }
   int error_class = MPI_SUCCESS;
   // All live ranks make the same calls, whatever they return: some know of it earlier than others.
-  for (int i = 0; i < moment + 64; ++i) {
-    if (rank == size - 1 && i == moment) std::raise(SIGKILL);
-    const int now = class_of(are_short ? short_collective(i, MPI_COMM_WORLD)
-                                       : any_collective(i, MPI_COMM_WORLD));
+  for (int i = 0; i < moment + 64 || (rank == victim && how == "midst"); ++i) {
+    if (rank == victim && i == moment && how != "midst") std::raise(SIGKILL);
+    if (how == "outside" && i == moment) {
+      // Its root learns of the death, and comes to the next one late: the others sleep there.
+      const int root = (victim + size - 1) % size;
+      static int gathered[64];
+      if (rank == root) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      MPI_Gather(&rank, 1, MPI_INT, gathered, 1, MPI_INT, root, MPI_COMM_WORLD);
+    }
+    const int now =
+        class_of(how != "any" ? short_collective(how == "outside" ? i + 1 : i, MPI_COMM_WORLD)
+                              : any_collective(i, MPI_COMM_WORLD));
     if (now != MPI_SUCCESS) error_class = now;
+    calls.store(i + 1);
   }
   WEFT_EXPECT(error_class == MPI_ERR_PROC_ABORTED,
               "the class of a death: " + std::to_string(error_class));
@@ -99,7 +128,10 @@ int main(int argc, char** argv) {
   MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, rest);
   WEFT_EXPECT(sum == size - 1, "Allreduce of the survivors");
   MPI_Barrier(rest);
-  if (failures == 0 && rank == 0) std::printf("the survivors went on\n");
+  const int mine = failures;
+  int all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, rest);
+  if (all == 0 && rank == (victim == 0 ? 1 : 0)) std::printf("the survivors went on\n");
   std::fflush(stdout);
   MPI_Barrier(rest);
   // MPI_Finalize needs all.
