@@ -1,5 +1,6 @@
 // Allreduce: recursive doubling, halving and doubling, a ring, two levels.
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -219,12 +220,13 @@ void fold_all(const Team& node, bool alone, const Reduction& reduction, std::byt
   const ReduceBy by = choices().reduce;
   const bool straight = by == ReduceBy::linear ||
                         (by == ReduceBy::automatic && goes_straight(node.size, reduction.bytes()));
-  if (!alone && straight) {  // reduce_straight
+  if (!alone && straight && reduction.type->contiguous()) {  // reduce_straight
     for (int i = 1; i < node.size; ++i) fold(0, i);
     return;
   }
   const Pairing pairing(node);
-  const int rest = alone ? pairing.rest : 0;  // all_reduce_doubling, or else reduce_tree
+  // all_reduce_doubling, reduce_halving; or else reduce_tree.
+  const int rest = alone || by == ReduceBy::rabenseifner ? pairing.rest : 0;
   const int numbers = node.size - rest;
   for (int i = 0; i < rest; ++i) fold(2 * i, 2 * i + 1);
   const auto place = [rest](int number) { return number < rest ? 2 * number : number + rest; };
@@ -242,10 +244,10 @@ bool reduce_on_board(BoardUse& use, const Team& node, bool alone, const Reductio
   }
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   std::byte* vectors[Board::kMembers] = {as_bytes(to)};
-  Scratch room;
-  std::byte* unpacked = nullptr;
+  // A room each: vectors of a type may interlace, one after the other.
+  std::unique_ptr<Scratch[]> rooms;
   if (!reduction.type->contiguous())
-    unpacked = room.elements(node.size * reduction.count, *reduction.type);
+    rooms = std::make_unique<Scratch[]>(static_cast<std::size_t>(node.size));
   bool fits = true;
   for (int member = 1; member < node.size; ++member) {
     const auto place = static_cast<uint32_t>(member);
@@ -255,8 +257,8 @@ bool reduce_on_board(BoardUse& use, const Team& node, bool alone, const Reductio
     if (static_cast<int64_t>(shown.size()) != reduction.bytes()) {
       use.note(MPI_ERR_TRUNCATE, place);
       fits = false;
-    } else if (unpacked != nullptr) {
-      vectors[member] = unpacked + member * reduction.count * reduction.type->extent();
+    } else if (rooms != nullptr) {
+      vectors[member] = rooms[place].elements(reduction.count, *reduction.type);
       reduction.type->unpack(vectors[member], reduction.count, 0, shown);
     }
   }

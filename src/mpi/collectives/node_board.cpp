@@ -120,8 +120,8 @@ Board* board_of(const Invitation& invitation, Rank owner) noexcept {
 
 /// What the members on a node came to.
 struct Agreement {
-  bool has_board = false;            ///< the first member has one for them
-  std::optional<Seat> seat;          ///< all see it, or somebody has died
+  bool has_board = false;            ///< all see one, or somebody has died
+  std::optional<Seat> seat;          ///< at it, if this member sees it
   std::optional<uint32_t> number{};  ///< at the first member
 };
 
@@ -145,10 +145,13 @@ Schedule agree_on_board(Team node, Agreement& agreed) {
   if (agreed.number) invitation = {store().key(), *agreed.number, true};
   const Schedule tell = tell_all(node, bytes_at(&invitation, sizeof invitation));
   co_await part(tell);
-  if (!invitation.is_valid) co_return;
-  agreed.has_board = true;
-  Board* const board = agreed.number ? &store().board(*agreed.number)
-                                     : board_of(invitation, node.comm->process(node.at(0)));
+  const Rank first = node.comm->process(node.at(0));
+  if (!invitation.is_valid) {
+    // Others may have heard of it before.
+    agreed.has_board = node.rank != 0 && node.died() && runtime().is_dead(first);
+    co_return;
+  }
+  Board* const board = agreed.number ? &store().board(*agreed.number) : board_of(invitation, first);
   std::optional<Seat> seat;
   if (board != nullptr) {
     seat.emplace(*board, static_cast<uint32_t>(node.size), static_cast<uint32_t>(node.rank),
@@ -166,7 +169,8 @@ Schedule agree_on_board(Team node, Agreement& agreed) {
   bool all = node.rank == 0 && std::all_of(sees, sees + node.size, std::identity());
   const Schedule verdict = tell_all(node, bytes_at(&all, 1));
   co_await part(verdict);
-  if (all || node.died()) agreed.seat = seat;
+  agreed.has_board = all || node.died();
+  if (agreed.has_board) agreed.seat = seat;
 }
 
 // --- What is shown -------------------------------------------------------------------------------

@@ -80,8 +80,10 @@ Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to,
 
 Schedule reduce_whole(const Team& team, const Reduction& reduction, ReduceBy by, const void* from,
                       void* to, int top) {
-  return by == ReduceBy::linear ? reduce_straight(team, reduction, from, to, top)
-                                : reduce_tree(team, reduction, from, to, top);
+  // The vectors of a type with gaps may interlace where they come to one after the other.
+  return by == ReduceBy::linear && reduction.type->contiguous()
+             ? reduce_straight(team, reduction, from, to, top)
+             : reduce_tree(team, reduction, from, to, top);
 }
 
 /// The same with top 0, in the order of ranks, and then to the root.

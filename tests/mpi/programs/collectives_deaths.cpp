@@ -1,6 +1,7 @@
 // A rank dies between collectives, or within: the others are told so by an error class, none of
 // them waits forever, and among themselves they go on.
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -103,8 +104,10 @@ int main(int argc, char** argv) {
   }
   int error_class = MPI_SUCCESS;
   // All live ranks make the same calls, whatever they return: some know of it earlier than others.
-  for (int i = 0; i < moment + 64 || (rank == victim && how == "midst"); ++i) {
+  for (int i = 0; i < moment + 64; ++i) {
     if (rank == victim && i == moment && how != "midst") std::raise(SIGKILL);
+    // Nobody comes past it, if the killer is late.
+    while (rank == victim && i == moment + 32) pause();
     if (how == "outside" && i == moment) {
       // Its root learns of the death, and comes to the next one late: the others sleep there.
       const int root = (victim + size - 1) % size;
