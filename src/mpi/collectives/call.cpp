@@ -103,7 +103,7 @@ class CollectiveWork final : public RequestWork {
     types_.reserve(call_.types.size());
     for (const Datatype* type : call_.types) types_.push_back(hold(type));
     keep_handle();
-    if (call_.form == CallForm::persistent) keep_arrays();
+    keep_arrays();
   }
   ~CollectiveWork() override {
     if (own_handle_ == MPI_DATATYPE_NULL) return;
@@ -141,8 +141,8 @@ class CollectiveWork final : public RequestWork {
     call_.reduction.handle = own_handle_;
   }
 
-  /// Programs end the arrays of counts and displacements of persistent collectives once these are
-  /// made, which other libraries let them do.
+  /// Programs end the arrays of counts and displacements once the call has returned, which other
+  /// libraries let them do: of persistent collectives, and mpi4py of nonblocking ones.
   void keep_arrays() {
     const Comm& comm = *call_.comm;
     const bool scatters = call_.kind == Kind::reduce_scatter;

@@ -167,6 +167,49 @@ void threads() {
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
 }
 
+/// Counts and displacements are the program's own again once the call has returned, as other
+/// libraries have it.
+void counts_ended_early(MPI_Comm comm) {
+  int size;
+  int rank;
+  MPI_Comm_size(comm, &size);
+  MPI_Comm_rank(comm, &rank);
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<int> counts(ranks);
+  std::vector<int> places(ranks);
+  int all = 0;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    counts[i] = static_cast<int>(i) + 1;
+    places[i] = all;
+    all += counts[i];
+  }
+  std::vector<int> sums(static_cast<std::size_t>(all), rank + 1);
+  std::vector<int> parts(static_cast<std::size_t>(all), -1);
+  std::fill_n(parts.begin() + places[static_cast<std::size_t>(rank)], rank + 1, rank);
+  const auto begin = [&](auto call) {
+    std::vector<int> given_counts = counts;
+    std::vector<int> given_places = places;
+    MPI_Request request;
+    call(given_counts.data(), given_places.data(), &request);
+    std::fill(given_counts.begin(), given_counts.end(), 1 << 20);
+    std::fill(given_places.begin(), given_places.end(), 1 << 20);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  };
+  begin([&](const int* given, const int* /*places*/, MPI_Request* request) {
+    MPI_Ireduce_scatter(MPI_IN_PLACE, sums.data(), given, MPI_INT, MPI_SUM, comm, request);
+  });
+  begin([&](const int* given, const int* at, MPI_Request* request) {
+    MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_INT, parts.data(), given, at, MPI_INT, comm, request);
+  });
+  for (int i = 0; i <= rank; ++i) {
+    WEFT_EXPECT(sums[static_cast<std::size_t>(i)] == size * (size + 1) / 2, "Ireduce_scatter");
+  }
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const auto last = static_cast<std::size_t>(places[i] + counts[i] - 1);
+    WEFT_EXPECT(parts[last] == static_cast<int>(i), "Iallgatherv");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -176,5 +219,6 @@ int main(int argc, char** argv) {
   persistent_in_any_order(MPI_COMM_WORLD);
   for (int i = 0; i < 20; ++i) freed_in_use();
   if (provided == MPI_THREAD_MULTIPLE) threads();
+  counts_ended_early(MPI_COMM_WORLD);
   return finish();
 }
