@@ -57,7 +57,7 @@ bool come_to_board(BoardUse& use, const Team& node) {
 Schedule barrier_by_nodes(Team team, const NodeMap& map) {
   const Team node = map.node(*team.comm, team.tag);
   BoardUse use(team, 0);
-  bool shown = use.works() && come_to_board(use, node);
+  const bool shown = use.works() && come_to_board(use, node);
   if (!shown) {
     const Schedule up = come(node);
     co_await part(up);

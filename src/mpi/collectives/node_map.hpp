@@ -32,8 +32,8 @@ class NodeMap {
 
 /// The map of an intra-communicator. Lives as long as that does.
 [[nodiscard]] const NodeMap& node_map(Comm& comm);
-/// The same if two levels are worth while: there are several nodes, one of
-/// them has several members, and configuration does not forbid it. Or else nullptr.
+/// The same if two levels are worth while: there are several nodes, one of them has several
+/// members, and configuration does not forbid it. Or else nullptr.
 [[nodiscard]] const NodeMap* node_levels(Comm& comm);
 
 }  // namespace weft::mpi
