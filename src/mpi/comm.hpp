@@ -61,8 +61,9 @@ class Comm final : public Counted {
   std::atomic<bool> member_died{false};
   std::mutex lock;  ///< of what follows
   std::string name;
-  Held<Errhandler> errhandler;  ///< never empty
-  Held<Info> info;              ///< hints, as the program gave them; may be empty
+  Held<Errhandler> errhandler;    ///< never empty
+  bool errhandler_given = false;  ///< by MPI_Comm_set_errhandler
+  Held<Info> info;                ///< hints, as the program gave them; may be empty
   AttributeSet attributes;
   std::shared_ptr<Topology> topology;
   /// Inter-communicators: an intra-communicator of the local group, for their collectives; its

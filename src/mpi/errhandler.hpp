@@ -40,11 +40,14 @@ HandleTable<Errhandler, MPI_Errhandler>& errhandlers();
 /// The object of a handle; throws MPI_ERR_ARG (MPI_ERR_ERRHANDLER where the ABI has it).
 Errhandler& errhandler(MPI_Errhandler handle);
 
-/// Hands a failure to the error handler of `comm` (MPI_COMM_NULL or bad: that of MPI_COMM_SELF;
-/// before init: fatal) and answers what the call returns: the code, if the handler returns at all.
-/// `call`: the name of the MPI function, for the message.
+/// Hands a failure to the error handler of `comm` (MPI_COMM_NULL or bad: that of MPI_COMM_SELF, or
+/// of MPI_COMM_WORLD if the program set only that; before init: fatal) and answers what the call
+/// returns: the code, if the handler returns at all. `call`: the name of the MPI function, for the
+/// message.
 int raise_on_comm(MPI_Comm comm, const Failure& failure, const char* call);
 int raise_on_session(MPI_Session session, const Failure& failure, const char* call);
+/// To a handler that the call was given for what it makes.
+int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call);
 
 /// The class of a code; the text of a code (both know added ones).
 int error_class(int code);

@@ -119,9 +119,10 @@ TEST_F(Attributes, AFreedKeyLivesWhileItIsUsed) {
   int keyval = make(MPI_COMM_NULL_COPY_FN);
   set(keyval, 1);
   free_keyval(AttributeOf::comm, keyval);
-  EXPECT_EQ(code_of([&] { free_keyval(AttributeOf::comm, keyval); }), MPI_ERR_KEYVAL);
+  free_keyval(AttributeOf::comm, keyval);  // as a delete callback may, once for each attribute
   set_.erase(AttributeOf::comm, nullptr, keyval);
   EXPECT_EQ(deleted.size(), 1U);
+  EXPECT_EQ(code_of([&] { free_keyval(AttributeOf::comm, keyval); }), MPI_ERR_KEYVAL);
   EXPECT_EQ(code_of([&] { set(keyval, 1); }), MPI_ERR_KEYVAL);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "mpi/comms/topology.hpp"
@@ -11,25 +12,37 @@
 namespace weft::mpi {
 namespace {
 
-/// The least descending sequence of `count` factors of `n`, by trying all.
-std::vector<int> least_by_trying(int n, int count, int most) {
-  if (count == 1) return n <= most ? std::vector<int>{n} : std::vector<int>{};
-  for (int first = 1; first <= std::min(n, most); ++first) {
-    if (n % first != 0) continue;
-    std::vector<int> rest = least_by_trying(n / first, count - 1, first);
-    if (rest.empty()) continue;
-    rest.insert(rest.begin(), first);
-    return rest;
+/// The closest of all descending sequences of `count` factors of `n` that begin with `begun`.
+void try_all(int n, int count, std::vector<int>& begun, std::vector<int>& best) {
+  const auto worth = [](const std::vector<int>& factors) {
+    return std::tuple(factors.front() - factors.back(), -factors.back(), factors);
+  };
+  if (count == 0) {
+    if (n == 1 && (best.empty() || worth(begun) < worth(best))) best = begun;
+    return;
   }
-  return {};
+  for (int next = 1; next <= std::min(n, begun.empty() ? n : begun.back()); ++next) {
+    if (n % next != 0) continue;
+    begun.push_back(next);
+    try_all(n / next, count - 1, begun, best);
+    begun.pop_back();
+  }
 }
 
 TEST(Dims, EqualTryingAll) {
-  for (int n = 1; n <= 300; ++n) {
+  for (int n = 1; n <= 400; ++n) {
     for (int count = 1; count <= 5; ++count) {
-      EXPECT_EQ(balanced_factors(n, count), least_by_trying(n, count, n)) << n << " by " << count;
+      std::vector<int> begun;
+      std::vector<int> best;
+      try_all(n, count, begun, best);
+      EXPECT_EQ(balanced_factors(n, count), best) << n << " by " << count;
     }
   }
+}
+
+TEST(Dims, AreClose) {
+  EXPECT_EQ(balanced_factors(7488, 3), (std::vector<int>{26, 18, 16}));  // not 24, 24, 13
+  EXPECT_EQ(balanced_factors(5040, 3), (std::vector<int>{21, 16, 15}));  // not 20, 18, 14
 }
 
 TEST(Dims, LargeNumbersTakeNoTime) {
@@ -38,6 +51,14 @@ TEST(Dims, LargeNumbersTakeNoTime) {
   EXPECT_EQ(balanced_factors(735134400, 40).size(), 40U);
   EXPECT_EQ(balanced_factors(2, 1000).size(), 1000U);
   EXPECT_TRUE(balanced_factors(5, 0).empty());
+  for (int count = 2; count <= 30; ++count) {
+    for (const int n : {735134400, 1102701600, 2095133040, 2147483646, 1 << 30, 1162261467}) {
+      const std::vector<int> factors = balanced_factors(n, count);
+      int64_t product = 1;
+      for (const int factor : factors) product *= factor;
+      EXPECT_EQ(product, n) << count;
+    }
+  }
 }
 
 TEST(Grids, RanksAndCoordinatesAreInverse) {

@@ -17,6 +17,9 @@ int raise_failure(MPI_Comm comm, const Failure& failure, const char* call) {
 int raise_failure(MPI_Session session, const Failure& failure, const char* call) {
   return raise_on_session(session, failure, call);
 }
+int raise_failure(MPI_Errhandler handler, const Failure& failure, const char* call) {
+  return raise_by_handler(handler, failure, call);
+}
 int raise_failure(Nobody /*nobody*/, const Failure& failure, const char* /*call*/) {
   return failure.code();
 }
@@ -46,6 +49,9 @@ int try_to_enter(Object object, const char* call) {
 
 int raise(MPI_Comm comm, const char* call) { return raise_failure(comm, caught(), call); }
 int raise(MPI_Session session, const char* call) { return raise_failure(session, caught(), call); }
+int raise(MPI_Errhandler handler, const char* call) {
+  return raise_failure(handler, caught(), call);
+}
 int raise(Nobody nobody, const char* call) { return raise_failure(nobody, caught(), call); }
 
 int unsupported(MPI_Comm comm, const char* call) {
@@ -60,8 +66,12 @@ int unsupported(Nobody nobody, const char* call) {
 
 int closed(MPI_Comm comm, const char* call) { return raise_failure(comm, not_up(), call); }
 int closed(MPI_Session session, const char* call) { return raise_failure(session, not_up(), call); }
+int closed(MPI_Errhandler handler, const char* call) {
+  return raise_failure(handler, not_up(), call);
+}
 
 int enter(MPI_Comm comm, const char* call) { return try_to_enter(comm, call); }
 int enter(MPI_Session session, const char* call) { return try_to_enter(session, call); }
+int enter(MPI_Errhandler handler, const char* call) { return try_to_enter(handler, call); }
 
 }  // namespace weft::mpi::front

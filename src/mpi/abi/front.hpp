@@ -19,6 +19,7 @@ struct Nobody {};
 /// In a catch block: hands the exception to the object's error handler; what the call returns.
 int raise(MPI_Comm comm, const char* call);
 int raise(MPI_Session session, const char* call);
+int raise(MPI_Errhandler handler, const char* call);
 int raise(Nobody nobody, const char* call);
 
 int unsupported(MPI_Comm comm, const char* call);
@@ -28,10 +29,12 @@ int unsupported(Nobody nobody, const char* call);
 /// MPI is not up: tells so, and what the call returns.
 int closed(MPI_Comm comm, const char* call);
 int closed(MPI_Session session, const char* call);
+int closed(MPI_Errhandler handler, const char* call);
 
 /// `mpi.check_threads`: the call may begin, or not: its error code. Each good one is left again.
 int enter(MPI_Comm comm, const char* call);
 int enter(MPI_Session session, const char* call);
+int enter(MPI_Errhandler handler, const char* call);
 
 [[gnu::always_inline]] inline bool not_open() noexcept {
   return g_gate.load(std::memory_order_relaxed) != Gate::open;

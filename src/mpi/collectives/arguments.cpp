@@ -119,16 +119,45 @@ void set_typed(Call& call, const Parts& out, const MPI_Datatype* out_types, int 
   call.in.types = call.types.data() + outs;
 }
 
-void refuse_alias(const Call& call) {
-  const Parts& out = call.out;
-  const Parts& in = call.in;
-  if (out.base != in.base || in.base == nullptr || call.in_place) [[likely]]
+namespace {
+
+/// Types with gaps may interlace: they are let pass.
+void refuse_same(const Block& out, const Block& in) {
+  if (out.at != in.at || in.at == nullptr) [[likely]]
     return;
-  // Counts of blocks tell little about the rest, and types with gaps may interlace.
   const bool has_data = out.type != nullptr && in.type != nullptr && out.type->contiguous() &&
-                        in.type->contiguous() && out.whole().bytes() > 0 && in.whole().bytes() > 0;
+                        in.type->contiguous() && out.bytes() > 0 && in.bytes() > 0;
   require(!has_data, MPI_ERR_BUFFER,
           "the send buffer is the receive buffer, too: MPI_IN_PLACE says so");
+}
+
+}  // namespace
+
+void refuse_alias(const Call& call) {
+  if (!checking() || call.in_place || call.out.type == nullptr || call.in.type == nullptr) return;
+  const bool has_own = !call.comm->inter && call.neighbours == nullptr;
+  const int rank = call.comm->rank;
+  if (call.out.counts.null() && call.in.counts.null())
+    refuse_same(call.out.whole(), call.in.whole());
+  if (!has_own) return;
+  switch (call.kind) {
+    case Kind::gather:
+    case Kind::gatherv:
+    case Kind::allgather:
+    case Kind::allgatherv:
+      return refuse_same(call.out.whole(), call.in[rank]);
+    case Kind::scatter:
+    case Kind::scatterv:
+      return refuse_same(call.out[rank], call.in.whole());
+    default:
+      return;
+  }
+}
+
+void refuse_aliases(const Call& call, int blocks) {
+  if (!checking() || call.in_place || call.out.base != call.in.base) [[likely]]
+    return;
+  for (int i = 0; i < blocks; ++i) refuse_same(call.out[i], call.in[i]);
 }
 
 void set_reduction(Call& call, const void* from, void* to, int64_t count, MPI_Datatype type,

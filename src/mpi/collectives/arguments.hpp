@@ -36,8 +36,11 @@ void set_typed(Call& call, const Parts& out, const MPI_Datatype* out_types, int 
                const Parts& in, const MPI_Datatype* in_types, int ins);
 /// Whether `buffer` is MPI_IN_PLACE; throws MPI_ERR_BUFFER where that is not allowed.
 bool is_in_place(const Call& call, const void* buffer);
-/// Throws MPI_ERR_BUFFER if both are the same memory.
+/// Throws MPI_ERR_BUFFER if both are the same memory, or what this rank gives is where its own part
+/// comes to lie.
 void refuse_alias(const Call& call);
+/// The same for each of so many blocks, where data goes to and comes from everybody.
+void refuse_aliases(const Call& call, int blocks);
 
 /// `count` elements of each rank, combined. `gets`: the result comes to this rank.
 void set_reduction(Call& call, const void* from, void* to, int64_t count, MPI_Datatype type,

@@ -128,7 +128,7 @@ class CollectiveWork final : public RequestWork {
     throw Failure(request.transfer.outcome.error, why_).about(call_.comm->handle);
   }
   bool detach(Request& request) override {
-    (void)request;
+    if (request.transfer.ended()) return false;
     fail(MPI_ERR_REQUEST, "a collective that is under way cannot be freed");
   }
 
@@ -184,13 +184,13 @@ Request& request_for(Call&& call) {
 
 }  // namespace
 
-Call::Call(Kind the_kind, Comm& the_comm)
-    : kind(the_kind), tag(next_collective_tag(the_comm)), comm(&the_comm) {
+void Call::take_tags() {
   const bool checks = settings().check_collectives;
-  if (checks) check_tag = next_collective_tag(the_comm);
-  if (!the_comm.inter) return;
-  local_tag = next_collective_tag(*the_comm.local_comm);
-  if (checks) local_check_tag = next_collective_tag(*the_comm.local_comm);
+  tag = next_collective_tag(*comm);
+  if (checks) check_tag = next_collective_tag(*comm);
+  if (!comm->inter) return;
+  local_tag = next_collective_tag(*comm->local_comm);
+  if (checks) local_check_tag = next_collective_tag(*comm->local_comm);
 }
 
 const char* name_of(Kind kind) noexcept {
@@ -223,10 +223,14 @@ Schedule schedule_of(const Call& call) {
   return call.comm->inter ? inter_schedule_of(call) : intra_schedule_of(call);
 }
 
-void run_now(Call call) { run(begin(call)); }
+void run_now(Call call) {
+  call.take_tags();
+  run(begin(call));
+}
 
 void start(Call call, MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
+  call.take_tags();
   call.form = CallForm::nonblocking;
   Request& begun = request_for(std::move(call));
   try {
@@ -241,6 +245,7 @@ void start(Call call, MPI_Request* request) {
 void make_persistent(Call call, MPI_Info info, MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
   (void)info_or_null(info);
+  call.take_tags();
   call.form = CallForm::persistent;
   Request& made = request_for(std::move(call));
   made.persistent = true;

@@ -47,14 +47,16 @@ enum class CallForm : uint8_t { blocking, nonblocking, persistent };
 /// The arguments of a collective, checked. Views of the program's arrays, which it leaves alone
 /// until the operation is over.
 struct Call {
-  /// Takes tags first of all: a call that fails for its arguments on one rank alone leaves no other
-  /// tags to the next ones than on the other ranks.
-  Call(Kind the_kind, Comm& the_comm);
+  Call(Kind the_kind, Comm& the_comm) noexcept : kind(the_kind), comm(&the_comm) {}
   Call(Call&&) noexcept = default;
   Call(const Call&) = delete;  // `out` and `in` name parts of `types`
   Call& operator=(Call&&) = delete;
   Call& operator=(const Call&) = delete;
   ~Call() = default;
+
+  /// As the call begins, all arguments being right: one that fails for them has not taken part, and
+  /// the rank may call again, rightly, while the others wait for it.
+  void take_tags();
 
   Kind kind;
   CallForm form = CallForm::blocking;

@@ -21,6 +21,7 @@ Call check_Alltoallv(const void* sendbuf, Counts sendcounts, Counts sdispls, MPI
   Call call(Kind::alltoallv, mpi::comm(comm));
   set_in(call, recvbuf, recvcounts, rdispls, recvtype, call.comm->remote_size);
   set_out(call, sendbuf, sendcounts, sdispls, sendtype, call.comm->remote_size);
+  refuse_aliases(call, call.comm->remote_size);
   return call;
 }
 
@@ -32,6 +33,7 @@ Call check_Alltoallw(const void* sendbuf, Counts sendcounts, Counts sdispls,
             call.comm->remote_size,
             {.base = address(recvbuf), .counts = recvcounts, .places = rdispls}, recvtypes,
             call.comm->remote_size);
+  refuse_aliases(call, call.comm->remote_size);
   return call;
 }
 

@@ -42,6 +42,7 @@ Call check_Gatherv(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
     set_in(call, recvbuf, recvcounts, displs, recvtype, call.comm->remote_size);
   }
   if (!role.gives_all || !call.comm->inter) set_given(call, role, sendbuf, sendcount, sendtype);
+  refuse_alias(call);
   return call;
 }
 
@@ -76,6 +77,7 @@ Call check_Scatterv(const void* sendbuf, Counts sendcounts, Counts displs, MPI_D
     set_out(call, sendbuf, sendcounts, displs, sendtype, call.comm->remote_size);
   }
   if (!role.gives_all || !call.comm->inter) set_gotten(call, role, recvbuf, recvcount, recvtype);
+  refuse_alias(call);
   return call;
 }
 
@@ -94,6 +96,7 @@ Call check_Allgatherv(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sen
   Call call(Kind::allgatherv, mpi::comm(comm));
   set_in(call, recvbuf, recvcounts, displs, recvtype, call.comm->remote_size);
   set_out(call, sendbuf, sendcount, sendtype);
+  refuse_alias(call);
   return call;
 }
 

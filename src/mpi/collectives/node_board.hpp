@@ -77,8 +77,7 @@ class NodeBoard {
 class BoardUse {
  public:
   /// By all of a communicator, on their nodes' boards. `releaser`: a place in the node. The call's
-  /// tag is the use's number, so that a rank whose call failed for its arguments is not out of
-  /// step.
+  /// tag is the use's number.
   BoardUse(const Team& team, int releaser);
   ~BoardUse();
   BoardUse(const BoardUse&) = delete;

@@ -65,7 +65,8 @@ Call check_Exscan(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datat
   Call call(Kind::exscan, mpi::comm(comm));
   need_intra(call);
   // Rank 0 gets nothing: its receive buffer counts only if it is what it gives.
-  const bool gets = call.comm->rank != 0 || sendbuf == MPI_IN_PLACE;
+  // What is wrong on the others is wrong there, too, lest they wait for it.
+  const bool gets = call.comm->rank != 0 || sendbuf == MPI_IN_PLACE || sendbuf == recvbuf;
   set_reduction(call, sendbuf, recvbuf, count, datatype, op, gets);
   return call;
 }

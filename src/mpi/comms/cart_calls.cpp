@@ -67,7 +67,7 @@ namespace calls {
 void Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[],
                  int /*reorder*/, MPI_Comm* comm_cart) {
   Comm& parent = intra_comm(comm_old);
-  require_output(comm_cart);
+  begin_output(comm_cart);
   const int size = grid_size(parent, ndims, dims, periods);
   Wanted wanted{first_members(parent, size), &parent};
   if (wanted.group) {
@@ -80,7 +80,7 @@ void Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int perio
 void Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
   const Topology& grid = grid_of(parent);
-  require_output(newcomm);
+  begin_output(newcomm);
   require(grid.dims.empty() || remain_dims != nullptr, MPI_ERR_ARG, "a null array of dimensions");
   std::vector<int> dims;
   std::vector<int> periods;

@@ -41,7 +41,7 @@ namespace calls {
 void Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
   Group& members = mpi::group(group);
-  require_output(newcomm);
+  begin_output(newcomm);
   if (checking() && !is_within(members, *parent.local_group))
     fail(MPI_ERR_GROUP, "the group is not part of the communicator's");
   *newcomm = parent.inter ? create_inter(parent, members)
@@ -51,7 +51,7 @@ void Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
 void Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {
   Comm& parent = intra_comm(comm);
   Group& members = mpi::group(group);
-  require_output(newcomm);
+  begin_output(newcomm);
   require(tag >= 0, MPI_ERR_TAG, "a negative tag");
   if (checking() && !is_within(members, *parent.local_group))
     fail(MPI_ERR_GROUP, "the group is not part of the communicator's");

@@ -96,14 +96,14 @@ namespace calls {
 
 void Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   Comm& original = mpi::comm(comm);
-  require_output(newcomm);
+  begin_output(newcomm);
   *newcomm = duplicate(original, comm, nullptr);
 }
 
 void Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   Comm& original = mpi::comm(comm);
   const Info* hints = info_or_null(info);
-  require_output(newcomm);
+  begin_output(newcomm);
   *newcomm = duplicate(original, comm, hints);
 }
 
@@ -114,7 +114,7 @@ void Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
 void Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
   Comm& original = mpi::comm(comm);
   const Info* hints = info_or_null(info);
-  require_output(newcomm);
+  begin_output(newcomm);
   require_output(request);
   *request = begin_duplicate(original, comm, hints, newcomm);
 }

@@ -109,7 +109,7 @@ namespace calls {
 
 void Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
-  require_output(newcomm);
+  begin_output(newcomm);
   require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "a negative color");
   *newcomm = split(parent, {color, key});
 }
@@ -117,7 +117,7 @@ void Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
 void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
   const Info* hints = info_or_null(info);
-  require_output(newcomm);
+  begin_output(newcomm);
   const int color = color_of_type(split_type, hints);
   *newcomm = split(parent, {color, key}, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
   if (*newcomm == MPI_COMM_NULL) return;

@@ -2,6 +2,9 @@
 #include "mpi/comms/dims.hpp"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/failure.hpp"
@@ -21,38 +24,64 @@ std::vector<int> divisors_of(int n) {
   return divisors;
 }
 
-/// Whether `count` factors of at most `size` can reach `n`.
+/// Whether n <= size^count.
 bool reaches(int n, int count, int size) {
   int64_t product = 1;
   for (int i = 0; i < count && product < n; ++i) product *= size;
   return product >= n;
 }
-
-/// Looks for `count` factors of `n`, none above `most`, the first ones as small as can be: tries
-/// divisors in ascending order, from the first that leaves the others enough.
-bool find_factors(int n, int count, int most, const std::vector<int>& divisors,
-                  std::vector<int>& found) {
-  if (n == 1) {
-    found.insert(found.end(), static_cast<std::size_t>(count), 1);
-    return true;
-  }
-  if (count == 0) return false;
-  for (const int divisor : divisors) {
-    if (divisor > most) return false;
-    if (n % divisor != 0 || !reaches(n, count, divisor)) continue;
-    found.push_back(divisor);
-    if (find_factors(n / divisor, count - 1, divisor, divisors, found)) return true;
-    found.pop_back();
-  }
-  return false;
+/// Whether n >= size^count.
+bool leaves_room(int n, int count, int size) {
+  int64_t product = 1;
+  for (int i = 0; i < count && product <= n; ++i) product *= size;
+  return product <= n;
 }
+
+/// Looks for factors between two bounds, in descending order, the first ones as small as can be.
+/// What was tried in vain is not tried again.
+class FactorSearch {
+ public:
+  FactorSearch(const std::vector<int>& divisors, int least) : divisors_(divisors), least_(least) {}
+
+  /// `count` factors of `n`, none above `most`: appended to `found`.
+  bool find(int n, int count, int most, std::vector<int>& found) {
+    if (count == 0) return n == 1;
+    if (!failed_.insert({n, count, most}).second) return false;
+    for (const int divisor : divisors_) {
+      if (divisor > most) break;
+      if (divisor < least_ || n % divisor != 0 || !reaches(n, count, divisor)) continue;
+      if (!leaves_room(n / divisor, count - 1, least_)) break;
+      found.push_back(divisor);
+      if (find(n / divisor, count - 1, divisor, found)) return true;
+      found.pop_back();
+    }
+    return false;
+  }
+
+ private:
+  const std::vector<int>& divisors_;
+  const int least_;
+  std::set<std::tuple<int, int, int>> failed_;
+};
 
 }  // namespace
 
 std::vector<int> balanced_factors(int processes, int count) {
-  std::vector<int> factors;
-  if (count > 0) (void)find_factors(processes, count, processes, divisors_of(processes), factors);
-  return factors;
+  if (count == 0) return {};
+  const std::vector<int> divisors = divisors_of(processes);
+  std::vector<int> best;
+  int spread = 0;
+  for (auto least = divisors.rbegin(); least != divisors.rend(); ++least) {
+    if (!leaves_room(processes, count, *least)) continue;
+    // Only what is spread less than what was found before.
+    const int most = best.empty() ? processes : *least + spread - 1;
+    if (!reaches(processes, count, most)) break;
+    std::vector<int> factors;
+    if (!FactorSearch(divisors, *least).find(processes, count, most, factors)) continue;
+    spread = factors.front() - factors.back();
+    best = std::move(factors);
+  }
+  return best;
 }
 
 namespace calls {

@@ -154,7 +154,7 @@ void Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sourc
                                 MPI_Comm* comm_dist_graph) {
   Comm& parent = intra_comm(comm_old);
   const Info* hints = info_or_null(info);
-  require_output(comm_dist_graph);
+  begin_output(comm_dist_graph);
   check_ranks(parent, indegree, sources);
   check_ranks(parent, outdegree, destinations);
   const bool weighted = sourceweights != MPI_UNWEIGHTED;
@@ -175,7 +175,7 @@ void Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int 
                        int /*reorder*/, MPI_Comm* comm_dist_graph) {
   Comm& parent = intra_comm(comm_old);
   const Info* hints = info_or_null(info);
-  require_output(comm_dist_graph);
+  begin_output(comm_dist_graph);
   check_ranks(parent, n, sources);
   if (n > 0 && degrees == nullptr) fail(MPI_ERR_ARG, "a null array of degrees");
   int64_t count = 0;

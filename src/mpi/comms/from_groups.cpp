@@ -103,9 +103,8 @@ void Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info inf
   Group& members = mpi::group(group);
   const Info* hints = info_or_null(info);
   Errhandler& handler = mpi::errhandler(errhandler);
-  require_output(newcomm);
+  begin_output(newcomm);
   const std::string_view name = checked_stringtag(stringtag);
-  *newcomm = MPI_COMM_NULL;
   if (members.size() == 0) return;
   require_member(members);
   const Council council = council_named(name, members);
@@ -123,9 +122,8 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   Group& local = group(local_group);
   const Info* hints = info_or_null(info);
   Errhandler& handler = mpi::errhandler(errhandler);
-  require_output(newintercomm);
+  begin_output(newintercomm);
   const std::string_view name = checked_stringtag(stringtag);
-  *newintercomm = MPI_COMM_NULL;
   require_member(local);
   if (local_leader < 0 || local_leader >= local.size())
     fail(MPI_ERR_RANK, "the local leader is no rank of the local group");

@@ -65,7 +65,7 @@ namespace calls {
 void Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edges[],
                   int /*reorder*/, MPI_Comm* comm_graph) {
   Comm& parent = intra_comm(comm_old);
-  require_output(comm_graph);
+  begin_output(comm_graph);
   check_graph(parent, nnodes, indx, edges);
   Wanted wanted{first_members(parent, nnodes), &parent};
   if (wanted.group) wanted.topology = make_graph(nnodes, indx, edges, parent.rank);

@@ -43,7 +43,8 @@ void free_keyval(AttributeOf kind, int number) {
   Register& all = all_keyvals();
   const std::scoped_lock guard(all.lock);
   const auto found = all.entries.find(number);
-  if (found == all.entries.end() || found->second.keyval.kind != kind || found->second.freed)
+  // One that attributes still use is still there: a delete callback may have freed it before.
+  if (found == all.entries.end() || found->second.keyval.kind != kind)
     fail(MPI_ERR_KEYVAL, "not a key value of this kind: predefined, freed, or never made");
   found->second.freed = true;
   if (found->second.uses == 0) all.entries.erase(found);

@@ -33,10 +33,11 @@ constexpr std::array<Level, 4> kLevels{{{"MPI_THREAD_SINGLE", MPI_THREAD_SINGLE}
 
 int level_asked(const Info* info) {
   const auto asked = info == nullptr ? std::nullopt : info->get("thread_level");
+  if (!asked) return MPI_THREAD_MULTIPLE;
   for (const Level& level : kLevels) {
-    if (asked == level.name) return level.level;
+    if (*asked == level.name) return level.level;
   }
-  return MPI_THREAD_MULTIPLE;
+  fail(MPI_ERR_INFO_VALUE, "thread_level is none of MPI's: " + std::string(*asked));
 }
 
 bool equal_but_for_case(std::string_view one, std::string_view other) {

@@ -109,6 +109,7 @@ void Comm_set_errhandler(MPI_Comm handle, MPI_Errhandler errhandler) {
   Held<Errhandler> handler = usable(errhandler, HandlerKind::comm_function);
   const std::scoped_lock guard(object.lock);
   std::swap(object.errhandler, handler);
+  object.errhandler_given = true;
 }
 
 void Comm_get_errhandler(MPI_Comm handle, MPI_Errhandler* errhandler) {

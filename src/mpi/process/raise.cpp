@@ -66,6 +66,18 @@ Held<Errhandler> handler_of(Comm& comm) {
   return comm.errhandler;
 }
 
+/// For failures that no communicator is named in: MPI_COMM_SELF (MPI 4.0), or MPI_COMM_WORLD
+/// where the program gave only that a handler, as programs for MPI 3.1 and before do.
+MPI_Comm default_comm() {
+  for (const MPI_Comm handle : {MPI_COMM_SELF, MPI_COMM_WORLD}) {
+    Comm* found = comms().find(handle);
+    if (found == nullptr) continue;
+    const std::scoped_lock guard(found->lock);
+    if (found->errhandler_given) return handle;
+  }
+  return MPI_COMM_SELF;
+}
+
 }  // namespace
 
 int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
@@ -73,7 +85,7 @@ int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
   Comm* found = comms().find(handle);
   const bool named = found != nullptr;
   if (!named) {
-    handle = MPI_COMM_SELF;
+    handle = default_comm();
     found = comms().find(handle);
   }
   if (found == nullptr) end_job(failure, call, "");
@@ -82,6 +94,13 @@ int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
   if (!handler) end_job(failure, call, "");
   return hand_over(*handler, handle, MPI_SESSION_NULL, failure, call,
                    named ? name_of(*comm) : std::string());
+}
+
+int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call) {
+  Errhandler* found = errhandlers().find(handle);
+  if (found == nullptr) return raise_on_comm(MPI_COMM_NULL, failure, call);
+  const Held<Errhandler> handler(found);
+  return hand_over(*handler, MPI_COMM_NULL, MPI_SESSION_NULL, failure, call, "");
 }
 
 int raise_on_session(MPI_Session handle, const Failure& failure, const char* call) {

@@ -44,13 +44,14 @@ void Cancel(MPI_Request* request) {
 void Request_free(MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no request: a null pointer");
   Request& freed = mpi::request(*request);
-  *request = MPI_REQUEST_NULL;
-  if (freed.constant) return;
-  if (freed.inactive()) {
+  if (freed.constant) {
+    // Nothing is to be done.
+  } else if (freed.inactive()) {
     retire(freed);
   } else if (freed.work == nullptr || !freed.work->detach(freed)) {
     retire_when_ended(freed);
   }
+  *request = MPI_REQUEST_NULL;
 }
 
 void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {

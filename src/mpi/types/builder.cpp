@@ -230,9 +230,8 @@ ElementSizes sizes_of(Element element) noexcept {
     case Element::character:
     case Element::byte:
     case Element::packed:
-      return {1, 1, 1};
     case Element::boolean:
-      return {1, 1, 4};
+      return {1, 1, 1};
     case Element::i16:
     case Element::u16:
     case Element::l16:

@@ -260,6 +260,7 @@ void Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   Held<Datatype> made = type.make();
   if (old.committed()) TypeBuilder::commit(*made);
   // Copy callbacks may refuse; then nothing was made.
+  *newtype = MPI_DATATYPE_NULL;
   old.attributes->copy_to(AttributeOf::datatype, oldtype, *made->attributes);
   type.finish(std::move(made));
 }

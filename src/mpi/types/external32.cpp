@@ -124,11 +124,9 @@ void long_double_in(const std::byte* from, std::byte* to) {
 }
 
 void boolean_out(const std::byte* from, std::byte* to) {
-  store_big(*from != std::byte{0} ? 1 : 0, 4, to);
+  *to = *from != std::byte{0} ? std::byte{1} : std::byte{0};
 }
-void boolean_in(const std::byte* from, std::byte* to) {
-  *to = load_big(from, 4) != 0 ? std::byte{1} : std::byte{0};
-}
+void boolean_in(const std::byte* from, std::byte* to) { boolean_out(from, to); }
 
 bool has_sign(Element element) noexcept {
   switch (element) {
