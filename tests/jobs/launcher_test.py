@@ -211,7 +211,7 @@ class Environment(JobTest):
         self.assertEqual(sorted(job.out.splitlines()), [
             f"{rank} {rank // len(cores)}/{len(range(rank % len(cores), 5, len(cores)))}"
             for rank in range(5)])
-        job = self.good("-n", 3, "sh", "-c", share, env={"WEFTRUN_CORES": "5/7"})
+        job = self.good("-n", 3, "--bind", "none", "sh", "-c", share, env={"WEFTRUN_CORES": "5/7"})
         self.assertEqual(sorted(job.out.splitlines()), ["0 0/3", "1 1/3", "2 2/3"])
         job = self.good("-n", 2, "--bind", "numa", "sh", "-c", show)
         self.assertEqual(len(job.out.splitlines()), 2)
@@ -221,6 +221,21 @@ class Environment(JobTest):
         self.assertRegex(job.err, r"rank 0: .*memory node 0 \(cores 0,1,2,3\)")
         self.assertRegex(job.err, r"rank 1: .*memory node 1 \(cores 4,5,6,7\)")
         self.assertRegex(job.err, r"rank 2: .*memory node 0 ")
+        # Without a word: each its share, as long as there is a core for each.
+        for ranks, expected in ((2, ["cores 0,1,2,3", "cores 4,5,6,7"]),
+                                (3, ["cores 0,1", "cores 2,3,4", "cores 5,6,7"]),
+                                (8, [f"core {i}" for i in range(8)])):
+            job = self.run_job("-n", ranks, "-v", "true", env=fake)
+            self.assertEqual(job.code, 0)
+            for rank, places in enumerate(expected):
+                self.assertRegex(job.err, rf"rank {rank}: pid \d+ on [^,]+, {places}\n")
+        for ranks, bind in ((1, "share"), (9, "share"), (2, "none")):
+            job = self.run_job("-n", ranks, "-v", "--bind", bind, "true", env=fake)
+            self.assertEqual(job.code, 0)
+            self.assertNotIn("core", job.err)
+        job = self.good("-n", len(cores), "sh", "-c", show + " $WEFTRUN_CORES")
+        for rank, core in enumerate(cores if len(cores) > 1 else []):
+            self.assertIn(f"{rank} Cpus_allowed_list: {core} 0/1\n", job.out)
 
 
 class InputOutput(JobTest):

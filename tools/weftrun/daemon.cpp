@@ -125,7 +125,7 @@ void Daemon::settle_in() {
   if (chdir(spec_.folder.c_str()) != 0)
     throw std::runtime_error(
         fmt::format("cannot change to the folder {}: {}", spec_.folder, error_text(errno)));
-  placement_ = make_placement(options_.bind);
+  placement_ = make_placement(options_.bind, here_.ranks);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   temp_dir_ = server_folder();
   shm_dir_ = segments_folder(options_);

@@ -79,7 +79,7 @@ Launcher::Launcher(Options options, char** argv_area)
       key_(fabric::random_job_key()),
       nodes_(nodes_of(options_)),
       here_(here_of(options_)),
-      placement_(make_placement(options_.bind)),
+      placement_(make_placement(options_.bind, here_.ranks)),
       out_(STDOUT_FILENO),
       table_(options_.ranks) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO)) err_.emplace(STDERR_FILENO);

@@ -13,7 +13,9 @@ namespace weft::run {
 /// Most ranks of a job.
 constexpr int kMostRanks = 4096;
 
-enum class Bind { none, core, numa };
+/// Which cores a rank may use: all that the host allows; its share, where there is one at least for
+/// each of the host's ranks; one; those of a memory node.
+enum class Bind { none, share, core, numa };
 enum class OnFailure { end, go_on };
 
 /// One of the programs of a job; ranks are numbered through, the first program's first.
@@ -33,7 +35,7 @@ struct Options {
   int launch_degree = 32;                 ///< daemons that one starts
   double launch_timeout_s = 60;
   double host_timeout_s = 30;
-  Bind bind = Bind::none;
+  Bind bind = Bind::share;
   OnFailure on_failure = OnFailure::end;
   std::vector<std::string> env;  ///< "K=V", of all ranks
   double timeout_s = 0;          ///< 0: none

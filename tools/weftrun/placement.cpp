@@ -4,15 +4,49 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
+#include <utility>
+
 #include "weft/base/topology.hpp"
 
 namespace weft::run {
 
-Placement make_placement(Bind bind) {
+namespace {
+
+/// The cores from `first` on, up to `end`.
+Place part_of(const std::vector<base::Core>& cores, std::size_t first, std::size_t end) {
+  Place place;
+  for (std::size_t i = first; i < end; ++i) place.cpus.push_back(cores[i].os_index);
+  place.text = fmt::format("core{} {}", place.cpus.size() == 1 ? "" : "s",
+                           fmt::join(place.cpus, ","));
+  return place;
+}
+
+/// Whether there may be a core for each, before the topology is read, which takes milliseconds.
+bool may_have_cores(std::size_t ranks) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return true;  // more than a set holds
+  return static_cast<std::size_t>(CPU_COUNT(&allowed)) >= ranks;
+}
+
+}  // namespace
+
+Placement make_placement(Bind bind, int ranks) {
   Placement placement;
+  const auto count = static_cast<std::size_t>(ranks);
+  const bool pretends = std::getenv("WEFT_BASE_TOPOLOGY") != nullptr;
+  if (bind == Bind::share && (count < 2 || (!pretends && !may_have_cores(count)))) return placement;
   if (bind == Bind::none) return placement;
   const base::Topology& machine = base::Topology::machine();
   placement.pretended = machine.faked();
+  if (bind == Bind::share) {
+    const std::vector<base::Core>& cores = machine.cores();
+    if (cores.size() < count) return placement;
+    for (std::size_t i = 0; i < count; ++i)
+      placement.places.push_back(
+          part_of(cores, i * cores.size() / count, (i + 1) * cores.size() / count));
+    return placement;
+  }
   if (bind == Bind::core) {
     for (const base::Core& core : machine.cores())
       placement.places.push_back({{core.os_index}, fmt::format("core {}", core.os_index)});

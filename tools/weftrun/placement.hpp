@@ -14,7 +14,7 @@ namespace weft::run {
 /// One rank's processors. Not bound: `cpus` is empty.
 struct Place {
   std::vector<int> cpus;
-  /// "core 3", "memory node 1 (cores 4,5,6,7)", or "" if not bound.
+  /// "core 3", "cores 2,3", "memory node 1 (cores 4,5,6,7)", or "" if not bound.
   std::string text;
 };
 
@@ -36,6 +36,7 @@ struct Placement {
   }
 };
 
-Placement make_placement(Bind bind);
+/// Of `ranks` on this host.
+Placement make_placement(Bind bind, int ranks);
 
 }  // namespace weft::run
