@@ -27,6 +27,7 @@ function(weft_collectives_by name)
   set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi" ENVIRONMENT "${ARG_ENV}")
 endfunction()
 
+weft_collectives_by(nodes PROGRAM comms RANKS 4 NODES 2)
 weft_collectives_by(trees PROGRAM collectives_moving RANKS 5
   ENV WEFT_MPI_BCAST=binomial WEFT_MPI_GATHER=binomial WEFT_MPI_ALLGATHER=bruck
       WEFT_MPI_ALLTOALL=bruck)

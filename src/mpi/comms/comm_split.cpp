@@ -116,7 +116,7 @@ void Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
 
 void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
-  const Info* hints = info_or_null(info);
+  Info* const hints = info_or_null(info);
   begin_output(newcomm);
   const int color = color_of_type(split_type, hints);
   *newcomm = split(parent, {color, key}, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
@@ -125,6 +125,7 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   take_hints(made, hints);
   if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
     note_hardware(made, kSharedMemory);
+  if (split_type == MPI_COMM_TYPE_HW_UNGUIDED) note_hardware(hints, kSharedMemory);
 }
 
 }  // namespace calls

@@ -62,6 +62,10 @@ Held<Info> hints_in_use(Comm& comm) {
   return made;
 }
 
+void note_hardware(Info* info, const char* kind) {
+  if (info != nullptr) info->set(kHardwareKey, kind);
+}
+
 void note_hardware(Comm& comm, const char* kind) {
   auto made = Held<Info>::adopt(new Info);
   made->set(kHardwareKey, kind);

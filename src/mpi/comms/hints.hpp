@@ -16,5 +16,7 @@ void take_hints(Comm& comm, const Info* info);
 [[nodiscard]] Held<Info> hints_in_use(Comm& comm);
 /// Remembers what kind of hardware its members share.
 void note_hardware(Comm& comm, const char* kind);
+/// The same in the program's own object (MPI 7.4.2), where it gave one.
+void note_hardware(Info* info, const char* kind);
 
 }  // namespace weft::mpi

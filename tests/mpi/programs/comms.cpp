@@ -107,6 +107,13 @@ void check_split_type() {
   MPI_Comm_free(&node);
   MPI_Info info;
   MPI_Info_create(&info);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, info, &node);
+  char kind[MPI_MAX_INFO_VAL] = "";
+  int told = 0;
+  MPI_Info_get(info, "mpi_hw_resource_type", MPI_MAX_INFO_VAL - 1, kind, &told);
+  WEFT_EXPECT((told != 0) == (node != MPI_COMM_NULL));
+  WEFT_EXPECT(told == 0 || std::string(kind) == "mpi_shared_memory");
+  if (node != MPI_COMM_NULL) MPI_Comm_free(&node);
   MPI_Info_set(info, "mpi_hw_resource_type", "mpi_shared_memory");
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &node);
   if (node != MPI_COMM_NULL) {
