@@ -1,8 +1,11 @@
-// Allgather: Bruck's logarithm of steps through a copy, straight around a ring, two levels.
+// Allgather: Bruck's logarithm of steps through a copy, straight around a ring, two levels; few
+// bytes as an Allreduce.
 #include <algorithm>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/board.hpp"
+#include "mpi/collectives/reduction.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -117,6 +120,26 @@ Schedule all_gather_by_nodes(Team team, const NodeMap& map, Parts all) {
 }
 
 }  // namespace
+
+Schedule all_gather_shown(Team team, const NodeMap* levels, Parts all) {
+  std::byte blocks[Board::kBytes] = {};
+  const int64_t bytes = bytes_from(all, team.size, 0, team.size);
+  const int64_t before = bytes_from(all, team.size, 0, team.rank);
+  copy(all[team.rank], bytes_at(blocks + before, all[team.rank].bytes()));
+  const Reduction either{.op = &op(MPI_BOR),
+                         .type = &byte_type(),
+                         .handle = MPI_BYTE,
+                         .count = bytes,
+                         .comm = team.comm};
+  const Schedule together = all_reduce(team, levels, either, blocks, blocks);
+  co_await part(together);
+  const std::byte* at = blocks;
+  for (int rank = 0; rank < team.size; ++rank) {
+    const Block to = all[rank];
+    if (rank != team.rank) copy(bytes_at(at, to.bytes()), to);
+    at += to.bytes();
+  }
+}
 
 Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all) {
   return levels != nullptr ? all_gather_by_nodes(team, *levels, all) : pick(team, all);

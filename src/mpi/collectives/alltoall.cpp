@@ -9,7 +9,8 @@ namespace weft::mpi {
 namespace {
 
 constexpr int64_t kBruckBlock = 256;        // of a block: up to this, where there are
-constexpr int kBruckRanks = 8;              // so many ranks
+constexpr int kBruckRanks = 8;              // so many ranks,
+constexpr int kBruckRanksOfNode = 17;       // or so many that are all on one node
 constexpr int64_t kLinearBytes = 32 << 10;  // of a block: up to this many at once
 
 /// In step k (a power of two) the blocks whose distance has bit k travel k ranks on: each gets home
@@ -69,7 +70,9 @@ Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t
   if (team.comm->inter) by = AlltoallBy::linear;
   if (by == AlltoallBy::automatic) {
     by = bytes <= kLinearBytes ? AlltoallBy::linear : AlltoallBy::pairwise;
-    if (team.size >= kBruckRanks && bytes <= kBruckBlock) by = AlltoallBy::bruck;
+    // Fewer steps are worth more messages where ranks take turns on cores: each step is a turn.
+    const bool near = team.size < kBruckRanksOfNode && node_map(*team.comm).nodes.size() == 1;
+    if (team.size >= kBruckRanks && !near && bytes <= kBruckBlock) by = AlltoallBy::bruck;
   }
   switch (by) {
     case AlltoallBy::bruck:

@@ -18,6 +18,20 @@
 namespace weft::mpi {
 namespace {
 
+/// What an Allgather shows of all ranks' blocks, where it does: few bytes, on a communicator that
+/// may have boards. The same on all ranks. Else 0.
+int64_t bytes_to_show(const Call& call) {
+  if (call.form != CallForm::blocking || choices().allgather != AllgatherBy::automatic) return 0;
+  const int size = call.comm->size();
+  if (size > static_cast<int>(Board::kBytes) || !may_have_boards(*call.comm)) return 0;
+  constexpr auto kMost = static_cast<int64_t>(Board::kBytes);
+  int64_t bytes = call.in.counts.null() ? size * call.in[0].bytes() : 0;
+  if (!call.in.counts.null()) {
+    for (int rank = 0; rank < size && bytes <= kMost; ++rank) bytes += call.in[rank].bytes();
+  }
+  return bytes <= kMost ? bytes : 0;
+}
+
 /// The board of calls that show what is short: for all ranks of a node, or for none. A broadcast's
 /// root goes on without those who call it with wrong arguments: it is no call to make one in.
 NodeBoard* board_of(const Call& call) {
@@ -27,6 +41,8 @@ NodeBoard* board_of(const Call& call) {
     bytes = call.in.whole().bytes();
   } else if (call.kind == Kind::allreduce && choices().allreduce == AllreduceBy::automatic) {
     bytes = call.reduction.bytes();
+  } else if (call.kind == Kind::allgather || call.kind == Kind::allgatherv) {
+    bytes = bytes_to_show(call);
   } else if (call.kind != Kind::barrier) {
     return nullptr;
   }
@@ -58,6 +74,7 @@ Schedule intra_schedule_of(const Call& call) {
     case Kind::allgather:
     case Kind::allgatherv:
       if (!call.in_place) copy(mine, call.in[comm.rank]);
+      if (bytes_to_show(call) != 0) return all_gather_shown(team, node_levels(comm), call.in);
       return all_gather(team, node_levels(comm), call.in);
     case Kind::alltoall:
       if (call.in_place) return all_to_all_in_place(team, call.in);

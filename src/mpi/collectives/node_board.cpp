@@ -31,6 +31,10 @@ constexpr uint64_t kPauseNs = 1'000'000;  // of a releaser that is as far ahead 
 constexpr uint32_t kTurnsBetweenPolls = 4;
 constexpr uint32_t kUsesBetweenPolls = 16;
 
+bool fits_board(int members) noexcept {
+  return members >= kFewestMembers && members <= static_cast<int>(Board::kMembers);
+}
+
 // --- Where boards come from ----------------------------------------------------------------------
 
 /// The boards of communicators whose first member on this node this process is. In one allocation,
@@ -215,7 +219,7 @@ void NodeBoard::set_up(int tag) {
   const NodeMap& nodes = node_map(comm_);
   if (nodes.nodes.size() > 1 && node_levels(comm_) == nullptr) return;
   const Team node = nodes.node(comm_, tag);
-  if (node.size < kFewestMembers || node.size > static_cast<int>(Board::kMembers)) return;
+  if (!fits_board(node.size)) return;
   Agreement agreed;
   try {
     run(agree_on_board(node, agreed));
@@ -417,6 +421,15 @@ NodeBoard* node_board(Comm& comm, int tag, int64_t bytes, bool begins) {
   NodeBoard& board = *comm.board;
   if (!board.was_set_up() && begins && tag >= kFirstTag) board.set_up(tag);
   return board.serves() ? &board : nullptr;
+}
+
+bool may_have_boards(Comm& comm) {
+  if (!choices().node_board) return false;
+  const NodeMap& map = node_map(comm);
+  if (map.nodes.size() > 1 && node_levels(comm) == nullptr) return false;
+  return std::any_of(map.nodes.begin(), map.nodes.end(), [](const std::vector<int>& members) {
+    return fits_board(static_cast<int>(members.size()));
+  });
 }
 
 void forget_boards() noexcept { store().forget(); }

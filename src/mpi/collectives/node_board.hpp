@@ -124,6 +124,8 @@ class BoardUse {
 /// may do so (`begins`): a rank that has no part in that one keeps the others waiting anyway. Calls
 /// of a communicator come one after the other.
 [[nodiscard]] NodeBoard* node_board(Comm& comm, int tag, int64_t bytes, bool begins);
+/// Whether there may be boards on one of the communicator's nodes at least: the same on all ranks.
+[[nodiscard]] bool may_have_boards(Comm& comm);
 
 /// When the runtime ends, and with it the memory of boards.
 void forget_boards() noexcept;

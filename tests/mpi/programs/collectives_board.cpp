@@ -1,6 +1,7 @@
 // Short blocking collectives, which a node's ranks make in shared memory when they have made a few:
 // in step with all others, at whatever pace each rank comes, with any layout and operation, on more
 // communicators than there is such memory for.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -62,10 +63,59 @@ void one_bcast(MPI_Comm comm, int count, int call) {
   WEFT_CHECK(right);
 }
 
+void one_allgather(MPI_Comm comm, int count, int call) {
+  const bool in_place = call % 3 == 0;
+  std::vector<int64_t> mine;
+  std::vector<int64_t> all(static_cast<std::size_t>(count * size), -1);
+  for (int i = 0; i < count; ++i) mine.push_back(value(rank, i, call));
+  if (in_place) std::copy(mine.begin(), mine.end(), all.begin() + rank * count);
+  MPI_Allgather(in_place ? MPI_IN_PLACE : mine.data(), count, MPI_INT64_T, all.data(), count,
+                MPI_INT64_T, comm);
+  bool right = true;
+  for (int i = 0; i < count * size; ++i) {
+    right = right && all[static_cast<std::size_t>(i)] == value(i / count, i % count, call);
+  }
+  WEFT_CHECK(right);
+}
+
+/// Blocks of unequal sizes, some empty, in descending order with a gap before each; every other
+/// number of a block is left alone.
+void one_allgatherv(MPI_Comm comm, int call) {
+  MPI_Datatype sparse;
+  MPI_Datatype spaced;
+  MPI_Type_vector(1, 1, 1, MPI_INT64_T, &sparse);
+  MPI_Type_create_resized(sparse, 0, 2 * sizeof(int64_t), &spaced);
+  MPI_Type_commit(&spaced);
+  std::vector<int> counts;
+  std::vector<int> places;
+  for (int r = 0; r < size; ++r) {
+    counts.push_back((r + call) % 3);
+    places.push_back((size - 1 - r) * 3 + 1);
+  }
+  const auto own = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]);
+  std::vector<int64_t> mine;
+  for (std::size_t i = 0; i < own; ++i) mine.push_back(value(rank, static_cast<int>(i), call));
+  std::vector<int64_t> all(static_cast<std::size_t>(size * 6 + 2), -1);
+  std::vector<int64_t> expected = all;
+  for (int r = 0; r < size; ++r) {
+    const auto at = static_cast<std::size_t>(places[static_cast<std::size_t>(r)]);
+    for (int i = 0; i < counts[static_cast<std::size_t>(r)]; ++i) {
+      expected[2 * (at + static_cast<std::size_t>(i))] = value(r, i, call);
+    }
+  }
+  MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_INT64_T, all.data(), counts.data(),
+                 places.data(), spaced, comm);
+  WEFT_CHECK(all == expected);
+  MPI_Type_free(&spaced);
+  MPI_Type_free(&sparse);
+}
+
 /// Sizes on both sides of what fits, in turns with nonblocking ones.
 void sizes(MPI_Comm comm) {
   for (int count = 0; count < 40; ++count) {
     one_allreduce(comm, count, count);
+    one_allgather(comm, count % 13, count);
+    one_allgatherv(comm, count);
     MPI_Request request;
     int64_t sum = 0;
     const int64_t one = 1;
@@ -337,6 +387,7 @@ void sends_nothing(MPI_Comm comm) {
     for (int call = 0; call < 5; ++call) {
       MPI_Barrier(comm);
       one_allreduce(comm, 1, call);
+      one_allgather(comm, 1, call);
       one_bcast(comm, 1, call);
     }
     if (sent.value() == before) was_quiet = 1;
