@@ -49,7 +49,7 @@ TEST(Dims, LargeNumbersTakeNoTime) {
   EXPECT_EQ(balanced_factors(1 << 30, 3), (std::vector<int>{1024, 1024, 1024}));
   EXPECT_EQ(balanced_factors(2147483647, 2), (std::vector<int>{2147483647, 1}));
   EXPECT_EQ(balanced_factors(735134400, 40).size(), 40U);
-  EXPECT_EQ(balanced_factors(2, 1000).size(), 1000U);
+  EXPECT_EQ(balanced_factors(2, 100'000).size(), 100'000U);
   EXPECT_TRUE(balanced_factors(5, 0).empty());
   for (int count = 2; count <= 30; ++count) {
     for (const int n : {735134400, 1102701600, 2095133040, 2147483646, 1 << 30, 1162261467}) {

@@ -24,6 +24,15 @@ if(NOT WEFT_SANITIZE)
         ENVIRONMENT "WEFT_COMM_DEVICES=4;WEFT_MPI_DEVICES=${devices}")
     endforeach()
   endforeach()
+  # Each rank with another number of them, as where hosts or shares of cores are unlike.
+  foreach(program p2p_order p2p_probe collectives_many)
+    set(test mpi.${program}_over_unlike_devices.3)
+    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --timeout 100
+      -n 1 --env WEFT_COMM_DEVICES=1 $<TARGET_FILE:mpi_program_${program}> :
+      -n 1 --env WEFT_COMM_DEVICES=2 $<TARGET_FILE:mpi_program_${program}> :
+      -n 1 --env WEFT_COMM_DEVICES=3 $<TARGET_FILE:mpi_program_${program}>)
+    set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
+  endforeach()
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
     set(test mpi.p2p_order_by_${engine}.2)
     add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100

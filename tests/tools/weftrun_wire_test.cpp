@@ -169,7 +169,7 @@ TEST(Wire, SpecThatDoesNotFitTogether) {
   refused([](JobSpec& s) { s.degree = 0; });
   refused([](JobSpec& s) { s.silence_ms = 0; });
   refused([](JobSpec& s) { s.agent.clear(); });
-  refused([](JobSpec& s) { s.bind = static_cast<Bind>(3); });
+  refused([](JobSpec& s) { s.bind = static_cast<Bind>(4); });
 }
 
 TEST(Wire, Summons) {

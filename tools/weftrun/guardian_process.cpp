@@ -182,7 +182,7 @@ void GuardianProcess::start_ranks(std::string_view additions) {
   SpawnPlan spawn_plan;
   spawn_plan.signal_mask = plan_.signal_mask;
   spawn_plan.descriptors = plan_.descriptors;
-  spawn_plan.place_may_fail = plan_.placement->pretended;
+  spawn_plan.place_may_fail = plan_.placement->may_fail;
   for (std::size_t i = 0; i < ranks(); ++i) {
     const int local = static_cast<int>(i);
     const int rank = plan_.first_rank + local;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "weft/base/error.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::run {
@@ -17,8 +18,8 @@ namespace {
 Place part_of(const std::vector<base::Core>& cores, std::size_t first, std::size_t end) {
   Place place;
   for (std::size_t i = first; i < end; ++i) place.cpus.push_back(cores[i].os_index);
-  place.text = fmt::format("core{} {}", place.cpus.size() == 1 ? "" : "s",
-                           fmt::join(place.cpus, ","));
+  place.text =
+      fmt::format("core{} {}", place.cpus.size() == 1 ? "" : "s", fmt::join(place.cpus, ","));
   return place;
 }
 
@@ -29,24 +30,36 @@ bool may_have_cores(std::size_t ranks) {
   return static_cast<std::size_t>(CPU_COUNT(&allowed)) >= ranks;
 }
 
+/// Equal parts for all ranks of this host, or as equal as can be: where one has no core, for
+/// nobody.
+Placement shares(int ranks) {
+  Placement placement;
+  placement.may_fail = true;
+  const auto count = static_cast<std::size_t>(ranks);
+  const bool pretends = std::getenv("WEFT_BASE_TOPOLOGY") != nullptr;
+  if (count < 2 || (!pretends && !may_have_cores(count))) return placement;
+  const std::vector<base::Core>& cores = base::Topology::machine().cores();
+  if (cores.size() < count) return placement;
+  for (std::size_t i = 0; i < count; ++i)
+    placement.places.push_back(
+        part_of(cores, i * cores.size() / count, (i + 1) * cores.size() / count));
+  return placement;
+}
+
 }  // namespace
 
 Placement make_placement(Bind bind, int ranks) {
-  Placement placement;
-  const auto count = static_cast<std::size_t>(ranks);
-  const bool pretends = std::getenv("WEFT_BASE_TOPOLOGY") != nullptr;
-  if (bind == Bind::share && (count < 2 || (!pretends && !may_have_cores(count)))) return placement;
-  if (bind == Bind::none) return placement;
-  const base::Topology& machine = base::Topology::machine();
-  placement.pretended = machine.faked();
+  if (bind == Bind::none) return {};
   if (bind == Bind::share) {
-    const std::vector<base::Core>& cores = machine.cores();
-    if (cores.size() < count) return placement;
-    for (std::size_t i = 0; i < count; ++i)
-      placement.places.push_back(
-          part_of(cores, i * cores.size() / count, (i + 1) * cores.size() / count));
-    return placement;
+    try {
+      return shares(ranks);
+    } catch (const Error&) {
+      return {};  // a machine that cannot be read: nobody asked for it
+    }
   }
+  Placement placement;
+  const base::Topology& machine = base::Topology::machine();
+  placement.may_fail = machine.faked();
   if (bind == Bind::core) {
     for (const base::Core& core : machine.cores())
       placement.places.push_back({{core.os_index}, fmt::format("core {}", core.os_index)});

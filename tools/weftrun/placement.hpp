@@ -22,9 +22,9 @@ struct Placement {
   /// This host's r-th rank, the first being 0, goes to places[r % places.size()]; empty: nobody is
   /// bound.
   std::vector<Place> places;
-  /// The topology is a pretended one (WEFT_BASE_TOPOLOGY): its processors may not exist, so that
-  /// a refusal by the system is no failure.
-  bool pretended = false;
+  /// A refusal by the system is no failure: nobody asked for this, or the topology is a pretended
+  /// one (WEFT_BASE_TOPOLOGY), whose processors may not exist.
+  bool may_fail = false;
 
   /// How many of the host's `ranks` share the cores of its `rank`-th, and which of them it is.
   [[nodiscard]] base::CoreShare share_of(int rank, int ranks) const {

@@ -154,6 +154,12 @@ void refuse_alias(const Call& call) {
   }
 }
 
+void refuse_larger(const Call& call) {
+  if (call.in_place || call.comm->inter) return;
+  if (call.out.whole().bytes() > call.in[call.comm->rank].bytes())
+    fail(MPI_ERR_TRUNCATE, "what this rank gives itself in a collective is larger than its room");
+}
+
 void refuse_aliases(const Call& call, int blocks) {
   if (!checking() || call.in_place || call.out.base != call.in.base) [[likely]]
     return;

@@ -191,11 +191,15 @@ class CollectiveWork final : public RequestWork {
 
 /// A request with this work. Inactive.
 Request& request_for(Call&& call) {
-  Comm* comm = call.comm;
-  auto work = std::make_unique<CollectiveWork>(std::move(call));
-  Request& request = make_request();
-  request.comm = Held<Comm>(comm);
-  request.work = work.release();
+  Request& request = make_request();  // before the tags are taken: there may be too many
+  request.comm = Held<Comm>(call.comm);
+  call.take_tags();
+  try {
+    request.work = new CollectiveWork(std::move(call));
+  } catch (...) {
+    retire(request);
+    throw;
+  }
   return request;
 }
 
@@ -247,7 +251,6 @@ void run_now(Call call) {
 
 void start(Call call, MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
-  call.take_tags();
   call.form = CallForm::nonblocking;
   Request& begun = request_for(std::move(call));
   try {
@@ -262,7 +265,6 @@ void start(Call call, MPI_Request* request) {
 void make_persistent(Call call, MPI_Info info, MPI_Request* request) {
   require(request != nullptr, MPI_ERR_ARG, "no place for the request: a null pointer");
   (void)info_or_null(info);
-  call.take_tags();
   call.form = CallForm::persistent;
   Request& made = request_for(std::move(call));
   made.persistent = true;

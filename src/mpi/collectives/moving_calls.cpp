@@ -87,6 +87,7 @@ Call check_Allgather(const void* sendbuf, MPI_Count sendcount, MPI_Datatype send
   set_in(call, recvbuf, recvcount, recvtype);
   set_out(call, sendbuf, sendcount, sendtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 
@@ -97,6 +98,7 @@ Call check_Allgatherv(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sen
   set_in(call, recvbuf, recvcounts, displs, recvtype, call.comm->remote_size);
   set_out(call, sendbuf, sendcount, sendtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 

@@ -125,7 +125,8 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   take_hints(made, hints);
   if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
     note_hardware(made, kSharedMemory);
-  if (split_type == MPI_COMM_TYPE_HW_UNGUIDED) note_hardware(hints, kSharedMemory);
+  if (split_type == MPI_COMM_TYPE_HW_UNGUIDED && info != MPI_INFO_ENV)
+    note_hardware(hints, kSharedMemory);
 }
 
 }  // namespace calls

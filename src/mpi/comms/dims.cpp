@@ -45,6 +45,10 @@ class FactorSearch {
 
   /// `count` factors of `n`, none above `most`: appended to `found`.
   bool find(int n, int count, int most, std::vector<int>& found) {
+    if (n == 1 && least_ == 1) {
+      found.insert(found.end(), static_cast<std::size_t>(count), 1);
+      return true;
+    }
     if (count == 0) return n == 1;
     if (!failed_.insert({n, count, most}).second) return false;
     for (const int divisor : divisors_) {

@@ -213,7 +213,7 @@ bool Engine::arrive(const Delivery& message) noexcept {
     return true;
   }
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
-  if (!sequenced_ || (envelope.kind & kUnordered) != 0) [[likely]]
+  if ((envelope.kind & kSequenced) == 0) [[likely]]
     return accept(channel, message);
   SourceOrder& order = this->order(channel, message.source);
   const std::scoped_lock guard(order.lock);
@@ -231,7 +231,7 @@ bool Engine::announced(const Envelope& envelope, const Announcement& message) no
   if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
     return false;
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
-  if (!sequenced_ || (envelope.kind & kUnordered) != 0) return accept(channel, envelope, message);
+  if ((envelope.kind & kSequenced) == 0) return accept(channel, envelope, message);
   SourceOrder& order = this->order(channel, message.source);
   const std::scoped_lock guard(order.lock);
   if (envelope.sequence != order.expected) {

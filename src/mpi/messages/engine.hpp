@@ -31,11 +31,13 @@ namespace weft::mpi {
 enum class DeviceOf : uint8_t { thread, communicator, key };
 
 /// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog;
-/// kUnordered: it has no sequence number (mpi_assert_allow_overtaking).
+/// kSequenced: it has a sequence number; else it may be matched as it comes: its sender has one
+/// device, which keeps order by itself, or mpi_assert_allow_overtaking. Ranks may have unlike
+/// numbers of devices.
 enum MessageKind : uint8_t {
   kCollective = 1,
   kAnnounce = 2,
-  kUnordered = 4,
+  kSequenced = 4,
   kStop = 0x80,
   kGo = 0x81
 };
@@ -171,7 +173,7 @@ class Engine final : public Matcher {
 
   Runtime& runtime_;
   const DeviceOf device_of_;
-  const bool sequenced_;           ///< devices race, and their order has to be made again
+  const bool sequenced_;           ///< our devices race: receivers have to make their order again
   const std::size_t eager_bytes_;  ///< to any rank
   const bool match_times_;
   const int64_t most_per_peer_;

@@ -84,9 +84,8 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     transfer.type->pack(transfer.buffer, transfer.count, 0, {into, bytes});
   }
   // The number last: what fails has none.
-  if (sequenced_ && transfer.channel->may_overtake) {
-    transfer.kind |= kUnordered;
-  } else if (sequenced_) {
+  if (sequenced_ && !transfer.channel->may_overtake) {
+    transfer.kind |= kSequenced;
     transfer.sequence =
         order(*transfer.channel, to).next_sent.fetch_add(1, std::memory_order_relaxed);
   }
