@@ -132,10 +132,11 @@ std::optional<Usage> check(const Options& options) {
 void add_job_options(CLI::App& app, Options& options, HostOptions& hosts) {
   const std::map<std::string, Bind> binds{
       {"none", Bind::none}, {"share", Bind::share}, {"core", Bind::core}, {"numa", Bind::numa}};
-  app.add_option("--bind", options.bind,
-                 "bind each of a host's ranks to its share of the allowed cores, if there is a core "
-                 "for each; rank r to core r, modulo the allowed cores, or to the cores of memory "
-                 "node r, modulo the nodes; or leave them to the system [share]")
+  app.add_option(
+         "--bind", options.bind,
+         "bind each of a host's ranks to its share of the allowed cores, if there is a core "
+         "for each; rank r to core r, modulo the allowed cores, or to the cores of memory "
+         "node r, modulo the nodes; or leave them to the system [share]")
       ->transform(CLI::CheckedTransformer(binds))
       ->type_name("share|core|numa|none");
   app.add_option("--timeout", options.timeout_s,

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <utility>
 
+#include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/topology.hpp"
 
@@ -36,7 +36,7 @@ Placement shares(int ranks) {
   Placement placement;
   placement.may_fail = true;
   const auto count = static_cast<std::size_t>(ranks);
-  const bool pretends = std::getenv("WEFT_BASE_TOPOLOGY") != nullptr;
+  const bool pretends = !base::config_text("base.topology").empty();
   if (count < 2 || (!pretends && !may_have_cores(count))) return placement;
   const std::vector<base::Core>& cores = base::Topology::machine().cores();
   if (cores.size() < count) return placement;
