@@ -383,7 +383,7 @@ class ExitCodes(JobTest):
 
     def test_verbose(self):
         job = self.run_job("-n", 3, "--verbose", "sh", "-c", "echo $PMIX_RANK $$")
-        said = re.findall(r"weftrun: rank (\d+): pid (\d+) on (\S+)", job.err)
+        said = re.findall(r"weftrun: rank (\d+): pid (\d+) on ([^\s,]+)", job.err)
         self.assertEqual({(rank, pid) for rank, pid, _ in said},
                          {tuple(line.split()) for line in job.out.splitlines()})
         self.assertEqual({host for _, _, host in said}, {HOST})

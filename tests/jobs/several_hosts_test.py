@@ -206,7 +206,7 @@ class Surroundings(SeveralHostsTest):
 
     def test_verbose(self):
         job = self.run_job("--hosts", names(3), "-n", 6, "--verbose", "sh", "-c", "echo $PMIX_RANK $$")
-        said = re.findall(r"weftrun: rank (\d+): pid (\d+) on (\S+)", job.err)
+        said = re.findall(r"weftrun: rank (\d+): pid (\d+) on ([^\s,]+)", job.err)
         self.assertEqual({(rank, pid) for rank, pid, _ in said},
                          {tuple(line.split()) for line in job.out.splitlines()})
         self.assertEqual({(rank, host) for rank, _, host in said},
