@@ -83,7 +83,11 @@ void fail_of(const Trouble& trouble) {
           "or types");
     case MPI_ERR_PROC_ABORTED: {
       std::string cause = runtime().cause_of_death(trouble.process);
-      if (cause.empty()) cause = "another rank knows of it";
+      if (cause.empty()) {
+        cause =
+            "another rank knows of it, or it called another collective "
+            "(WEFT_MPI_CHECK_COLLECTIVES=1 tells)";
+      }
       fail(trouble.error, "a rank of the communicator has died during a collective: " + cause);
     }
     default:
