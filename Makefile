@@ -6,7 +6,8 @@
 #   make bench      run the benchmarks and print each figure beside its limit
 #   make compare    measure MPI on weft and on its rivals, which are installed below build/rivals
 #   make startup    measure the start of jobs by weftrun and by its rivals, in the same way
-#   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer; fuzzing for an hour
+#   make stress     all tests again, longer, also under ThreadSanitizer and AddressSanitizer; MPI's matching by random
+#                   schedules for an hour (MATCHER_SECONDS); fuzzing for an hour
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
 #   make fuzz       fuzz what takes bytes from outside, FUZZ_SECONDS each
@@ -27,6 +28,7 @@ CTEST_FLAGS ?=
 COMPARE_FLAGS ?=
 STARTUP_FLAGS ?=
 FUZZ_SECONDS ?= 20
+MATCHER_SECONDS ?= 3600
 CMAKE_FLAGS ?=
 
 # Seconds after which one test is given up; a watchdog, not a limit to tune against.
@@ -93,6 +95,7 @@ stress: bootstrap
 	  $(call configure,$$preset,-DWEFT_LARGE_PIECES=OFF) && $(call build,$$preset) && \
 	  scripts/sanitized $(call run_tests,$$preset) || exit 1; \
 	done
+	WEFT_STRESS_SECONDS=$(MATCHER_SECONDS) build/bin/mpi_matching_test --gtest_filter='*Engines*'
 	@$(MAKE) fuzz FUZZ_SECONDS=1200
 
 fuzz:

@@ -47,11 +47,11 @@ constexpr std::array kAll{"keyed",           "keyed-restless", "hash", "list",
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr const char* kUsualSeconds = "10";
 #else
-constexpr const char* kUsualSeconds = "30";
+constexpr const char* kUsualSeconds = "40";
 #endif
 
-/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or half a minute: all engines and
-/// both kinds of schedules together.
+/// By engine. Random schedules go on for WEFT_STRESS_SECONDS, or forty seconds (ten under each
+/// sanitizer: a minute in CI): all engines and both kinds of schedules together.
 class Engines : public testing::TestWithParam<const char*> {
  protected:
   static constexpr double kShare = 1.0 / (2 * kAll.size());

@@ -33,6 +33,11 @@ if(NOT WEFT_SANITIZE)
       -n 1 --env WEFT_COMM_DEVICES=3 $<TARGET_FILE:mpi_program_${program}>)
     set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
   endforeach()
+  # The 64 threads of each rank over two devices, wildcards posted and withdrawn.
+  add_test(NAME mpi.p2p_order_64_over_two_devices.2 COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+    $<TARGET_FILE:mpi_program_p2p_order_64> 64)
+  set_tests_properties(mpi.p2p_order_64_over_two_devices.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+    ENVIRONMENT "WEFT_COMM_DEVICES=2")
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
     set(test mpi.p2p_order_by_${engine}.2)
     add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
