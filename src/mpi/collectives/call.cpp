@@ -23,13 +23,13 @@ namespace {
 int64_t bytes_to_show(const Call& call) {
   if (call.form != CallForm::blocking || choices().allgather != AllgatherBy::automatic) return 0;
   const int size = call.comm->size();
-  if (size > static_cast<int>(Board::kBytes) || !may_have_boards(*call.comm)) return 0;
+  if (size > static_cast<int>(Board::kBytes)) return 0;
   constexpr auto kMost = static_cast<int64_t>(Board::kBytes);
   int64_t bytes = call.in.counts.null() ? size * call.in[0].bytes() : 0;
   if (!call.in.counts.null()) {
     for (int rank = 0; rank < size && bytes <= kMost; ++rank) bytes += call.in[rank].bytes();
   }
-  return bytes <= kMost ? bytes : 0;
+  return bytes <= kMost && may_have_boards(*call.comm) ? bytes : 0;
 }
 
 /// The board of calls that show what is short: for all ranks of a node, or for none. A broadcast's

@@ -37,7 +37,7 @@ int level_asked(const Info* info) {
   for (const Level& level : kLevels) {
     if (*asked == level.name) return level.level;
   }
-  fail(MPI_ERR_INFO_VALUE, "thread_level is none of MPI's: " + std::string(*asked));
+  fail(MPI_ERR_INFO_VALUE, "thread_level is none of MPI's: " + *asked);
 }
 
 bool equal_but_for_case(std::string_view one, std::string_view other) {

@@ -32,8 +32,8 @@ enum class DeviceOf : uint8_t { thread, communicator, key };
 
 /// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog;
 /// kSequenced: it has a sequence number; else it may be matched as it comes: its sender has one
-/// device, which keeps order by itself, or mpi_assert_allow_overtaking. Ranks may have unlike
-/// numbers of devices.
+/// device, or one for a communicator, which keeps order by itself, or mpi_assert_allow_overtaking.
+/// Ranks may have unlike numbers of devices.
 enum MessageKind : uint8_t {
   kCollective = 1,
   kAnnounce = 2,

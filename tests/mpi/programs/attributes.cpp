@@ -102,8 +102,8 @@ void check_refusals() {
   MPI_Comm_create_keyval(count_copy, count_delete, &keyval, &marker);
   MPI_Comm_set_attr(comm, keyval, &marker);
   answer = MPI_ERR_OTHER;
-  MPI_Comm copy = MPI_COMM_NULL;
-  WEFT_EXPECT(MPI_Comm_dup(comm, &copy) != MPI_SUCCESS);
+  MPI_Comm copy = MPI_COMM_SELF;
+  WEFT_EXPECT(MPI_Comm_dup(comm, &copy) != MPI_SUCCESS && copy == MPI_COMM_NULL);
   WEFT_EXPECT(MPI_Comm_delete_attr(comm, keyval) != MPI_SUCCESS);
   answer = MPI_SUCCESS;
   WEFT_EXPECT(check::goes_round(comm, 5));

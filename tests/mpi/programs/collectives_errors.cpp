@@ -134,6 +134,10 @@ void inter_and_requests() {
   expect(MPI_Bcast_init(&x, -1, MPI_INT, 0, world, MPI_INFO_NULL, &request), MPI_ERR_COUNT,
          "Bcast_init");
   expect(MPI_Ibarrier(world, nullptr), MPI_ERR_ARG, "Ibarrier without a request");
+  // One that has ended may be freed.
+  expect(MPI_Ibarrier(world, &request), MPI_SUCCESS, "Ibarrier");
+  for (int ended = 0; ended == 0;) MPI_Request_get_status(request, &ended, MPI_STATUS_IGNORE);
+  expect(MPI_Request_free(&request), MPI_SUCCESS, "an ended Ibarrier's request");
   if (size < 2) return;
   MPI_Comm half;
   MPI_Comm inter;

@@ -120,6 +120,8 @@ int main(int argc, char** argv) {
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &first);
   WEFT_CHECK(first == MPI_ERRORS_ARE_FATAL);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  // As programs for MPI 3.1 have it: MPI_COMM_SELF was given none.
+  WEFT_CHECK_CLASS(MPI_ERR_COMM, fail_on(MPI_COMM_NULL));
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   handlers();
   predefined();

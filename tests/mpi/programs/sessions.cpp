@@ -66,6 +66,9 @@ void check_comms(MPI_Session session) {
   WEFT_EXPECT(check::goes_round(alone, 2));
   WEFT_EXPECT(check::goes_round(again, 3));
   MPI_Comm none = world;
+  WEFT_EXPECT(check::class_of(MPI_Comm_create_from_group(MPI_GROUP_EMPTY, "nobody", MPI_INFO_NULL,
+                                                         MPI_ERRORS_RETURN, nullptr)) ==
+              MPI_ERR_ARG);
   MPI_Comm_create_from_group(MPI_GROUP_EMPTY, "nobody", MPI_INFO_NULL, MPI_ERRORS_RETURN, &none);
   WEFT_EXPECT(none == MPI_COMM_NULL);
   // Several threads, each with a name of its own.
@@ -130,9 +133,12 @@ int main() {
   for (int round = 0; round < 2; ++round) {
     MPI_Info info;
     MPI_Info_create(&info);
-    MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE");
     MPI_Session first;
     MPI_Session second;
+    MPI_Info_set(info, "thread_level", "MPI_THREAD_SEVERAL");
+    WEFT_EXPECT(check::class_of(MPI_Session_init(info, MPI_ERRORS_RETURN, &first)) ==
+                MPI_ERR_INFO_VALUE);
+    MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE");
     MPI_Session_init(info, MPI_ERRORS_RETURN, &first);
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &second);
     WEFT_EXPECT(first != second);
