@@ -3,11 +3,12 @@
 //
 //   mpiexec -n 2 compare MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]
 //                        [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]
-//                        [--cold] [--tasks] [--calls N]
+//                        [--exact] [--cold] [--tasks] [--calls N]
 //
-// --cold: depth, one thread: caches are cleared before each window. --tasks: weft's tasks
-// (weft_mpi.h) on one thread of each rank instead of threads. --calls: of a collective just so many
-// calls, and none of another, for who counts what they send; no time is kept.
+// --exact: communicators are promised that nobody uses wildcards. --cold: depth, one thread: caches
+// are cleared before each window. --tasks: weft's tasks (weft_mpi.h) on one thread of each rank
+// instead of threads. --calls: of a collective just so many calls, and none of another, for who
+// counts what they send; no time is kept. Of flood: so many messages.
 //
 // Measures, between which points, and what would make them lie: docs/benchmarks.md. All run for a
 // time, not for a count, so that a slow library ends, too: one rank leads, a thread of it that
@@ -26,6 +27,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -38,6 +41,7 @@ constexpr int kBandwidthWindow = 16;
 constexpr std::size_t kLine = 128;      // two cache lines: neighbours are fetched in pairs
 constexpr int kOtherTags = 10'000;      // of receives and messages that lie about; below: threads
 constexpr int kCollectivesAtOnce = 32;  // between two looks at the clock
+constexpr int kFloodMessages = 10'000'000;
 constexpr char kOn = 0;
 constexpr char kEnd = 1;
 
@@ -57,6 +61,7 @@ struct Options {
   bool any_tag = false;  // a window may be of other threads' messages, too: as many as are sent
   bool own_comms = false;
   bool overtaking = false;
+  bool exact = false;
   bool cold = false;
   bool tasks = false;
 };
@@ -232,9 +237,14 @@ class Comms {
  public:
   explicit Comms(const Options& given) {
     MPI_Info info = MPI_INFO_NULL;
-    if (given.overtaking) {
-      MPI_Info_create(&info);
-      MPI_Info_set(info, "mpi_assert_allow_overtaking", "true");
+    const auto promise = [&](const char* key) {
+      if (info == MPI_INFO_NULL) MPI_Info_create(&info);
+      MPI_Info_set(info, key, "true");
+    };
+    if (given.overtaking) promise("mpi_assert_allow_overtaking");
+    if (given.exact) {
+      promise("mpi_assert_no_any_source");
+      promise("mpi_assert_no_any_tag");
     }
     comms_.resize(given.own_comms ? static_cast<std::size_t>(given.threads) : 1);
     for (MPI_Comm& comm : comms_) MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
@@ -514,22 +524,118 @@ Reading latency_mt(const Options& given) {
   return receives() ? run(given, given.threads, false, answer) : run(given, 1, true, ask);
 }
 
-/// Blocking collectives, one after the other. Broadcasts change their root each time: with one root
-/// it would run ahead of the others, and what is measured were a rate.
-Reading collective(const Options& given) {
-  const auto bytes = static_cast<std::size_t>(given.bytes);
-  std::vector<double> in(bytes / sizeof(double) + 1, 1);
-  std::vector<double> out(in.size(), 0);
-  const int doubles = std::max(1, given.bytes / static_cast<int>(sizeof(double)));
-  const auto once = [&](int i) {
-    if (given.measure == "barrier") {
-      MPI_Barrier(MPI_COMM_WORLD);
-    } else if (given.measure == "bcast") {
-      MPI_Bcast(in.data(), given.bytes, MPI_BYTE, i % given.ranks, MPI_COMM_WORLD);
-    } else {
-      MPI_Allreduce(in.data(), out.data(), doubles, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+/// The most memory that this process had resident so far.
+double peak_mib() {
+  std::ifstream status("/proc/self/status");
+  double kib = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) kib = std::atof(line.c_str() + 6);
+  }
+  return kib / 1024;
+}
+
+/// A sender runs ahead of a receiver that serves its library for some time before it asks for the
+/// first message: memory of both at the end. Each message has its number; none may be lost.
+double flood(const Options& given) {
+  constexpr int kTag = 1;
+  constexpr int kNever = 2;
+  const int64_t messages = given.calls > 0 ? given.calls : kFloodMessages;
+  std::vector<char> message(std::max(static_cast<std::size_t>(given.bytes), sizeof(int64_t)), 1);
+  const int count = static_cast<int>(message.size());
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!receives()) {
+    for (int64_t i = 0; i < messages; ++i) {
+      std::memcpy(message.data(), &i, sizeof i);
+      MPI_Send(message.data(), count, MPI_BYTE, partner(), kTag, MPI_COMM_WORLD);
     }
+    return peak_mib();
+  }
+  const auto begin = Clock::now();
+  for (int there = 0; there == 0 && Seconds(Clock::now() - begin).count() < given.seconds;) {
+    MPI_Iprobe(partner(), kNever, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
+  }
+  for (int64_t i = 0; i < messages; ++i) {
+    int64_t number = -1;
+    MPI_Recv(message.data(), count, MPI_BYTE, partner(), kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    std::memcpy(&number, message.data(), sizeof number);
+    if (number == i) continue;
+    std::fprintf(stderr, "compare: message %lld came where %lld was due\n",
+                 static_cast<long long>(number), static_cast<long long>(i));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  return peak_mib();
+}
+
+/// What collectives send and receive, enough for `ranks` of the larger side.
+struct Buffers {
+  Buffers(int bytes, int ranks)
+      : in(static_cast<std::size_t>(std::max(bytes, 8)) / sizeof(double) *
+               static_cast<std::size_t>(ranks),
+           1),
+        out(in.size(), 0) {}
+  std::vector<double> in;
+  std::vector<double> out;
+};
+
+using CallCollective = void (*)(Buffers& data, int doubles, int root);
+/// The sizes are what each rank gives to, or gets from, each other one.
+CallCollective find_collective(const std::string& name) {
+  static const std::map<std::string, CallCollective> kAll{
+      {"barrier", [](Buffers&, int, int) { MPI_Barrier(MPI_COMM_WORLD); }},
+      {"bcast",
+       [](Buffers& data, int doubles, int root) {
+         MPI_Bcast(data.in.data(), doubles, MPI_DOUBLE, root, MPI_COMM_WORLD);
+       }},
+      {"reduce",
+       [](Buffers& data, int doubles, int root) {
+         MPI_Reduce(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM, root,
+                    MPI_COMM_WORLD);
+       }},
+      {"allreduce",
+       [](Buffers& data, int doubles, int) {
+         MPI_Allreduce(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM,
+                       MPI_COMM_WORLD);
+       }},
+      {"reduce-scatter",
+       [](Buffers& data, int doubles, int) {
+         MPI_Reduce_scatter_block(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM,
+                                  MPI_COMM_WORLD);
+       }},
+      {"scan",
+       [](Buffers& data, int doubles, int) {
+         MPI_Scan(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+       }},
+      {"gather",
+       [](Buffers& data, int doubles, int root) {
+         MPI_Gather(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE, root,
+                    MPI_COMM_WORLD);
+       }},
+      {"scatter",
+       [](Buffers& data, int doubles, int root) {
+         MPI_Scatter(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
+                     root, MPI_COMM_WORLD);
+       }},
+      {"allgather",
+       [](Buffers& data, int doubles, int) {
+         MPI_Allgather(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
+                       MPI_COMM_WORLD);
+       }},
+      {"alltoall",
+       [](Buffers& data, int doubles, int) {
+         MPI_Alltoall(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
+                      MPI_COMM_WORLD);
+       }},
   };
+  const auto found = kAll.find(name);
+  return found == kAll.end() ? nullptr : found->second;
+}
+
+/// Blocking collectives, one after the other. Roots change each time: with one root it would run
+/// ahead of the others, or they of it, and what is measured were a rate.
+Reading collective(const Options& given, CallCollective call) {
+  Buffers data(given.bytes, given.ranks);
+  const int doubles = std::max(1, given.bytes / static_cast<int>(sizeof(double)));
+  const auto once = [&](int i) { call(data, doubles, i % given.ranks); };
   Reading reading;
   const double begin = MPI_Wtime();
   if (given.calls > 0) {
@@ -625,8 +731,10 @@ bool measure(const Options& given) {
            reading.fairness);
   } else if (name == "latency-mt") {
     report(given, !receives(), latency_mt(given).us_each() / 2, "us", 1);
-  } else if (name == "allreduce" || name == "barrier" || name == "bcast") {
-    report(given, world_rank() == 0, collective(given).us_each(), "us", 1);
+  } else if (name == "flood") {
+    report(given, true, flood(given), "MiB", 1);
+  } else if (const CallCollective call = find_collective(name); call != nullptr) {
+    report(given, world_rank() == 0, collective(given, call).us_each(), "us", 1);
   } else {
     return false;
   }
@@ -642,6 +750,7 @@ bool parse(const std::vector<std::string>& words, Options& given) {
     if (bool* const flag = word == "--tasks"        ? &given.tasks
                            : word == "--own-comms"  ? &given.own_comms
                            : word == "--overtaking" ? &given.overtaking
+                           : word == "--exact"      ? &given.exact
                            : word == "--any-tag"    ? &given.any_tag
                            : word == "--cold"       ? &given.cold
                                                     : nullptr;
@@ -688,7 +797,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr,
                  "compare: MEASURE [--bytes N] [--threads T] [--seconds S] [--length Q]"
                  " [--unexpected U] [--window W] [--any-tag] [--own-comms] [--overtaking]"
-                 " [--cold] [--tasks] [--calls N]\n");
+                 " [--exact] [--cold] [--tasks] [--calls N]\n");
     return 2;
   }
   int provided = 0;

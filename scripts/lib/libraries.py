@@ -111,7 +111,7 @@ class Libraries:
         if name == "openmpi":
             words.append("--allow-run-as-root")
             words += ["--host", "{slots}", "--map-by", "ppr:{per_host}:node", "--prtemca", "plm_ssh_agent",
-                      ssh] if hosts else []
+                      ssh] if hosts else ["--map-by", ":oversubscribe"]
             return words, {}
         how = "launcher" if name == "mpich" else "bootstrap"
         words += ["-hosts", "{hosts}", "-ppn", "{per_host}", f"-{how}", "ssh", f"-{how}-exec",
@@ -124,14 +124,14 @@ class Libraries:
 
 def settings(libraries, engines, work, hosts):
     """Builds compare.cpp; every library that is there, with its settings. `hosts`: whether ranks are on several.
-    On one machine each is bound to a core; hosts of namespaces have the same cores."""
+    On one machine two ranks are bound to a core each; hosts of namespaces have the same cores."""
     programs = libraries.compile(os.path.join(ROOT, "bench", "mpi", "compare.cpp"), work)
     found = []
 
     def add(name, setting, more, when="always"):
         words, environment = libraries.launcher(name, hosts)
         if not hosts:
-            words += ["-bind-to" if name in ("mpich", "impi-rt") else "--bind-to", "core"]
+            words += ["-bind-to" if name in ("mpich", "impi-rt") else "--bind-to", "{binding}"]
         elif name == "openmpi":
             words += ["--bind-to", "none"]
         found.append(Setting(RIVALS.get(name, name), setting, words, programs[name], environment | more,

@@ -4,7 +4,10 @@ reached. What they are: docs/benchmarks.md.
 import dataclasses
 import itertools
 
-COLLECTIVES = ("allreduce-8", "allreduce-64K", "bcast-8", "bcast-64K", "barrier")
+# By size of what each rank gives to, or gets from, another.
+COLLECTIVES = ("barrier", *(f"{name}-{size}" for size in ("8", "64K") for name in ("allreduce", "bcast")),
+               *(f"{name}-8" for name in ("reduce", "gather", "scatter", "allgather", "alltoall", "reduce-scatter",
+                                          "scan")))
 # Measures between hosts, unless others are asked for; where a host has several ranks, collectives.
 BETWEEN_HOSTS = ["latency", "rate", "pingpong-64K", "pingpong-1M", "pingpong-4M", "bandwidth-64K", "bandwidth-1M",
                  "bandwidth-4M", "bandwidth-mt", "pairwise", "pingpong", "latency-mt", *COLLECTIVES,
@@ -24,6 +27,7 @@ class Measure:
     bytes: int = 8
     length: int = 0       # of the queue, for depth
     reach: float = None   # a factor of the best rival
+    bound: float = None   # at most so much, whatever rivals do
     fairness: float = None
     ranks: int = 2
     yielding: bool = False  # of several threads, which may outnumber cores
@@ -38,20 +42,26 @@ class Measure:
 
     @property
     def lower(self):
-        return self.unit == "us"
+        return self.unit in ("us", "MiB")
 
     @property
     def key(self):
         parts = [self.name]
         parts += [f"Q={self.length}"] if self.name.startswith("depth") else []
         parts += [f"T={self.threads}"] if self.yielding or self.name == "processes" else []
+        parts += [f"P={self.ranks}"] if self.name in COLLECTIVES else []
         parts += [self.label] if self.label else []
         return " ".join(parts)
 
     @property
     def crowded(self):
         """Threads, or ranks, may outnumber cores: settings that yield are tried."""
-        return self.yielding or self.per_host > 1
+        return self.yielding or self.per_host > 1 or self.outnumbers
+
+    @property
+    def outnumbers(self):
+        """More ranks on a machine than the two that are bound to a core each."""
+        return self.hosts == 1 and self.ranks > 2
 
     @property
     def weft_only(self):
@@ -93,6 +103,7 @@ def measures(threads):
             measure.fairness = 0.5
     with_threads("pingpong-tasks", ["pingpong", "--tasks"], "k/s", some, {64: 8, 1024: 15})
     with_threads("latency-mt", ["latency-mt"], "us", threads, {64: 0.6, 1024: 0.6})
+    with_threads("latency-mt-tasks", ["latency-mt", "--tasks"], "us", some)
     for length in (0, 1, 32, 1024, 8192):
         for count in (1, 2):
             with_threads("depth", ["depth", "--length", str(length)], "M/s", [count],
@@ -107,10 +118,12 @@ def measures(threads):
     for application, posted, unexpected in QUEUE_SHAPES:
         with_threads("shapes", ["depth", "--length", str(posted), "--unexpected", str(unexpected)],
                      "M/s", [1, 2], length=posted, label=application, engines=("list", "tail"))
-    for size, name in ((8, "8"), (1 << 16, "64K")):
-        add(f"allreduce-{name}", ["allreduce"], "us", size)
-        add(f"bcast-{name}", ["bcast"], "us", size)
-    add("barrier", ["barrier"], "us", 0)
+    sizes = {"8": 8, "64K": 1 << 16}
+    for ranks in (2, 8):
+        for each in COLLECTIVES:
+            call, _, size = each.rpartition("-") if each != "barrier" else (each, "", "8")
+            add(each, [call], "us", sizes[size], ranks=ranks)
+    add("flood", ["flood"], "MiB", 1024, bound=256)
     for count in threads:
         if count in (1, 2, 8, 64):
             add("processes", ["rate"], "M/s", threads=count, ranks=2 * count)
@@ -124,10 +137,10 @@ def measures(threads):
     for count in (1, 2, 4, 8, 16, 32, 64):
         if count > max(threads):
             break
-        window = ["--window", str(128 // count)]
-        with_threads("shrinking", ["pairwise", *window], "M/s", [count], engines=("list",))
+        window = ["--exact", "--window", str(128 // count)]
+        with_threads("shrinking", ["pairwise", *window], "M/s", [count], engines=("list", "hash"))
         with_threads("shrinking-tasks", ["pairwise", "--tasks", *window], "M/s", [count],
-                     engines=("list",))
+                     engines=("list", "hash"))
     return found + grid(GRID_THREADS)
 
 
@@ -174,4 +187,6 @@ AMONG_OWN = [
     ("depth Q=32 T=2: tail / list", ("depth Q=32 T=2", "tail"), ("depth Q=32 T=2", "list"), 1.9),
     *((f"T={t}: threads / processes", (f"pairwise T={t}", ""), (f"processes T={t}", ""), 0.9)
       for t in (1, 2, 8, 64)),
+    *((f"latency-mt: T=1 / {t} tasks", ("latency-mt T=1", ""), (f"latency-mt-tasks T={t}", ""), 0.5)
+      for t in (64, 1024)),
 ]
