@@ -1,12 +1,21 @@
 // Node-aware collectives: up a tree inside each node, across between leaders, down again
 // (001 §6.3.3). Between nodes one message per pair of leaders and direction.
+//
+// A rank that meets a failure (a dead rank, mostly) does not leave the others waiting for its
+// messages: it goes on to the end with *poison*, messages a byte longer than what is awaited, whose
+// receivers fail, too. Then it throws what it met first.
 #include "weft/comm/collectives.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/node_map.hpp"
 #include "comm/runtime_impl.hpp"
@@ -39,25 +48,51 @@ struct Team::Impl {
 
   [[nodiscard]] Tag tag(uint32_t phase) const noexcept { return Tag{sequence << 4 | phase}; }
 
-  void check(const Event& event) const {
-    if (event.error == Errc::ok) return;
+  std::optional<Error> trouble;  ///< what the collective under way met first
+
+  /// Between these two lie the messages of a collective.
+  void begin() {
+    ++sequence;
+    trouble.reset();
+  }
+  void end() {
+    if (trouble) throw Error(*std::exchange(trouble, std::nullopt));
+  }
+
+  void note(const Event& event) {
+    if (event.error == Errc::ok || trouble) return;
     const std::string cause = runtime.cause_of_death(event.peer);
-    throw Error(event.error,
-                fmt::format("a collective failed with rank {}: {}{}{}", event.peer.value,
-                            to_string(event.error), cause.empty() ? "" : ": ", cause));
+    if (event.error == Errc::truncated) {
+      trouble.emplace(event.error, fmt::format("a collective failed: rank {} met a failure{}",
+                                               event.peer.value, why_of_others()));
+      return;
+    }
+    trouble.emplace(event.error,
+                    fmt::format("a collective failed with rank {}: {}{}{}", event.peer.value,
+                                to_string(event.error), cause.empty() ? "" : ": ", cause));
+  }
+  /// What another rank may have met, as far as this one knows.
+  [[nodiscard]] std::string why_of_others() const {
+    for (int rank = 0; rank < size; ++rank) {
+      if (runtime.is_dead(Rank{rank})) return ": " + runtime.cause_of_death(Rank{rank});
+    }
+    return ", or called it with a larger size";
   }
   void send(int to, uint32_t phase, Data data) {
-    check(endpoint.send_wait(Rank{to}, tag(phase), data));
+    const std::vector<std::byte> poison(trouble ? data.size() + 1 : 0);
+    note(endpoint.send_wait(Rank{to}, tag(phase), trouble ? Data(poison) : data));
   }
-  void recv(int from, uint32_t phase, Room data) {
+  /// False: it has failed.
+  bool recv(int from, uint32_t phase, Room data) {
     const Event event = endpoint.recv_wait(Rank{from}, tag(phase), data);
-    check(event);
-    if (event.bytes != data.size()) {
-      throw Error(Errc::bad_argument,
-                  fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
-                              "called it with different sizes",
-                              event.bytes, event.peer.value, data.size()));
+    note(event);
+    if (event.error == Errc::ok && event.bytes != data.size() && !trouble) {
+      trouble.emplace(Errc::bad_argument,
+                      fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
+                                  "called it with different sizes",
+                                  event.bytes, event.peer.value, data.size()));
     }
+    return event.error == Errc::ok && event.bytes == data.size();
   }
 
   // --- Trees over a list of ranks, rooted at its first member ----------------------------------
@@ -76,8 +111,9 @@ struct Team::Impl {
         return;
       }
       if (mine + step >= list.size()) continue;
-      recv(list[mine + step], phase, other);
-      if (function != nullptr) function(data.data(), other.data(), data.size());
+      if (recv(list[mine + step], phase, other) && function != nullptr) {
+        function(data.data(), other.data(), data.size());
+      }
     }
   }
 
@@ -197,14 +233,16 @@ struct Team::Impl {
     std::memcpy(&value, from.data() + index * sizeof value, sizeof value);
     return value;
   }
+  /// Poison has no second part.
   void send_sized(int to, uint32_t phase, Data data) {
     const uint64_t bytes = data.size();
+    const bool whole = !trouble;
     send(to, phase, std::as_bytes(std::span(&bytes, 1)));
-    send(to, phase, data);
+    if (whole) send(to, phase, data);
   }
   [[nodiscard]] std::vector<std::byte> recv_sized(int from, uint32_t phase) {
     uint64_t bytes = 0;
-    recv(from, phase, std::as_writable_bytes(std::span(&bytes, 1)));
+    if (!recv(from, phase, std::as_writable_bytes(std::span(&bytes, 1)))) return {};
     std::vector<std::byte> data(bytes);
     recv(from, phase, data);
     return data;
@@ -251,14 +289,19 @@ struct Team::Impl {
     return arrived;
   }
 
-  /// The leader deals what came from node `from` (one packed part per rank of it) to its node.
+  /// The leader deals what came from node `from` (one packed part per rank of it) to its node, and
+  /// says first whether it has it.
   template <class InBlock>
   void deal(const std::vector<int>& from, Data arrived, InBlock in_block) {
     const auto& node = map.my_node();
+    std::byte word[1]{};
     if (!leads()) {
+      if (!recv(node.front(), 9, word)) return;
       for (const int source : from) recv(node.front(), 8, in_block(source));
       return;
     }
+    for (std::size_t i = 1; i < node.size(); ++i) send(node[i], 9, word);
+    if (trouble) return;
     for (const int source : from) {
       std::size_t at = node.size() * sizeof(uint64_t);
       for (std::size_t i = 0; i < node.size(); ++i) {
@@ -268,8 +311,9 @@ struct Team::Impl {
           send(node[i], 8, block);
         } else if (block.size() == in_block(source).size()) {
           std::copy(block.begin(), block.end(), in_block(source).begin());
-        } else {
-          comm::refuse("alltoallv: the ranks called it with different sizes");
+        } else if (!trouble) {
+          trouble.emplace(Errc::bad_argument,
+                          "alltoallv: the ranks called it with different sizes");
         }
       }
       arrived = arrived.subspan(at);
@@ -286,12 +330,13 @@ struct Team::Impl {
         return team_.endpoint.recv(Rank{from}, team_.tag(phase), data, &done_, data.data(), &now);
       });
       if (answer == Post::done) {
-        team_.check(now);
+        team_.note(now);
       } else {
         ++posted_;
       }
     }
     void send(int to, uint32_t phase, Data data) {
+      if (team_.trouble) data = poison_.emplace_back(data.size() + 1);
       const Post answer = until_posted(team_.runtime, [&] {
         return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &done_);
       });
@@ -299,8 +344,8 @@ struct Team::Impl {
     }
     void finish() {
       team_.runtime.wait_until([this] { return done_.value() == posted_; });
-      if (done_.errors() != 0) {
-        throw Error(Errc::peer_died, "a collective failed: a rank died or sizes differ");
+      if (done_.errors() != 0 && !team_.trouble) {
+        team_.trouble.emplace(Errc::peer_died, "a collective failed: a rank died or sizes differ");
       }
     }
 
@@ -308,6 +353,7 @@ struct Team::Impl {
     Impl& team_;
     Counter done_;
     uint64_t posted_ = 0;
+    std::deque<std::vector<std::byte>> poison_;
   };
 };
 
@@ -318,30 +364,32 @@ int Team::size() const noexcept { return impl_->size; }
 
 void Team::barrier() {
   Impl& my = *impl_;
-  ++my.sequence;
+  my.begin();
   if (my.size == 1) return;
   std::byte nothing[1]{};
   my.reduce_to_first(nothing, nullptr);
   my.broadcast_from_leader(my.map.leaders[0], nothing);
+  my.end();
 }
 
 void Team::broadcast(Rank root, std::span<std::byte> data) {
   Impl& my = *impl_;
   my.runtime.impl().check_rank(root);
-  ++my.sequence;
+  my.begin();
   const int leader = my.map.leader_of(root.value);
   if (leader != root.value) {
     if (my.me == root.value) my.send(leader, 0, data);
     if (my.me == leader) my.recv(root.value, 0, data);
   }
   my.broadcast_from_leader(leader, data);
+  my.end();
 }
 
 void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function) {
   Impl& my = *impl_;
   my.runtime.impl().check_rank(root);
   if (function == nullptr) comm::refuse("reduce needs a function");
-  ++my.sequence;
+  my.begin();
   std::vector<std::byte> partial(data.begin(), data.end());
   my.reduce_to_first(partial, function);
   const int first = my.map.in_blocks ? my.map.leaders[0] : 0;
@@ -349,15 +397,17 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
     if (my.me == first) my.send(root.value, 4, partial);
     if (my.me == root.value) my.recv(first, 4, partial);
   }
-  if (my.me == root.value) std::copy(partial.begin(), partial.end(), data.begin());
+  if (my.me == root.value && !my.trouble) std::copy(partial.begin(), partial.end(), data.begin());
+  my.end();
 }
 
 void Team::allreduce(std::span<std::byte> data, ReduceFunction function) {
   Impl& my = *impl_;
   if (function == nullptr) comm::refuse("allreduce needs a function");
-  ++my.sequence;
+  my.begin();
   my.reduce_to_first(data, function);
   my.broadcast_from_leader(my.map.leaders[0], data);
+  my.end();
 }
 
 void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -366,7 +416,7 @@ void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
   if (all.size() != block * static_cast<std::size_t>(my.size)) {
     comm::refuse("allgather: the result is size() blocks long");
   }
-  ++my.sequence;
+  my.begin();
   const auto block_of = [&](int rank) {
     return all.subspan(static_cast<std::size_t>(rank) * block, block);
   };
@@ -379,6 +429,7 @@ void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
     my.send(node.front(), 0, mine);
   }
   my.broadcast_down(node, 3, all);
+  my.end();
 }
 
 void Team::alltoall(std::span<const std::byte> out, std::span<std::byte> in) {
@@ -401,8 +452,9 @@ void Team::alltoallv(std::span<const std::byte> out, std::span<const std::size_t
       total(in_bytes) != in.size()) {
     comm::refuse("alltoallv: one size for each rank, adding up to the buffers");
   }
-  ++my.sequence;
+  my.begin();
   my.alltoall_blocks(out, out_bytes, in, in_bytes);
+  my.end();
 }
 
 }  // namespace weft

@@ -140,9 +140,15 @@ Runtime::~Runtime() {
     (void)impl_.release();
     return;
   }
-  // Nobody's memory goes before everybody is done with it; but do not wait for the dead, nor in
-  // the middle of a failure.
-  if (std::uncaught_exceptions() == 0 && my.deaths.load() == 0) my.team->barrier();
+  // Nobody's memory goes before everybody is done with it; but not in the middle of a failure. The
+  // living wait for each other although some have died, of which not all know yet.
+  if (std::uncaught_exceptions() == 0) {
+    try {
+      my.team->barrier();
+    } catch (const Error& error) {
+      base::log(base::LogLevel::debug, fmt::format("at the end: {}", error.what()));
+    }
+  }
   my.team.reset();
   if (my.offered) base::remove_idle_work(my);
   for (auto& server : my.servers) server.request_stop();

@@ -1,10 +1,12 @@
 // Collectives over one and several (pretended) nodes, in every shape of job that a test can hold.
 #include "comm/ranks.hpp"
+#include "fabric/job_local.hpp"
 
 namespace weft {
 namespace {
 
 using test::on_ranks;
+using test::on_threads;
 using test::pattern;
 
 struct Shape {
@@ -142,6 +144,67 @@ TEST_P(Collectives, BarrierHoldsEveryoneBack) {
       team.barrier();
     }
   });
+}
+
+struct Death {};
+
+/// Calls every collective; how many failed.
+int failures_of_all(Team& team) {
+  int failed = 0;
+  const auto expect_end = [&](auto call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      ++failed;
+      EXPECT_TRUE(error.code() == Errc::peer_died || error.code() == Errc::truncated)
+          << error.what();
+    }
+  };
+  const auto size = static_cast<std::size_t>(team.size());
+  std::vector<std::byte> one(40);
+  std::vector<std::byte> all(40 * size);
+  std::vector<std::byte> others(40 * size);
+  const ReduceFunction none = [](std::byte*, const std::byte*, std::size_t) {};
+  expect_end([&] { team.barrier(); });
+  expect_end([&] { team.allreduce(one, none); });
+  expect_end([&] { team.allgather(one, all); });
+  expect_end([&] { team.alltoall(all, others); });
+  for (int root = 0; root < team.size(); ++root) {
+    expect_end([&] { team.broadcast(Rank{root}, one); });
+    expect_end([&] { team.reduce(Rank{root}, one, none); });
+  }
+  return failed;
+}
+
+/// One rank dies. All others call every collective, twice: whoever needs the dead one is told so,
+/// and nobody waits for ever; nor do their runtimes when they end.
+TEST_P(Collectives, FailWithoutARankAndEndForAll) {
+  const auto [ranks, nodes] = GetParam();
+  for (int gone = 0; gone < ranks; gone += std::max(1, ranks / 2)) {
+    auto jobs = fabric::make_local_job(ranks, nodes);
+    std::atomic<int> failed{0};
+    const auto live = [&, gone = gone](int rank) {
+      RuntimeOptions mine;
+      mine.job = jobs[static_cast<std::size_t>(rank)].get();
+      Runtime runtime(mine);
+      Team team(runtime);
+      team.barrier();
+      if (rank == gone) {
+        fabric::kill_local_rank(*mine.job, Rank{gone}, "fell over");
+        throw Death();  // its runtime waits for nobody
+      }
+      for (int round = 0; round < 2; ++round) failed += failures_of_all(team);
+    };
+    on_threads(ranks, [&, gone = gone](int rank) {
+      try {
+        live(rank);
+      } catch (const Death&) {
+        EXPECT_EQ(rank, gone);
+      }
+    });
+    // All of them, of the four that need everybody.
+    EXPECT_GE(failed.load(), (ranks - 1) * 2 * 4);
+  }
 }
 
 TEST(CollectivesErrors, RefuseWrongSizes) {

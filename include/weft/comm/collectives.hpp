@@ -21,6 +21,10 @@ using ReduceFunction = void (*)(std::byte* into, const std::byte* from, std::siz
 ///
 /// Node-aware: data crosses between nodes once per node and direction, between leaders (the
 /// lowest rank of each node); inside a node it fans out over a binary tree (001 §6.3.3).
+///
+/// When a rank has died, a collective throws Error on the living ranks whose result would depend on
+/// it (Errc::peer_died, or ::truncated where another rank passed it on); none waits for ever, and
+/// each may call the next.
 class Team {
  public:
   explicit Team(Runtime& runtime);
