@@ -12,7 +12,7 @@
 #include "mpi/comms/session.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/process.hpp"
-#include "weft/base/log.hpp"
+#include "mpi/process/leaks.hpp"
 
 namespace weft::mpi {
 
@@ -41,14 +41,6 @@ Held<Comm> make_fixed(Held<Group> group, uint16_t context, MPI_Comm handle, cons
   return made;
 }
 
-void report(const char* what, const std::vector<std::string>& names) {
-  if (names.empty() || !settings().report_leaks) return;
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  base::log(base::LogLevel::warn,
-            fmt::format("MPI_Finalize: {} not freed ({}): {}", what, names.size(), list));
-}
-
 /// Ends the handles that the program left, and says which.
 template <class T, class Handle, class Describe>
 void end_leaked(HandleTable<T, Handle>& table, const char* what, Describe describe) {
@@ -58,7 +50,7 @@ void end_leaked(HandleTable<T, Handle>& table, const char* what, Describe descri
     handles.push_back(handle);
     names.push_back(describe(*object));
   });
-  report(what, names);
+  tell_leaks(what, names.size(), names);
   for (const Handle handle : handles) table.remove(handle)->drop();
 }
 
@@ -92,9 +84,7 @@ void close_comms() {
   end_leaked(groups(), "groups",
              [](const Group& group) { return fmt::format("{} processes", group.size()); });
   end_leaked(sessions(), "sessions", [](const Session&) { return std::string("a session"); });
-  if (const int kept = forget_keyvals(); kept != 0 && settings().report_leaks) {
-    base::log(base::LogLevel::warn, fmt::format("MPI_Finalize: key values not freed ({})", kept));
-  }
+  tell_leaks("key values", static_cast<std::size_t>(forget_keyvals()));
   comms().define(MPI_COMM_WORLD, nullptr);
   comms().define(MPI_COMM_SELF, nullptr);
   groups().define(MPI_GROUP_EMPTY, nullptr);

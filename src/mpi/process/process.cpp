@@ -10,6 +10,7 @@
 
 #include "mpi/comm.hpp"
 #include "mpi/process/gate.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/process/main_thread.hpp"
 #include "mpi/process/process_life.hpp"
 #include "mpi/process/settings.hpp"
@@ -79,6 +80,7 @@ void open_all() {
 }
 
 void close_all() {
+  tell_leaks_that_outlast();
   close_requests();
   close_comms();
   close_datatypes();

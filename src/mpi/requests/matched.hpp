@@ -15,6 +15,6 @@ struct MatchedMessage {
 
 HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept;
 /// Warns of messages that were taken out and never received.
-void report_leaked_messages();
+void tell_leaked_messages();
 
 }  // namespace weft::mpi

@@ -15,10 +15,10 @@
 #include "mpi/counters.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/requests/matched.hpp"
 #include "mpi/requests/send_buffer.hpp"
 #include "weft/base/error.hpp"
-#include "weft/base/log.hpp"
 
 namespace weft::mpi {
 
@@ -76,19 +76,19 @@ void end_freed_sends() {
   });
 }
 
-void report_leaked_requests() {
-  request_pool().for_each([](Request& leaked) {
+void tell_leaked_requests() {
+  std::vector<std::string> which;
+  request_pool().for_each([&](Request& leaked) {
     const char* kind = "send";
     if (leaked.receives) kind = "receive";
     if (leaked.work != nullptr) kind = "nonblocking operation";
     if (leaked.persistent) kind = "persistent request";
     const Comm* comm = leaked.of();
-    base::log(base::LogLevel::warn,
-              fmt::format("mpi: {} (request {:#x}{}) was never completed nor freed; {}", kind,
-                          reinterpret_cast<uintptr_t>(handle_of(leaked)),
-                          comm == nullptr ? "" : fmt::format(", context {}", comm->context),
-                          leaked.transfer.ended() ? "it has ended" : "it is pending"));
+    which.push_back(fmt::format("{}{} ({})", kind,
+                                comm == nullptr ? "" : fmt::format(" in context {}", comm->context),
+                                leaked.transfer.ended() ? "ended" : "pending"));
   });
+  tell_leaks("requests", which.size(), which);
 }
 
 }  // namespace
@@ -204,8 +204,8 @@ void close_requests() {
   detach_all_buffers();
   end_freed_sends();
   if (settings().report_leaks) {
-    report_leaked_requests();
-    report_leaked_messages();
+    tell_leaked_requests();
+    tell_leaked_messages();
   }
   bool under_way = false;
   request_pool().for_each([&](Request& leaked) {

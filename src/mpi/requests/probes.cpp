@@ -2,15 +2,17 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/ends.hpp"
 #include "mpi/requests/matched.hpp"
 #include "mpi/requests/posting.hpp"
-#include "weft/base/log.hpp"
 
 namespace weft::mpi {
 
@@ -73,12 +75,12 @@ HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
   return table;
 }
 
-void report_leaked_messages() {
-  matched_messages().for_each([](MPI_Message handle, const MatchedMessage* leaked) {
-    base::log(base::LogLevel::warn,
-              fmt::format("mpi: message {:#x} (context {}) was probed and never received",
-                          reinterpret_cast<uintptr_t>(handle), leaked->comm->context));
+void tell_leaked_messages() {
+  std::vector<std::string> which;
+  matched_messages().for_each([&](MPI_Message, const MatchedMessage* leaked) {
+    which.push_back(fmt::format("context {}", leaked->comm->context));
   });
+  tell_leaks("messages that were probed and never received,", which.size(), which);
 }
 
 namespace calls {

@@ -1,6 +1,8 @@
 // Datatype objects: their table, packing, and where they begin and end.
 #include "mpi/datatype.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <map>
 #include <string>
@@ -10,11 +12,11 @@
 #include "mpi/attributes.hpp"
 #include "mpi/op.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/types/builder.hpp"
 #include "mpi/types/combiners.hpp"
 #include "mpi/types/plan.hpp"
 #include "mpi/types/predefined.hpp"
-#include "weft/base/log.hpp"
 
 namespace weft::mpi {
 
@@ -46,12 +48,6 @@ void Datatype::unpack(void* buffer, int64_t count, int64_t offset,
 
 namespace {
 
-void tell_leaks(const char* maker, std::size_t number) {
-  base::log(base::LogLevel::warn, "mpi: " + std::to_string(number) +
-                                      (number == 1 ? " handle" : " handles") + " of " + maker +
-                                      (number == 1 ? " was" : " were") + " never freed");
-}
-
 /// Ends what programs left; with mpi.report_leaks, says so.
 void end_leaked_types() {
   std::vector<MPI_Datatype> left;
@@ -61,8 +57,8 @@ void end_leaked_types() {
     left.push_back(handle);
     ++by_combiner[type->recipe->combiner];
   });
-  if (!left.empty() && settings().report_leaks) {
-    for (const auto& [combiner, number] : by_combiner) tell_leaks(maker_name(combiner), number);
+  for (const auto& [combiner, number] : by_combiner) {
+    tell_leaks(fmt::format("datatypes of {}", maker_name(combiner)), number);
   }
   for (const MPI_Datatype handle : left) {
     if (Datatype* type = datatypes().remove(handle); type != nullptr) type->drop();
@@ -72,7 +68,7 @@ void end_leaked_types() {
 void end_leaked_ops() {
   std::vector<MPI_Op> left;
   ops().for_each([&](MPI_Op handle, Op*) { left.push_back(handle); });
-  if (!left.empty() && settings().report_leaks) tell_leaks("MPI_Op_create", left.size());
+  tell_leaks("operations", left.size());
   for (const MPI_Op handle : left) {
     if (Op* leaked = ops().remove(handle); leaked != nullptr) leaked->drop();
   }

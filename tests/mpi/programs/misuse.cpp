@@ -46,6 +46,36 @@ int from_another_thread() {
   return 0;
 }
 
+void say_nothing(MPI_Comm*, int*, ...) {}
+
+/// One of each kind of handle, or two, none of them freed.
+void leave_handles() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_name(comm, "forgotten");
+  MPI_Group group;
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  MPI_Datatype types[2];
+  MPI_Type_contiguous(3, MPI_INT, &types[0]);
+  MPI_Type_vector(2, 1, 2, MPI_INT, &types[1]);
+  MPI_Op op;
+  MPI_Op_create([](void*, void*, int*, MPI_Datatype*) {}, 1, &op);
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(say_nothing, &handler);
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "a key", "its value");
+  int keyval = 0;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, nullptr);
+  static int words[2];
+  MPI_Request requests[2];
+  MPI_Irecv(&words[0], 1, MPI_INT, rank, 77, MPI_COMM_WORLD, &requests[0]);
+  MPI_Send_init(&words[1], 1, MPI_INT, rank, 78, MPI_COMM_WORLD, &requests[1]);
+  MPI_Message message;
+  MPI_Send(&words[1], 1, MPI_INT, rank, 79, MPI_COMM_WORLD);
+  MPI_Mprobe(rank, 79, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+}
+
 int level_named(const char* name) {
   if (asked(name, "funneled")) return MPI_THREAD_FUNNELED;
   if (asked(name, "serialized")) return MPI_THREAD_SERIALIZED;
@@ -76,9 +106,10 @@ int main(int argc, char** argv) {
     MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   if (asked(what, "leave")) return 0;
   if (asked(what, "leave-one") && rank == 0) return 0;
-  if (asked(what, "leak")) {
-    MPI_Comm comm;
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  if (asked(what, "leak")) leave_handles();
+  if (asked(what, "leak-session")) {
+    MPI_Session session;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
   }
   if (asked(what, "talk")) {  // three messages to oneself, each of four bytes, the receive first
     for (int i = 0; i < 3; ++i) {

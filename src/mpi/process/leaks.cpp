@@ -1,0 +1,38 @@
+#include "mpi/process/leaks.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mpi/errhandler.hpp"
+#include "mpi/info.hpp"
+#include "mpi/process.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft::mpi {
+namespace {
+constexpr std::size_t kMostNamed = 20;
+}
+
+void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std::string>& which) {
+  if (number == 0 || !settings().report_leaks) return;
+  std::string text = fmt::format("MPI_Finalize: {} not freed ({})", kind, number);
+  const auto end = which.begin() + static_cast<std::ptrdiff_t>(std::min(which.size(), kMostNamed));
+  if (!which.empty()) text += fmt::format(": {}", fmt::join(which.begin(), end, ", "));
+  if (which.size() > kMostNamed) text += ", ...";
+  base::log(base::LogLevel::warn, text);
+}
+
+void tell_leaks_that_outlast() {
+  std::vector<std::string> which;
+  infos().for_each([&](MPI_Info, const Info* info) {
+    which.push_back(fmt::format("{} keys", info->all().size()));
+  });
+  tell_leaks("info objects", which.size(), which);
+  std::size_t handlers = 0;
+  errhandlers().for_each([&](MPI_Errhandler, const Errhandler*) { ++handlers; });
+  tell_leaks("error handlers", handlers);
+}
+
+}  // namespace weft::mpi
