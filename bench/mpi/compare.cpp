@@ -28,11 +28,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "collective_calls.hpp"
 
 namespace {
 
@@ -566,72 +567,9 @@ double flood(const Options& given) {
   return peak_mib();
 }
 
-/// What collectives send and receive, enough for `ranks` of the larger side.
-struct Buffers {
-  Buffers(int bytes, int ranks)
-      : in(static_cast<std::size_t>(std::max(bytes, 8)) / sizeof(double) *
-               static_cast<std::size_t>(ranks),
-           1),
-        out(in.size(), 0) {}
-  std::vector<double> in;
-  std::vector<double> out;
-};
-
-using CallCollective = void (*)(Buffers& data, int doubles, int root);
-/// The sizes are what each rank gives to, or gets from, each other one.
-CallCollective find_collective(const std::string& name) {
-  static const std::map<std::string, CallCollective> kAll{
-      {"barrier", [](Buffers&, int, int) { MPI_Barrier(MPI_COMM_WORLD); }},
-      {"bcast",
-       [](Buffers& data, int doubles, int root) {
-         MPI_Bcast(data.in.data(), doubles, MPI_DOUBLE, root, MPI_COMM_WORLD);
-       }},
-      {"reduce",
-       [](Buffers& data, int doubles, int root) {
-         MPI_Reduce(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM, root,
-                    MPI_COMM_WORLD);
-       }},
-      {"allreduce",
-       [](Buffers& data, int doubles, int) {
-         MPI_Allreduce(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM,
-                       MPI_COMM_WORLD);
-       }},
-      {"reduce-scatter",
-       [](Buffers& data, int doubles, int) {
-         MPI_Reduce_scatter_block(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM,
-                                  MPI_COMM_WORLD);
-       }},
-      {"scan",
-       [](Buffers& data, int doubles, int) {
-         MPI_Scan(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-       }},
-      {"gather",
-       [](Buffers& data, int doubles, int root) {
-         MPI_Gather(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE, root,
-                    MPI_COMM_WORLD);
-       }},
-      {"scatter",
-       [](Buffers& data, int doubles, int root) {
-         MPI_Scatter(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
-                     root, MPI_COMM_WORLD);
-       }},
-      {"allgather",
-       [](Buffers& data, int doubles, int) {
-         MPI_Allgather(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
-                       MPI_COMM_WORLD);
-       }},
-      {"alltoall",
-       [](Buffers& data, int doubles, int) {
-         MPI_Alltoall(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
-                      MPI_COMM_WORLD);
-       }},
-  };
-  const auto found = kAll.find(name);
-  return found == kAll.end() ? nullptr : found->second;
-}
-
 /// Blocking collectives, one after the other. Roots change each time: with one root it would run
-/// ahead of the others, or they of it, and what is measured were a rate.
+/// ahead of the others, or they of it, and what is measured were a rate. (As it would be of scans,
+/// whose first rank waits for nobody.) The time is that of the rank that took longest.
 Reading collective(const Options& given, CallCollective call) {
   Buffers data(given.bytes, given.ranks);
   const int doubles = std::max(1, given.bytes / static_cast<int>(sizeof(double)));
@@ -658,6 +596,10 @@ Reading collective(const Options& given, CallCollective call) {
     verdict = warm && end - begin > given.seconds * 5 / 4 ? kEnd : kOn;
     MPI_Bcast(&verdict, 1, MPI_BYTE, 0, MPI_COMM_WORLD);
   }
+  double longest = 0;
+  const double each = reading.us_each();
+  MPI_Reduce(&each, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+  reading.seconds = longest * reading.done / 1e6;
   return reading;
 }
 

@@ -6,8 +6,7 @@ import itertools
 
 # By size of what each rank gives to, or gets from, another.
 COLLECTIVES = ("barrier", *(f"{name}-{size}" for size in ("8", "64K") for name in ("allreduce", "bcast")),
-               *(f"{name}-8" for name in ("reduce", "gather", "scatter", "allgather", "alltoall", "reduce-scatter",
-                                          "scan")))
+               *(f"{name}-8" for name in ("reduce", "gather", "scatter", "allgather", "alltoall", "reduce-scatter")))
 # Measures between hosts, unless others are asked for; where a host has several ranks, collectives.
 BETWEEN_HOSTS = ["latency", "rate", "pingpong-64K", "pingpong-1M", "pingpong-4M", "bandwidth-64K", "bandwidth-1M",
                  "bandwidth-4M", "bandwidth-mt", "pairwise", "pingpong", "latency-mt", *COLLECTIVES,
