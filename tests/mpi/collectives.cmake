@@ -92,3 +92,11 @@ foreach(nodes 1 2)
   weft_short_deaths(outside_12 NODES ${nodes} ARGUMENTS 12 outside)
   weft_short_deaths(outside_15 NODES ${nodes} ARGUMENTS 15 outside)
 endforeach()
+
+# By the large-count twins.
+weft_mpi_by_large_counts(collectives_moving RANKS 4)
+weft_mpi_by_large_counts(collectives_reducing RANKS 4)
+weft_mpi_by_large_counts(collectives_neighbours RANKS 4)
+weft_mpi_by_large_counts(collectives_inter RANKS 3 5)
+weft_mpi_by_large_counts(collectives_errors RANKS 2)
+weft_mpi_by_large_counts(collectives_many RANKS 3)

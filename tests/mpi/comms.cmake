@@ -12,3 +12,20 @@ weft_mpi_test(intercomms RANKS 2 3 4 SOURCES programs/intercomms.cpp)
 weft_mpi_test(sessions RANKS 1 2 4 SOURCES programs/sessions.cpp)
 weft_mpi_test(topologies RANKS 1 2 4 6 SOURCES programs/topologies.cpp)
 weft_mpi_test(attributes RANKS 1 2 SOURCES programs/attributes.cpp)
+
+# A rank dies while others begin, make communicators, or end.
+add_executable(mpi_program_comms_deaths programs/comms_deaths.cpp)
+target_link_libraries(mpi_program_comms_deaths PRIVATE weft_flags mpi_abi)
+add_dependencies(mpi_program_comms_deaths weft_mpi_generated)
+foreach(when init dup idup split create group session graph inter finalize)
+  set(survived "the living went on")
+  if(when STREQUAL init)
+    set(survived "MPI_Init failed: MPI_ERR_PROC_ABORTED .*rank 3 ")
+  endif()
+  set(test mpi.comms_deaths.${when})
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 4 --timeout 60
+    $<TARGET_FILE:mpi_program_comms_deaths> ${when})
+  # Its exit status is that of the rank that was killed.
+  set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
+    PASS_REGULAR_EXPRESSION "${survived}")
+endforeach()

@@ -6,8 +6,6 @@
 #include <list>
 #include <optional>
 
-#include "mpi/abi/mpi.h"
-
 namespace weft::mpi::test {
 
 class MatchingModel {
@@ -15,7 +13,7 @@ class MatchingModel {
   struct Receive {
     int id;
     int source;  ///< -1: any
-    int tag;     ///< MPI_ANY_TAG
+    int tag;     ///< negative: any, as MPI_ANY_TAG is
   };
   struct Message {
     int id;
@@ -64,7 +62,7 @@ class MatchingModel {
 
   static bool fits(const Receive& receive, const Message& message) {
     return (receive.source < 0 || receive.source == message.source) &&
-           (receive.tag == MPI_ANY_TAG || receive.tag == message.tag);
+           (receive.tag < 0 || receive.tag == message.tag);
   }
 
  private:

@@ -16,7 +16,7 @@ endforeach()
 # The same messages over several devices, chosen in each way, and matched by each engine.
 if(NOT WEFT_SANITIZE)
   foreach(devices dedicated round-robin communicator hash)
-    foreach(program p2p_order p2p_probe collectives_many)
+    foreach(program p2p_order p2p_model p2p_probe collectives_many)
       set(test mpi.${program}_over_${devices}.2)
       add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
         $<TARGET_FILE:mpi_program_${program}>)
@@ -25,7 +25,7 @@ if(NOT WEFT_SANITIZE)
     endforeach()
   endforeach()
   # Each rank with another number of them, as where hosts or shares of cores are unlike.
-  foreach(program p2p_order p2p_probe collectives_many)
+  foreach(program p2p_order p2p_model p2p_probe collectives_many)
     set(test mpi.${program}_over_unlike_devices.3)
     add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --timeout 100
       -n 1 --env WEFT_COMM_DEVICES=1 $<TARGET_FILE:mpi_program_${program}> :
@@ -39,10 +39,14 @@ if(NOT WEFT_SANITIZE)
   set_tests_properties(mpi.p2p_order_64_over_two_devices.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
     ENVIRONMENT "WEFT_COMM_DEVICES=2")
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
-    set(test mpi.p2p_order_by_${engine}.2)
-    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
-      $<TARGET_FILE:mpi_program_p2p_order>)
-    set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
-      ENVIRONMENT WEFT_MPI_MATCHING=${engine})
+    set(devices 1)
+    foreach(program p2p_order p2p_model)
+      set(test mpi.${program}_by_${engine}.2)
+      add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+        $<TARGET_FILE:mpi_program_${program}>)
+      set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+        ENVIRONMENT "WEFT_MPI_MATCHING=${engine};WEFT_COMM_DEVICES=${devices}")
+      set(devices 2)
+    endforeach()
   endforeach()
 endif()

@@ -9,6 +9,8 @@ foreach(level RANGE 0 3)
   set_tests_properties(mpi.life_level_${level}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
     ENVIRONMENT WEFT_MPI_CHECK_THREADS=on)
 endforeach()
+weft_mpi_test(handles RANKS 1 3 SOURCES programs/handles.cpp)
+weft_mpi_by_large_counts(handles RANKS 2)
 weft_mpi_test(errors RANKS 1 2 SOURCES programs/errors.cpp)
 weft_mpi_test(info RANKS 1 2 SOURCES programs/info.cpp)
 weft_mpi_test(tool RANKS 1 2 SOURCES programs/tool.cpp)

@@ -11,3 +11,14 @@ weft_mpi_test(p2p_errors RANKS 1 2 4 SOURCES programs/p2p_errors.cpp)
 weft_mpi_test(p2p_buffered RANKS 1 2 4 SOURCES programs/p2p_buffered.cpp)
 weft_mpi_test(request_sets RANKS 1 2 3 4 SOURCES programs/request_sets.cpp)
 weft_mpi_test(request_sets_64 RANKS 2 SOURCES programs/request_sets.cpp ARGUMENTS 64)
+# Wildcards posted and withdrawn by many threads over two devices: the model's answers.
+weft_mpi_test(p2p_model RANKS 1 2 3 4 SOURCES programs/p2p_model.cpp)
+weft_mpi_test(p2p_model_64 RANKS 1 2 3 SOURCES programs/p2p_model.cpp ARGUMENTS 64 50
+  ENV WEFT_COMM_DEVICES=2)
+
+# By the large-count twins.
+weft_mpi_by_large_counts(p2p_modes RANKS 2)
+weft_mpi_by_large_counts(p2p_errors RANKS 2)
+weft_mpi_by_large_counts(p2p_buffered RANKS 2)
+weft_mpi_by_large_counts(p2p_probe RANKS 2)
+weft_mpi_by_large_counts(request_sets RANKS 2)

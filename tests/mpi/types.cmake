@@ -4,3 +4,8 @@ weft_test(mpi_types_arguments_test ROOM mpi SOURCES types_arguments_test.cpp)
 weft_test(mpi_types_external_test ROOM mpi SOURCES types_external_test.cpp)
 weft_test(mpi_types_ops_test ROOM mpi SOURCES types_ops_test.cpp)
 weft_mpi_test(datatypes RANKS 1 2 4 SOURCES programs/datatypes.cpp)
+weft_mpi_test(typemaps RANKS 1 SOURCES programs/typemaps.cpp)
+
+# By the large-count twins.
+weft_mpi_by_large_counts(typemaps RANKS 1)
+weft_mpi_by_large_counts(datatypes RANKS 2)

@@ -70,6 +70,17 @@ void operations() {
   expect(MPI_Allreduce(&d, &e, 1, MPI_DOUBLE, MPI_BAND, world), MPI_ERR_OP, "bits of doubles");
   expect(MPI_Reduce(&x, &y, 1, MPI_INT, MPI_MINLOC, 0, world), MPI_ERR_OP, "MINLOC of ints");
   expect(MPI_Scan(&d, &e, 1, MPI_DOUBLE, MPI_LXOR, world), MPI_ERR_OP, "LXOR of doubles");
+  MPI_Op op;
+  MPI_Op_create([](void*, void*, int*, MPI_Datatype*) {}, 1, &op);
+  MPI_Op freed = op;
+  MPI_Op_free(&op);
+  int commutes = 0;
+  MPI_Request request;
+  expect(MPI_Allreduce(&x, &y, 1, MPI_INT, freed, world), MPI_ERR_OP, "a freed operation");
+  expect(MPI_Ireduce(&x, &y, 1, MPI_INT, freed, 0, world, &request), MPI_ERR_OP, "and Ireduce");
+  expect(MPI_Reduce_local(&x, &y, 1, MPI_INT, freed), MPI_ERR_OP, "and Reduce_local");
+  expect(MPI_Op_commutative(freed, &commutes), MPI_ERR_OP, "and what it is");
+  expect(MPI_Op_free(&freed), MPI_ERR_OP, "and freed again");
 }
 
 void buffers() {

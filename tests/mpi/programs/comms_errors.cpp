@@ -62,6 +62,23 @@ void check_comms(MPI_Comm comm, MPI_Group group, int size) {
   WEFT_GIVES(MPI_ERR_COMM, MPI_Send(&number, 1, MPI_INT, 0, 0, freed));
 }
 
+void check_sessions() {
+  MPI_Session session = MPI_SESSION_NULL;
+  int number = 0;
+  WEFT_GIVES(MPI_ERR_SESSION, MPI_Session_get_num_psets(session, MPI_INFO_NULL, &number));
+  WEFT_GIVES(MPI_ERR_SESSION, MPI_Session_finalize(&session));
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  MPI_Group group = MPI_GROUP_NULL;
+  WEFT_GIVES(MPI_ERR_ARG, MPI_Group_from_session_pset(session, "no such set", &group));
+  MPI_Session freed = session;
+  MPI_Session_finalize(&session);
+  MPI_Info info = MPI_INFO_NULL;
+  WEFT_GIVES(MPI_ERR_SESSION, MPI_Session_get_num_psets(freed, MPI_INFO_NULL, &number));
+  WEFT_GIVES(MPI_ERR_SESSION, MPI_Session_get_info(freed, &info));
+  WEFT_GIVES(MPI_ERR_SESSION, MPI_Group_from_session_pset(freed, "mpi://WORLD", &group));
+  WEFT_GIVES(MPI_ERR_SESSION, MPI_Session_finalize(&freed));
+}
+
 void check_topologies(MPI_Comm comm, int size) {
   MPI_Comm made = MPI_COMM_NULL;
   int number = 0;
@@ -102,6 +119,7 @@ int main(int argc, char** argv) {
   const int size = check::size_of(comm);
   check_groups(group, size);
   check_comms(comm, group, size);
+  check_sessions();
   check_topologies(comm, size);
   WEFT_EXPECT(check::goes_round(comm, 1));
   MPI_Group_free(&group);

@@ -39,8 +39,12 @@ void handlers() {
   WEFT_CHECK(calls == 2 && last_comm == MPI_COMM_SELF);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 
-  // Freed, it still serves where it was set; copies of a communicator have it, too.
+  // Freed, it still serves where it was set; copies of a communicator have it, too. Its handle is
+  // no more than what others were given.
+  MPI_Errhandler freed = own;
   MPI_Errhandler_free(&own);
+  WEFT_CHECK(class_of(MPI_Comm_set_errhandler(MPI_COMM_SELF, freed)) == MPI_ERR_ERRHANDLER);
+  WEFT_CHECK(class_of(MPI_Errhandler_free(&freed)) == MPI_ERR_ERRHANDLER);
   MPI_Comm copy;
   MPI_Comm_dup(comm, &copy);
   WEFT_CHECK(class_of(fail_on(copy)) == MPI_ERR_RANK && calls == 3 && last_comm == copy);

@@ -100,6 +100,17 @@ void categories() {
     variables += cvars;
     int events = -1;
     WEFT_CHECK(MPI_T_category_get_num_events(i, &events) == MPI_SUCCESS && events == 0);
+    WEFT_CHECK(MPI_T_category_get_events(i, 0, &events) == MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_category_get_categories(i, 0, &inner) == MPI_SUCCESS);
+    std::vector<int> counters(static_cast<std::size_t>(pvars) + 1, -1);
+    WEFT_CHECK(MPI_T_category_get_pvars(i, pvars, counters.data()) == MPI_SUCCESS);
+    int all_counters = 0;
+    MPI_T_pvar_get_num(&all_counters);
+    for (int at = 0; at < pvars; ++at) {
+      const int index = counters[static_cast<std::size_t>(at)];
+      WEFT_CHECK(index >= 0 && index < all_counters);
+    }
+    WEFT_CHECK(counters.back() == -1);
   }
   WEFT_CHECK(variables == all);
   int stamp = -1;
@@ -167,6 +178,28 @@ void events() {
   WEFT_CHECK(MPI_T_event_get_index("x", &number) == MPI_T_ERR_INVALID_NAME);
   MPI_Count stamp = 0;
   WEFT_CHECK(MPI_T_source_get_timestamp(0, &stamp) == MPI_T_ERR_INVALID_INDEX);
+  MPI_T_source_order order;
+  WEFT_CHECK(MPI_T_source_get_info(0, nullptr, nullptr, nullptr, nullptr, &order, &stamp, &stamp,
+                                   nullptr) == MPI_T_ERR_INVALID_INDEX);
+  WEFT_CHECK(MPI_T_event_get_info(0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                  nullptr, nullptr, nullptr, nullptr) == MPI_T_ERR_INVALID_INDEX);
+  MPI_T_event_registration handle = nullptr;
+  WEFT_CHECK(MPI_T_event_handle_alloc(0, nullptr, MPI_INFO_NULL, &handle) ==
+             MPI_T_ERR_INVALID_INDEX);
+  // Without events there is no handle, and no instance, that would be one.
+  MPI_Info info = MPI_INFO_NULL;
+  const MPI_T_cb_safety safety = MPI_T_CB_REQUIRE_NONE;
+  for (const int code :
+       {MPI_T_event_handle_get_info(handle, &info), MPI_T_event_handle_set_info(handle, info),
+        MPI_T_event_callback_get_info(handle, safety, &info),
+        MPI_T_event_callback_set_info(handle, safety, info),
+        MPI_T_event_register_callback(handle, safety, info, nullptr, nullptr),
+        MPI_T_event_set_dropped_handler(handle, nullptr),
+        MPI_T_event_handle_free(handle, nullptr, nullptr), MPI_T_event_copy(nullptr, &number),
+        MPI_T_event_read(nullptr, 0, &number), MPI_T_event_get_source(nullptr, &number),
+        MPI_T_event_get_timestamp(nullptr, &stamp)}) {
+    WEFT_CHECK(code == MPI_T_ERR_INVALID_HANDLE);
+  }
 }
 
 }  // namespace
