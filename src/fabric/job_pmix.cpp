@@ -93,6 +93,7 @@ class PmixSession {
   pmix_proc_t proc(pmix_rank_t rank) const;
   PmixValue job_info(const char* key, bool optional) const;
   void find_nodes();
+  std::unique_ptr<NodeCards> open_cards() const;
   void agree_on_key();
   [[nodiscard]] bool in_fork() const noexcept { return getpid() != pid_; }
   void refuse_in_fork() const;
@@ -138,7 +139,7 @@ PmixSession::PmixSession() {
     // A launcher inside weftrun hands that variable down to ranks of its own.
     under_weftrun_ = !base::environment(kJobKeyVariable).value.empty() &&
                      std::string_view(me_.nspace).starts_with(kNamespacePrefix);
-    store_.emplace(me_, size_, near_, under_weftrun_);
+    store_.emplace(me_, size_, near_, under_weftrun_, open_cards());
     news_->subscribe();
     agree_on_key();
   } catch (...) {
@@ -204,6 +205,17 @@ void PmixSession::find_nodes() {
     PMIX_PROC_FREE(there, count);
     ++node_count_;
   }
+}
+
+std::unique_ptr<NodeCards> PmixSession::open_cards() const {
+  if (!under_weftrun_) return nullptr;
+  const PmixValue path = job_info(kCardsInfo, true);
+  const auto own = std::lower_bound(near_.begin(), near_.end(), rank().value);
+  if (path == nullptr || path->type != PMIX_STRING || own == near_.end() || *own != rank().value) {
+    return nullptr;
+  }
+  return NodeCards::open(path->data.string, static_cast<int>(near_.size()),
+                         static_cast<int>(own - near_.begin()));
 }
 
 int PmixSession::node_of(Rank rank) const noexcept {

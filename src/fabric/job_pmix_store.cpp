@@ -45,6 +45,7 @@ void PmixStore::put(std::string_view key, std::string_view value) {
   if (status != PMIX_SUCCESS) throw Error(Errc::launcher, "PMIx_Put: " + pmix_text(status));
   ++generation;
   put_since_commit_ = true;
+  if (cards_) cards_->put(key, value);
 }
 
 /// One generation of what `from` published, or nothing. `here`: do not ask the server.
@@ -73,11 +74,18 @@ std::optional<std::string> PmixStore::fetch(Rank from, const std::string& full, 
   return std::string(value->data.bo.bytes, value->data.bo.size);
 }
 
+std::optional<std::string> PmixStore::on_card(Rank from, std::string_view key) const {
+  const auto place = std::lower_bound(near_.begin(), near_.end(), from.value);
+  if (!cards_ || place == near_.end() || *place != from.value) return std::nullopt;
+  return cards_->find(static_cast<int>(place - near_.begin()), key);
+}
+
 /// While no fence ended since the last fetch from the rank, what is here is all there is; after
 /// that the server is asked for a newer publication.
 std::string PmixStore::get(Rank from, std::string_view key) {
   if (from.value < 0 || from.value >= size_)
     throw Error(Errc::no_such_peer, fmt::format("get: rank {} of a job of {}", from.value, size_));
+  if (std::optional<std::string> found = on_card(from, key)) return *std::move(found);
   bool fresh = false;
   uint64_t now = 0;
   {
@@ -116,6 +124,7 @@ void PmixStore::commit() {
   if (!std::exchange(put_since_commit_, false)) return;
   const pmix_status_t status = PMIx_Commit();
   if (status != PMIX_SUCCESS) throw Error(Errc::launcher, "PMIx_Commit: " + pmix_text(status));
+  if (cards_) cards_->publish();
 }
 
 void PmixStore::count_fence() {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/node_cards.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/types.hpp"
 
@@ -34,9 +35,11 @@ using PmixValue = std::unique_ptr<pmix_value_t, PmixRelease>;
 class PmixStore {
  public:
   /// `near`: the ranks of this host, ascending. `says_no`: the launcher answers at once what a rank
-  /// of another host did not publish, too.
-  PmixStore(const pmix_proc_t& me, int size, std::vector<int> near, bool says_no)
-      : me_(me), size_(size), near_(std::move(near)), says_no_(says_no) {}
+  /// of another host did not publish, too. `cards`: what ranks of this host publish is also there;
+  /// may be nullptr.
+  PmixStore(const pmix_proc_t& me, int size, std::vector<int> near, bool says_no,
+            std::unique_ptr<NodeCards> cards)
+      : me_(me), size_(size), near_(std::move(near)), says_no_(says_no), cards_(std::move(cards)) {}
 
   void put(std::string_view key, std::string_view value);
   std::string get(Rank from, std::string_view key);
@@ -49,11 +52,13 @@ class PmixStore {
   static std::string full_key(std::string_view key, int generation);
   std::optional<std::string> fetch(Rank from, const std::string& full, bool here) const;
   [[nodiscard]] bool is_near(Rank rank) const;
+  [[nodiscard]] std::optional<std::string> on_card(Rank from, std::string_view key) const;
 
   const pmix_proc_t me_;
   const int size_;
   const std::vector<int> near_;
   const bool says_no_;
+  const std::unique_ptr<NodeCards> cards_;       ///< written under the lock
   std::mutex lock_;                              ///< of what follows
   std::map<std::string, int, std::less<>> put_;  ///< key → how often this rank published it
   bool put_since_commit_ = false;

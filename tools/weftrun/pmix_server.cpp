@@ -209,6 +209,10 @@ PmixServer::PmixServer(const Plan& plan)
   infos.add(PMIX_NODE_MAP, node_map, PMIX_REGEX);
   infos.add(PMIX_PROC_MAP, rank_map, PMIX_REGEX);
   infos.add(fabric::kFakeNodesInfo, &nodes, PMIX_UINT32);
+  if (here.ranks > 0) cards_ = fabric::NodeCards::create(here.ranks);
+  if (cards_) {
+    infos.add(fabric::kCardsInfo, fabric::NodeCards::path(cards_).c_str(), PMIX_STRING);
+  }
   std::free(node_map);
   std::free(rank_map);
   Outcome registered;

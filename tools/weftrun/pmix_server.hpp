@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/node_cards.hpp"
 #include "weftrun/hosts.hpp"
 #include "weftrun/spawn.hpp"
 
@@ -81,6 +82,7 @@ class PmixServer {
   std::mutex lock_;
   std::deque<Event> events_;  ///< under lock_
   Fd bell_;
+  fabric::Descriptor cards_;  ///< of this host's ranks (fabric::NodeCards), while the job lives
 };
 
 }  // namespace weft::run

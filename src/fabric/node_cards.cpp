@@ -1,0 +1,95 @@
+#include "fabric/node_cards.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+namespace weft::fabric {
+namespace {
+
+constexpr uint32_t kCardBytes = 1024;
+constexpr uint32_t kFull = UINT32_MAX;
+
+/// In front of each entry: how long its name and its value are.
+struct EntryHead {
+  uint16_t key;
+  uint16_t value;
+};
+
+}  // namespace
+
+struct NodeCards::Card {
+  static constexpr uint32_t kRoom = kCardBytes - sizeof(uint32_t);
+  std::atomic<uint32_t> length;  ///< of the text that is there, or kFull
+  char text[kRoom];
+};
+
+Descriptor NodeCards::create(int ranks) noexcept {
+  static_assert(sizeof(Card) == kCardBytes);
+  Descriptor memory(::memfd_create("weft-cards", MFD_CLOEXEC));
+  if (memory && ::ftruncate(memory.get(), static_cast<off_t>(ranks) * kCardBytes) != 0) return {};
+  return memory;
+}
+
+std::string NodeCards::path(const Descriptor& memory) {
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), memory.get());
+}
+
+std::unique_ptr<NodeCards> NodeCards::open(const std::string& path, int ranks, int place) noexcept {
+  const Descriptor memory(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const std::size_t bytes = static_cast<std::size_t>(ranks) * kCardBytes;
+  struct stat status;
+  if (!memory || ::fstat(memory.get(), &status) != 0 ||
+      status.st_size != static_cast<off_t>(bytes)) {
+    return nullptr;
+  }
+  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (at == MAP_FAILED) return nullptr;
+  return std::unique_ptr<NodeCards>(new NodeCards(static_cast<Card*>(at), ranks, place));
+}
+
+NodeCards::~NodeCards() { ::munmap(cards_, static_cast<std::size_t>(ranks_) * kCardBytes); }
+
+void NodeCards::put(std::string_view key, std::string_view value) {
+  const EntryHead head{static_cast<uint16_t>(key.size()), static_cast<uint16_t>(value.size())};
+  const std::size_t bytes = sizeof head + key.size() + value.size();
+  full_ = full_ || key.size() > UINT16_MAX || value.size() > UINT16_MAX ||
+          bytes > Card::kRoom - written_;
+  if (full_) return;
+  char* const at = cards_[place_].text + written_;
+  std::memcpy(at, &head, sizeof head);
+  std::memcpy(at + sizeof head, key.data(), key.size());
+  std::memcpy(at + sizeof head + key.size(), value.data(), value.size());
+  written_ += static_cast<uint32_t>(bytes);
+}
+
+void NodeCards::publish() {
+  // release: pairs with find's acquire; the text is seen with its length.
+  cards_[place_].length.store(full_ ? kFull : written_, std::memory_order_release);
+}
+
+std::optional<std::string> NodeCards::find(int place, std::string_view key) const {
+  if (place < 0 || place >= ranks_) return std::nullopt;
+  const Card& card = cards_[place];
+  const uint32_t length = card.length.load(std::memory_order_acquire);
+  if (length > Card::kRoom) return std::nullopt;  // full, or nonsense
+  std::array<char, Card::kRoom> copy;
+  std::memcpy(copy.data(), card.text, length);
+  std::optional<std::string> newest;
+  for (std::string_view rest(copy.data(), length); rest.size() >= sizeof(EntryHead);) {
+    EntryHead head;
+    std::memcpy(&head, rest.data(), sizeof head);
+    rest.remove_prefix(sizeof head);
+    if (rest.size() < std::size_t{head.key} + head.value) return std::nullopt;
+    if (rest.substr(0, head.key) == key) newest = rest.substr(head.key, head.value);
+    rest.remove_prefix(std::size_t{head.key} + head.value);
+  }
+  return newest;
+}
+
+}  // namespace weft::fabric

@@ -1,0 +1,56 @@
+// What the ranks of a host publish, in memory that all of them see: a card for each rank. Found
+// without asking the launcher, which answers one at a time and has to be woken for it.
+//
+// weftrun makes the memory and tells where it is; under other launchers, or where /proc cannot be
+// used, there is none, and ranks ask.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fabric/doorbell.hpp"
+
+namespace weft::fabric {
+
+/// The cards of a host, as one of its ranks sees them.
+///
+/// Who may call: `put` and `publish` one thread at a time, `find` any thread.
+/// Invariants: (1) a card has one writer, its rank; its text only grows, and `length` says how much
+/// of it is there. (2) A card that has no room for something says so, and is not read any more: the
+/// launcher has everything, too. (3) What others wrote is copied before it is looked at, and is
+/// believed to be anything.
+class NodeCards {
+ public:
+  /// The memory for so many ranks; without a descriptor, if there is none to be had.
+  static Descriptor create(int ranks) noexcept;
+  /// Where the processes of this host find it, while this one has it open.
+  static std::string path(const Descriptor& memory);
+
+  /// nullptr if `path` cannot be opened, or is too small. `place`: of this rank among the host's.
+  static std::unique_ptr<NodeCards> open(const std::string& path, int ranks, int place) noexcept;
+  ~NodeCards();
+  NodeCards(const NodeCards&) = delete;
+  NodeCards& operator=(const NodeCards&) = delete;
+
+  /// Writes it on this rank's card; others see it after `publish`.
+  void put(std::string_view key, std::string_view value);
+  void publish();
+  /// What the rank at `place` published last by that name. Nothing: ask the launcher.
+  [[nodiscard]] std::optional<std::string> find(int place, std::string_view key) const;
+
+ private:
+  struct Card;
+  NodeCards(Card* cards, int ranks, int place) : cards_(cards), ranks_(ranks), place_(place) {}
+
+  Card* cards_;
+  int ranks_;
+  int place_;
+  uint32_t written_ = 0;  ///< of this rank's card
+  bool full_ = false;
+};
+
+}  // namespace weft::fabric

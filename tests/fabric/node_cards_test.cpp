@@ -1,0 +1,102 @@
+// Cards of a host: what one rank wrote the others read, the newest counts, and what is too long or
+// nonsense is left to the launcher.
+#include "fabric/node_cards.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace weft::fabric {
+namespace {
+
+class Cards : public testing::Test {
+ protected:
+  static constexpr int kRanks = 3;
+  std::unique_ptr<NodeCards> open(int place) {
+    return NodeCards::open(NodeCards::path(memory_), kRanks, place);
+  }
+  Descriptor memory_ = NodeCards::create(kRanks);
+};
+
+TEST_F(Cards, ShowWhatWasPublished) {
+  const auto mine = open(1);
+  const auto theirs = open(2);
+  ASSERT_TRUE(mine && theirs);
+  mine->put("shm", "there");
+  mine->put("ofi", std::string("a\0b", 3));
+  EXPECT_EQ(theirs->find(1, "shm"), std::nullopt) << "not yet";
+  mine->publish();
+  EXPECT_EQ(theirs->find(1, "shm"), "there");
+  EXPECT_EQ(theirs->find(1, "ofi"), std::string("a\0b", 3));
+  EXPECT_EQ(theirs->find(1, "sh"), std::nullopt);
+  EXPECT_EQ(theirs->find(0, "shm"), std::nullopt) << "another's";
+  EXPECT_EQ(theirs->find(-1, "shm"), std::nullopt);
+  EXPECT_EQ(theirs->find(kRanks, "shm"), std::nullopt);
+  mine->put("shm", "");
+  mine->publish();
+  EXPECT_EQ(theirs->find(1, "shm"), "") << "the newest";
+}
+
+TEST_F(Cards, ThatAreFullAreNotRead) {
+  const auto mine = open(0);
+  const auto theirs = open(1);
+  mine->put("first", "value");
+  mine->publish();
+  mine->put("second", std::string(900, 'x'));
+  mine->put("third", std::string(200, 'y'));
+  mine->put("fourth", "z");
+  mine->publish();
+  for (const char* key : {"first", "second", "third", "fourth"}) {
+    EXPECT_EQ(theirs->find(0, key), std::nullopt) << key;
+  }
+}
+
+TEST_F(Cards, AreNotBelieved) {
+  const auto mine = open(0);
+  void* const at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
+  ASSERT_NE(at, MAP_FAILED);
+  auto* const words = static_cast<uint32_t*>(at);
+  mine->put("key", "value");
+  mine->publish();
+  for (const uint32_t length : {uint32_t{5}, uint32_t{9}, uint32_t{1021}, UINT32_MAX - 1}) {
+    words[0] = length;
+    EXPECT_EQ(mine->find(0, "key"), std::nullopt) << length;
+  }
+  words[0] = 12;
+  EXPECT_EQ(mine->find(0, "key"), "value");
+  words[1] = UINT32_MAX;  // lengths of name and value
+  EXPECT_EQ(mine->find(0, "key"), std::nullopt);
+  ::munmap(at, 4096);
+}
+
+TEST(NoCards, AreNothingBad) {
+  EXPECT_EQ(NodeCards::open("/proc/self/fd/4711", 1, 0), nullptr);
+  EXPECT_EQ(NodeCards::open("/dev/null", 1, 0), nullptr);
+  const Descriptor small = NodeCards::create(1);
+  EXPECT_EQ(NodeCards::open(NodeCards::path(small), 2, 0), nullptr) << "of another job's size";
+}
+
+/// One writes more and more, another reads: what it finds is whole.
+TEST_F(Cards, AreReadWhileTheyAreWritten) {
+  const auto mine = open(0);
+  const auto theirs = open(1);
+  std::jthread writer([&] {
+    for (int i = 0; i < 60; ++i) {
+      mine->put("key", std::string(4, static_cast<char>('a' + i % 26)));
+      mine->publish();
+      std::this_thread::yield();
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    const auto found = theirs->find(0, "key");
+    if (!found) continue;
+    ASSERT_EQ(*found, std::string(4, found->front()));
+  }
+}
+
+}  // namespace
+}  // namespace weft::fabric
