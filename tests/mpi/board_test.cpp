@@ -124,6 +124,54 @@ TEST(Board, AWishIsOfOneUse) {
   EXPECT_FALSE(seats[1].take_wish(seats[1].wish_of(1))) << "a letter is under way";
 }
 
+TEST(Board, TwoExchange) {
+  const auto board = std::make_unique<Board>();
+  std::vector<Seat> seats = seats_at(*board, 2);
+  for (uint32_t use = 1; use <= 9; ++use) {
+    // Who was through first begins the next one, while the other still reads this one.
+    seats[use % 2].begin_exchange(use);
+    EXPECT_FALSE(seats[use % 2].has_shown(1 - use % 2));
+    EXPECT_FALSE(seats[use % 2].show());
+    Seat& late = seats[1 - use % 2];
+    if (use > 1) {
+      EXPECT_TRUE(late.has_shown(use % 2)) << "the one before";
+    }
+    late.begin_exchange(use);
+    EXPECT_TRUE(late.has_shown(use % 2));
+    seats[use % 2].make_wish(seats[use % 2].place_of(1 - use % 2).asked);
+    EXPECT_TRUE(late.show()) << "a letter is wanted";
+    EXPECT_TRUE(seats[use % 2].has_shown(1 - use % 2));
+  }
+}
+
+/// Each sees what the other one shows in each exchange, however far apart they come.
+TEST(Board, TwoExchangeInStep) {
+  if (!base::environment("WEFT_STRESS_SECONDS").found) base::set_config("stress.seconds", "1");
+  const uint64_t seed = weft::test::stress_seed();
+  const weft::test::StressClock clock(1.0);
+  const auto board = std::make_unique<Board>();
+  std::vector<Seat> seats = seats_at(*board, 2);
+  constexpr uint64_t kLast = UINT64_MAX;
+  const auto play = [&](uint32_t mine) {
+    Seat& seat = seats[mine];
+    std::mt19937_64 random(seed + mine);
+    for (uint32_t use = 1;; ++use) {
+      seat.begin_exchange(use);
+      const uint64_t shown = mine == 0 && !clock.running(use) ? kLast : uint64_t{use} << 8 | mine;
+      std::memcpy(seat.place_of(mine).data, &shown, sizeof shown);
+      EXPECT_FALSE(seat.show());
+      while (!seat.has_shown(1 - mine)) sched_yield();
+      for (uint64_t i = random() % 100; i == 0; ++i) sched_yield();
+      uint64_t seen = 0;
+      std::memcpy(&seen, seat.place_of(1 - mine).data, sizeof seen);
+      if (shown == kLast || seen == kLast) return;
+      ASSERT_EQ(seen, uint64_t{use} << 8 | (1 - mine));
+    }
+  };
+  std::jthread other([&] { play(1); });
+  play(0);
+}
+
 TEST(Board, EachMemberLeavesOnce) {
   const auto board = std::make_unique<Board>();
   for (Seat& seat : seats_at(*board, 3)) seat.leave();

@@ -5,7 +5,7 @@ weft_mpi_test(collectives_inter RANKS 1 2 3 4 5 SOURCES programs/collectives_int
 weft_mpi_test(collectives_neighbours RANKS 1 2 3 4 5 SOURCES programs/collectives_neighbours.cpp)
 weft_mpi_test(collectives_many RANKS 1 2 3 5 SOURCES programs/collectives_many.cpp)
 weft_mpi_test(collectives_errors RANKS 1 2 3 SOURCES programs/collectives_errors.cpp)
-weft_mpi_test(collectives_board RANKS 3 5 SOURCES programs/collectives_board.cpp
+weft_mpi_test(collectives_board RANKS 2 3 5 SOURCES programs/collectives_board.cpp
   ARGUMENTS one_node)
 weft_mpi_test(collectives_mismatch RANKS 2 3 4 SOURCES programs/collectives_mismatch.cpp
   ENV WEFT_MPI_CHECK_COLLECTIVES=true)
@@ -81,6 +81,16 @@ function(weft_short_deaths name)
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
     PASS_REGULAR_EXPRESSION "the survivors went on")
 endfunction()
+# Two ranks, which exchange.
+foreach(arguments "4 short" "9 short" "41 short 0" "500 midst" "700 midst 0")
+  string(REPLACE " " ";" words "${arguments}")
+  string(REPLACE " " "_" name "${arguments}")
+  set(test mpi.collectives_deaths_pair_${name}.2)
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 2 --timeout 60
+    $<TARGET_FILE:mpi_program_collectives_deaths> ${words})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
+    PASS_REGULAR_EXPRESSION "the survivors went on")
+endforeach()
 foreach(nodes 1 2)
   foreach(moment 1 2 3 4 8 41)
     weft_short_deaths(short_${moment} NODES ${nodes} ARGUMENTS ${moment} short)

@@ -25,7 +25,7 @@ Schedule scatter_straight(Team team, Parts all, Block mine, int root);
 /// Everybody's block is in its place of `all` already.
 Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all);
 /// The same of at most Board::kBytes in all: an Allreduce of everybody's block among zeros.
-Schedule all_gather_shown(Team team, const NodeMap* levels, Parts all);
+Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& all);
 /// Block i of `out` to rank i, whose block goes to part i of `in`. `most_bytes`: of one block,
 /// where all ranks know it and blocks are equal; or else -1.
 Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t most_bytes);

@@ -5,6 +5,7 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/board.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/reduction.hpp"
 #include "mpi/collectives/settings.hpp"
 
@@ -119,9 +120,26 @@ Schedule all_gather_by_nodes(Team team, const NodeMap& map, Parts all) {
   }
 }
 
-}  // namespace
+/// Two of one node: each shows the other its block.
+Schedule all_gather_of_two(Team team, Parts all) {
+  const int other = 1 - team.rank;
+  const auto shown = team.board->exchange(team.tag, all[team.rank]);
+  if (!shown) {
+    const Schedule by_messages = pick(team, all);
+    co_await part(by_messages);
+    co_return;
+  }
+  const Block to = all[other];
+  if (static_cast<int64_t>(shown->size()) != to.bytes()) {
+    Trouble trouble;
+    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
+    co_await trouble;
+  }
+  copy(bytes_at(shown->data(), to.bytes()), to);
+}
 
-Schedule all_gather_shown(Team team, const NodeMap* levels, Parts all) {
+/// Everybody's block among zeros, combined by OR.
+Schedule all_gather_by_or(Team team, const NodeMap* levels, Parts all) {
   std::byte blocks[Board::kBytes] = {};
   const int64_t bytes = bytes_from(all, team.size, 0, team.size);
   const int64_t before = bytes_from(all, team.size, 0, team.rank);
@@ -139,6 +157,13 @@ Schedule all_gather_shown(Team team, const NodeMap* levels, Parts all) {
     if (rank != team.rank) copy(bytes_at(at, to.bytes()), to);
     at += to.bytes();
   }
+}
+
+}  // namespace
+
+Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& all) {
+  if (team.board != nullptr && team.board->is_pair()) return all_gather_of_two(team, all);
+  return all_gather_by_or(team, levels, all);
 }
 
 Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all) {

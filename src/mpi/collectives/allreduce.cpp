@@ -297,6 +297,29 @@ Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction,
   co_await part(down);
 }
 
+/// Two of one node: each shows the other its vector, and both combine them.
+Schedule all_reduce_of_two(Team team, Reduction reduction, const void* from, void* to) {
+  const auto shown = team.board->exchange(team.tag, reduction.whole(from));
+  if (!shown) {
+    const Schedule by_messages = pick(team, reduction, from, to);
+    co_await part(by_messages);
+    co_return;
+  }
+  if (static_cast<int64_t>(shown->size()) != reduction.bytes()) {
+    Trouble trouble;
+    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(1 - team.rank));
+    co_await trouble;
+  }
+  Scratch room;
+  std::byte* other = shown->data();
+  if (!reduction.type->contiguous()) {
+    other = room.elements(reduction.count, *reduction.type);
+    reduction.type->unpack(other, reduction.count, 0, *shown);
+  }
+  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  reduction.combine_part(as_bytes(to), other, reduction.count, team.rank == 1);
+}
+
 }  // namespace
 
 Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
@@ -305,6 +328,9 @@ Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& re
   if (team.size == 1) {
     if (from != to) copy(reduction.whole(from), reduction.whole(to));
     return nothing();
+  }
+  if (team.board != nullptr && team.board->is_pair()) {
+    return all_reduce_of_two(team, reduction, from, to);
   }
   if (team.board != nullptr) levels = &team.board->nodes();
   if (levels != nullptr && (reduction.op->commutative || levels->in_blocks)) {

@@ -15,7 +15,8 @@ namespace weft::mpi {
 ///
 /// Uses have numbers, from 1, which grow; all members make the same uses, but one may leave out one
 /// that it does not know of. In each use members may *arrive*, each in its own place, and one of
-/// them *releases* the others. What is shown has kBytes at most.
+/// them *releases* the others. What is shown has kBytes at most. Or, of two members alone, both
+/// *exchange*: each arrives, and that is all; two places each, in turn.
 struct Board {
   static constexpr uint32_t kMembers = 32;
   static constexpr uint32_t kPlaces = 32;  ///< of releases: so far may a releaser be ahead
@@ -131,6 +132,28 @@ class Seat {
     return board_->sleepers.load(std::memory_order_seq_cst) != 0;
   }
 
+  // --- Exchanging, by two members, in place of all the above.
+  /// The first act of an exchange. Who has seen the other one's arrival in one exchange may write
+  /// its own for the next, in its other place; the other is through with what was there.
+  void begin_exchange(uint32_t number) noexcept {
+    number_ = number;
+    turn_ ^= 1;
+  }
+  /// Where `member` shows its data.
+  [[nodiscard]] Board::Arrival& place_of(uint32_t member) noexcept {
+    return board_->arrivals[2 * turn_ + member];
+  }
+  /// What is to be seen stands in `place_of(mine())`. True: the other one wants a letter.
+  [[nodiscard]] bool show() noexcept {
+    Board::Arrival& place = place_of(mine_);
+    // seq_cst: as `arrive`.
+    place.number.store(number_, std::memory_order_seq_cst);
+    return take_wish(place.asked);
+  }
+  [[nodiscard]] bool has_shown(uint32_t member) noexcept {
+    return place_of(member).number.load(std::memory_order_seq_cst) == number_;
+  }
+
   // --- Sleeping, and wishes for letters.
   [[nodiscard]] std::atomic<uint32_t>& sleepers() noexcept { return board_->sleepers; }
   /// That `member` be told of the release.
@@ -177,6 +200,7 @@ class Seat {
   uint32_t mine_;
   uint32_t number_;
   uint32_t all_took_;  ///< all members are known to be through with uses up to this
+  uint32_t turn_ = 0;  ///< of an exchange: which of the two places
 };
 
 }  // namespace weft::mpi

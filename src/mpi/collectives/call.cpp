@@ -48,7 +48,9 @@ NodeBoard* board_of(const Call& call) {
   }
   // Where nothing is shown, nothing is done.
   if (call.kind != Kind::barrier && bytes == 0) return nullptr;
-  return node_board(*call.comm, call.tag, bytes, call.kind != Kind::bcast);
+  NodeBoard* const board = node_board(*call.comm, call.tag, bytes, call.kind != Kind::bcast);
+  // A root that shows its data to one other need not wait for that, as in an exchange.
+  return board != nullptr && call.kind == Kind::bcast && board->is_pair() ? nullptr : board;
 }
 
 Schedule intra_schedule_of(const Call& call) {
@@ -74,7 +76,9 @@ Schedule intra_schedule_of(const Call& call) {
     case Kind::allgather:
     case Kind::allgatherv:
       if (!call.in_place) copy(mine, call.in[comm.rank]);
-      if (bytes_to_show(call) != 0) return all_gather_shown(team, node_levels(comm), call.in);
+      if (team.board != nullptr || bytes_to_show(call) != 0) {
+        return all_gather_shown(team, node_levels(comm), call.in);
+      }
       return all_gather(team, node_levels(comm), call.in);
     case Kind::alltoall:
       if (call.in_place) return all_to_all_in_place(team, call.in);

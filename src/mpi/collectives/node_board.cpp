@@ -21,7 +21,7 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int kFewestMembers = 3;  // two have as little to say by messages
+constexpr int kFewestMembers = 3;  // of those who arrive and are released
 constexpr int kFirstTag = 2;       // of a communicator's first collectives none makes a board
 constexpr int kLooks = 64;         // before anything else is done
 constexpr uint32_t kTurns = 128;   // of waiting, before a letter is asked for
@@ -31,8 +31,10 @@ constexpr uint64_t kPauseNs = 1'000'000;  // of a releaser that is as far ahead 
 constexpr uint32_t kTurnsBetweenPolls = 4;
 constexpr uint32_t kUsesBetweenPolls = 16;
 
-bool fits_board(int members) noexcept {
-  return members >= kFewestMembers && members <= static_cast<int>(Board::kMembers);
+/// So many of them on a node. Two have a board if they are all that there are.
+bool fits_board(int members, const Comm& comm) noexcept {
+  return members >= std::min(kFewestMembers, std::max(comm.size(), 2)) &&
+         members <= static_cast<int>(Board::kMembers);
 }
 
 // --- Where boards come from ----------------------------------------------------------------------
@@ -219,7 +221,8 @@ void NodeBoard::set_up(int tag) {
   const NodeMap& nodes = node_map(comm_);
   if (nodes.nodes.size() > 1 && node_levels(comm_) == nullptr) return;
   const Team node = nodes.node(comm_, tag);
-  if (!fits_board(node.size)) return;
+  if (!fits_board(node.size, comm_)) return;
+  is_pair_ = node.size == 2;
   Agreement agreed;
   try {
     run(agree_on_board(node, agreed));
@@ -291,6 +294,24 @@ void NodeBoard::send_letter(uint32_t member) {
   start_send(letter, comm_, Plane::collective, rank_of(member), kLetterTag, nullptr, 0,
              byte_type());
   mpi::wait(letter);  // where it fails, the member is dead
+}
+
+std::optional<std::span<std::byte>> NodeBoard::exchange(int tag, const Block& mine) {
+  // relaxed: see Posts::post_send.
+  if (!is_open_ || comm_.member_died.load(std::memory_order_relaxed)) return std::nullopt;
+  if (++uses_ % kUsesBetweenPolls == 0) progress();
+  const uint32_t other = 1 - seat_.mine();
+  seat_.begin_exchange(static_cast<uint32_t>(tag) + 1);
+  Board::Arrival& own = seat_.place_of(seat_.mine());
+  Board::Arrival& theirs = seat_.place_of(other);
+  show(mine, own.data, own.bytes);
+  if (seat_.show()) send_letter(other);
+  if (!wait([&] { return seat_.has_shown(other); }, other, theirs.asked)) {
+    is_open_ = false;
+    comm_.member_died.store(true, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  return std::span(theirs.data, std::min(theirs.bytes, Board::kBytes));
 }
 
 // --- A use ---------------------------------------------------------------------------------------
@@ -427,8 +448,8 @@ bool may_have_boards(Comm& comm) {
   if (!choices().node_board) return false;
   const NodeMap& map = node_map(comm);
   if (map.nodes.size() > 1 && node_levels(comm) == nullptr) return false;
-  return std::any_of(map.nodes.begin(), map.nodes.end(), [](const std::vector<int>& members) {
-    return fits_board(static_cast<int>(members.size()));
+  return std::any_of(map.nodes.begin(), map.nodes.end(), [&](const std::vector<int>& members) {
+    return fits_board(static_cast<int>(members.size()), comm);
   });
 }
 

@@ -35,6 +35,11 @@ class NodeBoard {
   /// Whether the members, as far as they live, do by their node what a board is for: by the board
   /// or, if it broke, by messages. The same on all members, and for good.
   [[nodiscard]] bool serves() const noexcept { return nodes_ != nullptr; }
+  /// Whether the communicator has two ranks, both here: then there are exchanges, and nothing else.
+  [[nodiscard]] bool is_pair() const noexcept { return is_pair_; }
+  /// Of a pair, by both: each shows `mine`, and sees what the other one showed, until the exchange
+  /// after the next. Nothing: the other one is dead, and messages will tell.
+  [[nodiscard]] std::optional<std::span<std::byte>> exchange(int tag, const Block& mine);
   /// Of the communicator, if it serves.
   [[nodiscard]] const NodeMap& nodes() const noexcept { return *nodes_; }
 
@@ -63,6 +68,7 @@ class NodeBoard {
   std::optional<uint32_t> number_;  ///< of a board of this process'
   uint32_t uses_ = 0;
   bool was_set_up_ = false;
+  bool is_pair_ = false;
   bool is_open_ = false;         ///< not broken
   bool core_is_wanted_ = false;  ///< as the last yield told
 };

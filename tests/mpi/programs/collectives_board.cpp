@@ -388,7 +388,7 @@ void sends_nothing(MPI_Comm comm) {
       MPI_Barrier(comm);
       one_allreduce(comm, 1, call);
       one_allgather(comm, 1, call);
-      one_bcast(comm, 1, call);
+      if (size > 2) one_bcast(comm, 1, call);  // of two, messages are as good
     }
     if (sent.value() == before) was_quiet = 1;
     MPI_Allreduce(&was_quiet, &all_were, 1, MPI_INT, MPI_MIN, comm);
