@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstring>
+#include <new>
 
 namespace weft::fabric {
 namespace {
@@ -50,7 +51,8 @@ std::unique_ptr<NodeCards> NodeCards::open(const std::string& path, int ranks, i
   }
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (at == MAP_FAILED) return nullptr;
-  return std::unique_ptr<NodeCards>(new NodeCards(static_cast<Card*>(at), ranks, place));
+  return std::unique_ptr<NodeCards>(new (std::nothrow)
+                                        NodeCards(static_cast<Card*>(at), ranks, place));
 }
 
 NodeCards::~NodeCards() { ::munmap(cards_, static_cast<std::size_t>(ranks_) * kCardBytes); }
