@@ -2,8 +2,9 @@
 // (001 §6.3.3). Between nodes one message per pair of leaders and direction.
 //
 // A rank that meets a failure (a dead rank, mostly) does not leave the others waiting for its
-// messages: it goes on to the end with *poison*, messages a byte longer than what is awaited, whose
-// receivers fail, too. Then it throws what it met first.
+// messages: it goes on to the end, and throws then what it met first. If something did not come,
+// what it sends on is *poison*: messages a byte longer than what is awaited, whose receivers fail,
+// too.
 #include "weft/comm/collectives.hpp"
 
 #include <fmt/format.h>
@@ -48,12 +49,15 @@ struct Team::Impl {
 
   [[nodiscard]] Tag tag(uint32_t phase) const noexcept { return Tag{sequence << 4 | phase}; }
 
-  std::optional<Error> trouble;  ///< what the collective under way met first
+  // Of the collective under way:
+  std::optional<Error> trouble;  ///< what it met first
+  bool spoilt = false;           ///< something did not come
 
   /// Between these two lie the messages of a collective.
   void begin() {
     ++sequence;
     trouble.reset();
+    spoilt = false;
   }
   void end() {
     if (trouble) throw Error(*std::exchange(trouble, std::nullopt));
@@ -79,8 +83,8 @@ struct Team::Impl {
     return ", or called it with a larger size";
   }
   void send(int to, uint32_t phase, Data data) {
-    const std::vector<std::byte> poison(trouble ? data.size() + 1 : 0);
-    note(endpoint.send_wait(Rank{to}, tag(phase), trouble ? Data(poison) : data));
+    const std::vector<std::byte> poison(spoilt ? data.size() + 1 : 0);
+    note(endpoint.send_wait(Rank{to}, tag(phase), spoilt ? Data(poison) : data));
   }
   /// False: it has failed.
   bool recv(int from, uint32_t phase, Room data) {
@@ -92,7 +96,9 @@ struct Team::Impl {
                                   "called it with different sizes",
                                   event.bytes, event.peer.value, data.size()));
     }
-    return event.error == Errc::ok && event.bytes == data.size();
+    const bool came = event.error == Errc::ok && event.bytes == data.size();
+    spoilt = spoilt || !came;
+    return came;
   }
 
   // --- Trees over a list of ranks, rooted at its first member ----------------------------------
@@ -236,7 +242,7 @@ struct Team::Impl {
   /// Poison has no second part.
   void send_sized(int to, uint32_t phase, Data data) {
     const uint64_t bytes = data.size();
-    const bool whole = !trouble;
+    const bool whole = !spoilt;
     send(to, phase, std::as_bytes(std::span(&bytes, 1)));
     if (whole) send(to, phase, data);
   }
@@ -300,8 +306,9 @@ struct Team::Impl {
       for (const int source : from) recv(node.front(), 8, in_block(source));
       return;
     }
+    const bool has_it = !spoilt;
     for (std::size_t i = 1; i < node.size(); ++i) send(node[i], 9, word);
-    if (trouble) return;
+    if (!has_it) return;
     for (const int source : from) {
       std::size_t at = node.size() * sizeof(uint64_t);
       for (std::size_t i = 0; i < node.size(); ++i) {
@@ -311,7 +318,7 @@ struct Team::Impl {
           send(node[i], 8, block);
         } else if (block.size() == in_block(source).size()) {
           std::copy(block.begin(), block.end(), in_block(source).begin());
-        } else if (!trouble) {
+        } else if (spoilt = true; !trouble) {
           trouble.emplace(Errc::bad_argument,
                           "alltoallv: the ranks called it with different sizes");
         }
@@ -331,20 +338,23 @@ struct Team::Impl {
       });
       if (answer == Post::done) {
         team_.note(now);
+        team_.spoilt = team_.spoilt || now.error != Errc::ok;
       } else {
         ++posted_;
       }
     }
     void send(int to, uint32_t phase, Data data) {
-      if (team_.trouble) data = poison_.emplace_back(data.size() + 1);
+      if (team_.spoilt) data = poison_.emplace_back(data.size() + 1);
       const Post answer = until_posted(team_.runtime, [&] {
-        return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &done_);
+        return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &sent_);
       });
-      if (answer == Post::posted) ++posted_;
+      if (answer == Post::posted) ++sends_;
     }
     void finish() {
-      team_.runtime.wait_until([this] { return done_.value() == posted_; });
-      if (done_.errors() != 0 && !team_.trouble) {
+      team_.runtime.wait_until(
+          [this] { return done_.value() == posted_ && sent_.value() == sends_; });
+      team_.spoilt = team_.spoilt || done_.errors() != 0;
+      if (done_.errors() + sent_.errors() != 0 && !team_.trouble) {
         team_.trouble.emplace(Errc::peer_died, "a collective failed: a rank died or sizes differ");
       }
     }
@@ -352,7 +362,9 @@ struct Team::Impl {
    private:
     Impl& team_;
     Counter done_;
+    Counter sent_;
     uint64_t posted_ = 0;
+    uint64_t sends_ = 0;
     std::deque<std::vector<std::byte>> poison_;
   };
 };
@@ -397,7 +409,7 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
     if (my.me == first) my.send(root.value, 4, partial);
     if (my.me == root.value) my.recv(first, 4, partial);
   }
-  if (my.me == root.value && !my.trouble) std::copy(partial.begin(), partial.end(), data.begin());
+  if (my.me == root.value && !my.spoilt) std::copy(partial.begin(), partial.end(), data.begin());
   my.end();
 }
 

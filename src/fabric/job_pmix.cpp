@@ -22,6 +22,7 @@
 #include "fabric/job_wire.hpp"
 #include "fabric/launch_signs.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/log.hpp"
 #include "weft/base/signals_blocked.hpp"
 
 namespace weft::fabric {
@@ -209,13 +210,18 @@ void PmixSession::find_nodes() {
 
 std::unique_ptr<NodeCards> PmixSession::open_cards() const {
   if (!under_weftrun_) return nullptr;
-  const PmixValue path = job_info(kCardsInfo, true);
+  const PmixValue place = job_info(kCardsInfo, true);
   const auto own = std::lower_bound(near_.begin(), near_.end(), rank().value);
-  if (path == nullptr || path->type != PMIX_STRING || own == near_.end() || *own != rank().value) {
+  if (place == nullptr || place->type != PMIX_STRING || own == near_.end() ||
+      *own != rank().value) {
     return nullptr;
   }
-  return NodeCards::open(path->data.string, static_cast<int>(near_.size()),
-                         static_cast<int>(own - near_.begin()));
+  const auto ranks = static_cast<int>(near_.size());
+  auto cards = NodeCards::open(place->data.string, ranks, static_cast<int>(own - near_.begin()));
+  base::log(base::LogLevel::debug,
+            cards ? fmt::format("cards of {} ranks: {}", ranks, place->data.string)
+                  : fmt::format("no cards: {} cannot be used", place->data.string));
+  return cards;
 }
 
 int PmixSession::node_of(Rank rank) const noexcept {

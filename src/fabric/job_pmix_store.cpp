@@ -76,7 +76,9 @@ std::optional<std::string> PmixStore::fetch(Rank from, const std::string& full, 
 
 std::optional<std::string> PmixStore::on_card(Rank from, std::string_view key) const {
   const auto place = std::lower_bound(near_.begin(), near_.end(), from.value);
-  if (!cards_ || place == near_.end() || *place != from.value) return std::nullopt;
+  // What this rank put is in this process, also before its fence.
+  const bool own = from.value == static_cast<int>(me_.rank);
+  if (!cards_ || own || place == near_.end() || *place != from.value) return std::nullopt;
   return cards_->find(static_cast<int>(place - near_.begin()), key);
 }
 

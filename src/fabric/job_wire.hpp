@@ -16,7 +16,7 @@ inline constexpr const char* kAppRanksVariable = "WEFTRUN_APP_RANKS";
 
 /// Job-level PMIx info (uint32): the number of nodes that weftrun pretends; 1 is the truth.
 inline constexpr const char* kFakeNodesInfo = "weft.nodes";
-/// Job-level PMIx info (string): where the ranks of this host find their NodeCards.
+/// Job-level PMIx info (string): where the ranks of this host find their cards (NodeCards::place).
 inline constexpr const char* kCardsInfo = "weft.cards";
 
 /// The node of `rank` when `ranks` are dealt to `nodes` in blocks, the first `ranks % nodes` of

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -32,27 +33,38 @@ struct NodeCards::Card {
 
 Descriptor NodeCards::create(int ranks) noexcept {
   static_assert(sizeof(Card) == kCardBytes);
-  Descriptor memory(::memfd_create("weft-cards", MFD_CLOEXEC));
-  if (memory && ::ftruncate(memory.get(), static_cast<off_t>(ranks) * kCardBytes) != 0) return {};
+  Descriptor memory(::memfd_create("weft-cards", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Sealed: whoever made it shorter would end all that have it mapped.
+  constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (memory && (::ftruncate(memory.get(), static_cast<off_t>(ranks) * kCardBytes) != 0 ||
+                 ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0)) {
+    return {};
+  }
   return memory;
 }
 
-std::string NodeCards::path(const Descriptor& memory) {
-  return fmt::format("/proc/{}/fd/{}", ::getpid(), memory.get());
+std::string NodeCards::place(const Descriptor& memory) {
+  struct stat status;
+  if (::fstat(memory.get(), &status) != 0) return {};
+  return fmt::format("{} /proc/{}/fd/{}", status.st_ino, ::getpid(), memory.get());
 }
 
-std::unique_ptr<NodeCards> NodeCards::open(const std::string& path, int ranks, int place) noexcept {
-  const Descriptor memory(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+std::unique_ptr<NodeCards> NodeCards::open(const std::string& place, int ranks, int own) noexcept {
+  char* path = nullptr;
+  const uint64_t inode = std::strtoull(place.c_str(), &path, 10);
+  if (*path != ' ') return nullptr;
+  // What stands there may be another file, for a process that sees other processes.
+  const Descriptor memory(::open(path + 1, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   const std::size_t bytes = static_cast<std::size_t>(ranks) * kCardBytes;
   struct stat status;
-  if (!memory || ::fstat(memory.get(), &status) != 0 ||
-      status.st_size != static_cast<off_t>(bytes)) {
+  if (!memory || ::fstat(memory.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_ino != inode || status.st_size != static_cast<off_t>(bytes)) {
     return nullptr;
   }
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (at == MAP_FAILED) return nullptr;
   return std::unique_ptr<NodeCards>(new (std::nothrow)
-                                        NodeCards(static_cast<Card*>(at), ranks, place));
+                                        NodeCards(static_cast<Card*>(at), ranks, own));
 }
 
 NodeCards::~NodeCards() { ::munmap(cards_, static_cast<std::size_t>(ranks_) * kCardBytes); }
@@ -63,7 +75,7 @@ void NodeCards::put(std::string_view key, std::string_view value) {
   full_ = full_ || key.size() > UINT16_MAX || value.size() > UINT16_MAX ||
           bytes > Card::kRoom - written_;
   if (full_) return;
-  char* const at = cards_[place_].text + written_;
+  char* const at = cards_[own_].text + written_;
   std::memcpy(at, &head, sizeof head);
   std::memcpy(at + sizeof head, key.data(), key.size());
   std::memcpy(at + sizeof head + key.size(), value.data(), value.size());
@@ -72,12 +84,12 @@ void NodeCards::put(std::string_view key, std::string_view value) {
 
 void NodeCards::publish() {
   // release: pairs with find's acquire; the text is seen with its length.
-  cards_[place_].length.store(full_ ? kFull : written_, std::memory_order_release);
+  cards_[own_].length.store(full_ ? kFull : written_, std::memory_order_release);
 }
 
-std::optional<std::string> NodeCards::find(int place, std::string_view key) const {
-  if (place < 0 || place >= ranks_) return std::nullopt;
-  const Card& card = cards_[place];
+std::optional<std::string> NodeCards::find(int rank, std::string_view key) const {
+  if (rank < 0 || rank >= ranks_) return std::nullopt;
+  const Card& card = cards_[rank];
   const uint32_t length = card.length.load(std::memory_order_acquire);
   if (length > Card::kRoom) return std::nullopt;  // full, or nonsense
   std::array<char, Card::kRoom> copy;

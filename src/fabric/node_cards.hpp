@@ -27,11 +27,11 @@ class NodeCards {
  public:
   /// The memory for so many ranks; without a descriptor, if there is none to be had.
   static Descriptor create(int ranks) noexcept;
-  /// Where the processes of this host find it, while this one has it open.
-  static std::string path(const Descriptor& memory);
+  /// Where the processes of this host find it, while this one has it open: inode and path.
+  static std::string place(const Descriptor& memory);
 
-  /// nullptr if `path` cannot be opened, or is too small. `place`: of this rank among the host's.
-  static std::unique_ptr<NodeCards> open(const std::string& path, int ranks, int place) noexcept;
+  /// nullptr if it is not there, or is not for so many. `own`: this rank among the host's.
+  static std::unique_ptr<NodeCards> open(const std::string& place, int ranks, int own) noexcept;
   ~NodeCards();
   NodeCards(const NodeCards&) = delete;
   NodeCards& operator=(const NodeCards&) = delete;
@@ -39,16 +39,16 @@ class NodeCards {
   /// Writes it on this rank's card; others see it after `publish`.
   void put(std::string_view key, std::string_view value);
   void publish();
-  /// What the rank at `place` published last by that name. Nothing: ask the launcher.
-  [[nodiscard]] std::optional<std::string> find(int place, std::string_view key) const;
+  /// What a rank of the host published last by that name. Nothing: ask the launcher.
+  [[nodiscard]] std::optional<std::string> find(int rank, std::string_view key) const;
 
  private:
   struct Card;
-  NodeCards(Card* cards, int ranks, int place) : cards_(cards), ranks_(ranks), place_(place) {}
+  NodeCards(Card* cards, int ranks, int own) : cards_(cards), ranks_(ranks), own_(own) {}
 
   Card* cards_;
   int ranks_;
-  int place_;
+  int own_;
   uint32_t written_ = 0;  ///< of this rank's card
   bool full_ = false;
 };

@@ -17,7 +17,7 @@ class Cards : public testing::Test {
  protected:
   static constexpr int kRanks = 3;
   std::unique_ptr<NodeCards> open(int place) {
-    return NodeCards::open(NodeCards::path(memory_), kRanks, place);
+    return NodeCards::open(NodeCards::place(memory_), kRanks, place);
   }
   Descriptor memory_ = NodeCards::create(kRanks);
 };
@@ -74,10 +74,25 @@ TEST_F(Cards, AreNotBelieved) {
 }
 
 TEST(NoCards, AreNothingBad) {
-  EXPECT_EQ(NodeCards::open("/proc/self/fd/4711", 1, 0), nullptr);
-  EXPECT_EQ(NodeCards::open("/dev/null", 1, 0), nullptr);
+  for (const char* place : {"", "1", "1 /proc/self/fd/4711", "1 /dev/null", "1 ", "x /dev/null"}) {
+    EXPECT_EQ(NodeCards::open(place, 1, 0), nullptr) << place;
+  }
   const Descriptor small = NodeCards::create(1);
-  EXPECT_EQ(NodeCards::open(NodeCards::path(small), 2, 0), nullptr) << "of another job's size";
+  EXPECT_EQ(NodeCards::open(NodeCards::place(small), 2, 0), nullptr) << "of another job's size";
+}
+
+TEST_F(Cards, AreOfOneInode) {
+  const Descriptor other = NodeCards::create(kRanks);
+  std::string place = NodeCards::place(memory_);
+  EXPECT_NE(NodeCards::open(place, kRanks, 0), nullptr);
+  place = place.substr(0, place.find(' ')) +
+          NodeCards::place(other).substr(NodeCards::place(other).find(' '));
+  EXPECT_EQ(NodeCards::open(place, kRanks, 0), nullptr);
+}
+
+TEST_F(Cards, KeepTheirSize) {
+  EXPECT_NE(::ftruncate(memory_.get(), 0), 0);
+  EXPECT_NE(::ftruncate(memory_.get(), 1 << 20), 0);
 }
 
 /// One writes more and more, another reads: what it finds is whole.

@@ -175,6 +175,13 @@ class Environment(JobTest):
         job = self.good("-n", 2, weftrun_job.WEFTRUN, "-n", 2, PROBE, "exchange")
         self.assertEqual(job.out, "good\n" * 4)
 
+    def test_ranks_of_a_host_find_each_other_on_cards(self):
+        for ranks, more in (3, []), (4, ["--fake-nodes", "2"]):
+            job = self.run_job("-n", ranks, *more, PROBE, "exchange",
+                               env={"WEFT_LOG_LEVEL": "debug"})
+            self.assertEqual(job.code, 0, job.err)
+            self.assertEqual(job.err.count(f"cards of {ranks} ranks"), ranks, job.err)
+
     def test_key_is_on_no_command_line(self):
         job = self.start("-n", 2, "sh", "-c", "echo $WEFTRUN_KEY; exec sleep 1000")
         pids = job.wait_for(2, "sleep")

@@ -27,5 +27,5 @@ foreach(when init dup idup split create group session graph inter finalize)
     $<TARGET_FILE:mpi_program_comms_deaths> ${when})
   # Its exit status is that of the rank that was killed.
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-    PASS_REGULAR_EXPRESSION "${survived}")
+    PASS_REGULAR_EXPRESSION "${survived}" FAIL_REGULAR_EXPRESSION "check failed: ")
 endforeach()

@@ -211,7 +211,7 @@ PmixServer::PmixServer(const Plan& plan)
   infos.add(fabric::kFakeNodesInfo, &nodes, PMIX_UINT32);
   if (here.ranks > 0) cards_ = fabric::NodeCards::create(here.ranks);
   if (cards_) {
-    infos.add(fabric::kCardsInfo, fabric::NodeCards::path(cards_).c_str(), PMIX_STRING);
+    infos.add(fabric::kCardsInfo, fabric::NodeCards::place(cards_).c_str(), PMIX_STRING);
   }
   std::free(node_map);
   std::free(rank_map);

@@ -134,6 +134,7 @@ Schedule all_gather_of_two(Team team, Parts all) {
     Trouble trouble;
     trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
     co_await trouble;
+    co_return;
   }
   copy(bytes_at(shown->data(), to.bytes()), to);
 }

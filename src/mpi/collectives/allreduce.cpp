@@ -297,7 +297,7 @@ Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction,
   co_await part(down);
 }
 
-/// Two of one node: each shows the other its vector, and both combine them.
+/// Two of one node: each shows the other its vector, and both combine them, in the same order.
 Schedule all_reduce_of_two(Team team, Reduction reduction, const void* from, void* to) {
   const auto shown = team.board->exchange(team.tag, reduction.whole(from));
   if (!shown) {
@@ -309,15 +309,22 @@ Schedule all_reduce_of_two(Team team, Reduction reduction, const void* from, voi
     Trouble trouble;
     trouble.note(MPI_ERR_TRUNCATE, team.comm->process(1 - team.rank));
     co_await trouble;
+    co_return;
   }
+  reduction.comm = nullptr;  // whoever dies from here on
   Scratch room;
   std::byte* other = shown->data();
   if (!reduction.type->contiguous()) {
     other = room.elements(reduction.count, *reduction.type);
     reduction.type->unpack(other, reduction.count, 0, *shown);
   }
-  if (from != to) copy(reduction.whole(from), reduction.whole(to));
-  reduction.combine_part(as_bytes(to), other, reduction.count, team.rank == 1);
+  if (team.rank == 0) {
+    reduction.fold(from, other, reduction.count);
+    copy(reduction.whole(other), reduction.whole(to));
+  } else {
+    if (from != to) copy(reduction.whole(from), reduction.whole(to));
+    reduction.fold(other, to, reduction.count);
+  }
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ NodeBoard* board_of(const Call& call) {
   }
   // Where nothing is shown, nothing is done.
   if (call.kind != Kind::barrier && bytes == 0) return nullptr;
+  if (call.kind == Kind::allreduce && bytes > static_cast<int64_t>(Board::kBytes) &&
+      call.comm->board != nullptr) {
+    call.comm->board->decline(call.tag);  // by messages one learns that the other gave less
+    return nullptr;
+  }
   NodeBoard* const board = node_board(*call.comm, call.tag, bytes, call.kind != Kind::bcast);
   // A root that shows its data to one other need not wait for that, as in an exchange.
   return board != nullptr && call.kind == Kind::bcast && board->is_pair() ? nullptr : board;
@@ -76,7 +81,8 @@ Schedule intra_schedule_of(const Call& call) {
     case Kind::allgather:
     case Kind::allgatherv:
       if (!call.in_place) copy(mine, call.in[comm.rank]);
-      if (team.board != nullptr || bytes_to_show(call) != 0) {
+      // Of two ranks without a board each sends its own block.
+      if (team.board != nullptr || (comm.size() > 2 && bytes_to_show(call) != 0)) {
         return all_gather_shown(team, node_levels(comm), call.in);
       }
       return all_gather(team, node_levels(comm), call.in);

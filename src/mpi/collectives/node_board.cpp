@@ -21,7 +21,8 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int kFewestMembers = 3;  // of those who arrive and are released
+constexpr int kFewestMembers = 3;           // of those who arrive and are released
+constexpr uint32_t kDeclined = UINT32_MAX;  // in place of the length of what is shown
 constexpr int kFirstTag = 2;       // of a communicator's first collectives none makes a board
 constexpr int kLooks = 64;         // before anything else is done
 constexpr uint32_t kTurns = 128;   // of waiting, before a letter is asked for
@@ -296,21 +297,39 @@ void NodeBoard::send_letter(uint32_t member) {
   mpi::wait(letter);  // where it fails, the member is dead
 }
 
-std::optional<std::span<std::byte>> NodeBoard::exchange(int tag, const Block& mine) {
-  // relaxed: see Posts::post_send.
-  if (!is_open_ || comm_.member_died.load(std::memory_order_relaxed)) return std::nullopt;
-  if (++uses_ % kUsesBetweenPolls == 0) progress();
-  const uint32_t other = 1 - seat_.mine();
+/// nullptr: this one declines.
+void NodeBoard::show_to_other(int tag, const Block* mine) {
   seat_.begin_exchange(static_cast<uint32_t>(tag) + 1);
   Board::Arrival& own = seat_.place_of(seat_.mine());
+  if (mine != nullptr) {
+    show(*mine, own.data, own.bytes);
+  } else {
+    own.bytes = kDeclined;
+  }
+  if (seat_.show()) send_letter(1 - seat_.mine());
+}
+
+void NodeBoard::decline(int tag) {
+  if (is_pair_ && is_open_) show_to_other(tag, nullptr);
+}
+
+std::optional<std::span<std::byte>> NodeBoard::exchange(int tag, const Block& mine) {
+  if (!is_open_) return std::nullopt;
+  // relaxed: see Posts::post_send.
+  if (comm_.member_died.load(std::memory_order_relaxed)) {
+    decline(tag);
+    return std::nullopt;
+  }
+  if (++uses_ % kUsesBetweenPolls == 0) progress();
+  show_to_other(tag, &mine);
+  const uint32_t other = 1 - seat_.mine();
   Board::Arrival& theirs = seat_.place_of(other);
-  show(mine, own.data, own.bytes);
-  if (seat_.show()) send_letter(other);
   if (!wait([&] { return seat_.has_shown(other); }, other, theirs.asked)) {
     is_open_ = false;
     comm_.member_died.store(true, std::memory_order_relaxed);
     return std::nullopt;
   }
+  if (theirs.bytes == kDeclined) return std::nullopt;
   return std::span(theirs.data, std::min(theirs.bytes, Board::kBytes));
 }
 

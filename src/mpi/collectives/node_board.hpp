@@ -38,8 +38,11 @@ class NodeBoard {
   /// Whether the communicator has two ranks, both here: then there are exchanges, and nothing else.
   [[nodiscard]] bool is_pair() const noexcept { return is_pair_; }
   /// Of a pair, by both: each shows `mine`, and sees what the other one showed, until the exchange
-  /// after the next. Nothing: the other one is dead, and messages will tell.
+  /// after the next. Nothing: the other one is dead, or declined, and all go by messages.
   [[nodiscard]] std::optional<std::span<std::byte>> exchange(int tag, const Block& mine);
+  /// Of a pair: in this call, in which the other one may want to exchange, this one will not. In
+  /// calls whose end needs the other's part, so that no place is written before it was read.
+  void decline(int tag);
   /// Of the communicator, if it serves.
   [[nodiscard]] const NodeMap& nodes() const noexcept { return *nodes_; }
 
@@ -61,6 +64,7 @@ class NodeBoard {
   bool wait_by_letter(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
   void yield_core() noexcept;
   void send_letter(uint32_t member);
+  void show_to_other(int tag, const Block* mine);
 
   Comm& comm_;
   Seat seat_;

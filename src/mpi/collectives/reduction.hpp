@@ -17,7 +17,7 @@ struct Reduction {
   const Datatype* type = nullptr;
   MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function
   int64_t count = 0;
-  const Comm* comm = nullptr;  ///< whose members' vectors these are
+  const Comm* comm = nullptr;  ///< whose members' vectors these are; nullptr: all of them are there
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
   /// Elements [first, first + some) of a vector.
@@ -33,7 +33,8 @@ struct Reduction {
   void fold(const void* from, void* to, int64_t some) const {
     // relaxed: the step before would have set it. What has not come must not meet a program's
     // function.
-    if (some == 0 || comm->member_died.load(std::memory_order_relaxed)) return;
+    if (some == 0) return;
+    if (comm != nullptr && comm->member_died.load(std::memory_order_relaxed)) return;
     mpi::reduce(*op, from, to, some, *type, handle);
   }
   /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may

@@ -25,11 +25,11 @@ void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std
 }
 
 void tell_leaks_that_outlast() {
-  std::vector<std::string> which;
-  infos().for_each([&](MPI_Info, const Info* info) {
-    which.push_back(fmt::format("{} keys", info->all().size()));
-  });
-  tell_leaks("info objects", which.size(), which);
+  if (!settings().report_leaks) return;
+  // Not looked into: other threads may free them meanwhile.
+  std::size_t objects = 0;
+  infos().for_each([&](MPI_Info, const Info*) { ++objects; });
+  tell_leaks("info objects", objects);
   std::size_t handlers = 0;
   errhandlers().for_each([&](MPI_Errhandler, const Errhandler*) { ++handlers; });
   tell_leaks("error handlers", handlers);

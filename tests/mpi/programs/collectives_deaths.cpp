@@ -59,13 +59,24 @@ int any_collective(int which, MPI_Comm comm) {
 int short_collective(int which, MPI_Comm comm) {
   static double one = 1.0;
   static double sum = 0;
+  static double all[64];
   int size;
   MPI_Comm_size(comm, &size);
+  int code = MPI_SUCCESS;
   switch (which % 4) {
     case 0:
-      return MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+      sum = 0;
+      code = MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, comm);
+      WEFT_EXPECT(code != MPI_SUCCESS || sum == size, "an Allreduce that succeeded is right");
+      return code;
     case 1:
       return MPI_Barrier(comm);
+    case 2:
+      all[0] = all[size - 1] = 0;
+      code = MPI_Allgather(&one, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, comm);
+      WEFT_EXPECT(code != MPI_SUCCESS || (all[0] == 1.0 && all[size - 1] == 1.0),
+                  "an Allgather that succeeded is right");
+      return code;
     default:
       return MPI_Bcast(&sum, 1, MPI_DOUBLE, which % size, comm);
   }

@@ -18,7 +18,7 @@ namespace {
 int failures = 0;
 void expect(bool holds, const std::string& what) {
   if (holds) return;
-  std::fprintf(stderr, "failed: %s\n", what.c_str());
+  std::fprintf(stderr, "check failed: %s\n", what.c_str());
   ++failures;
 }
 

@@ -1,5 +1,5 @@
 // Wildcards posted and withdrawn by many threads while messages come: who got what is what MPI's
-// rules give. p2p_model [THREADS [MESSAGES-EACH [SEED]]]
+// rules give. p2p_model [THREADS [MESSAGES-EACH [SECONDS [SEED]]]]: once, or for so long.
 //
 // All ranks but the last send to the last one, a single rank to itself; so many threads send in
 // each sending rank, as many receive. All of them write down what they did, by a clock that counts.
@@ -532,10 +532,16 @@ int main(int argc, char** argv) {
   begin(&argc, &argv);
   const int threads = argc > 1 ? std::atoi(argv[1]) : 8;
   const int messages = argc > 2 ? std::atoi(argv[2]) : 100;
-  uint64_t seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : std::random_device()();
+  const double seconds = argc > 3 ? std::atof(argv[3]) : 0;
+  uint64_t seed = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : std::random_device()();
   MPI_Bcast(&seed, 1, MPI_UINT64_T, receiver(), MPI_COMM_WORLD);
-  run(true, threads, messages, seed);
-  run(false, threads, messages, seed);
+  const double begun = MPI_Wtime();
+  for (int more = 1; more != 0; seed += more != 0 ? 1 : 0) {
+    run(true, threads, messages, seed);
+    run(false, threads, messages, seed);
+    more = g_failures.load() == 0 && MPI_Wtime() - begun < seconds ? 1 : 0;
+    MPI_Bcast(&more, 1, MPI_INT, receiver(), MPI_COMM_WORLD);
+  }
   if (g_failures.load() != 0) {
     std::printf("rank %d: seed %llu\n", g_rank, static_cast<unsigned long long>(seed));
   }
