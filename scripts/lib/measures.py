@@ -178,12 +178,10 @@ def between_hosts(measure, hosts, per_host):
                                reach=1 / COLLECTIVES_REACH if per_host > 1 else None)
 
 
-# Of weft's own figures: what it says, numerator, denominator (key and engine), and the factor to reach.
+# Of weft's own figures: what it says, numerator, denominator (key and engine), and the factor to reach. (Two threads that
+# match on two cores: `weft-bench matching`. Here a rank has one core.)
 AMONG_OWN = [
-    ("depth Q=1024: two threads / one", ("depth Q=1024 T=2", ""), ("depth Q=1024 T=1", ""), 1.3),
     ("depth Q=1024: default / list", ("depth Q=1024 T=1", ""), ("depth Q=1024 T=1", "list"), 40),
-    ("depth Q=1 T=2: tail / list", ("depth Q=1 T=2", "tail"), ("depth Q=1 T=2", "list"), 1.2),
-    ("depth Q=32 T=2: tail / list", ("depth Q=32 T=2", "tail"), ("depth Q=32 T=2", "list"), 1.9),
     *((f"T={t}: threads / processes", (f"pairwise T={t}", ""), (f"processes T={t}", ""), 0.9)
       for t in (1, 2, 8, 64)),
     *((f"latency-mt: T=1 / {t} tasks", ("latency-mt T=1", ""), (f"latency-mt-tasks T={t}", ""), 0.5)
