@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -9,11 +10,15 @@ namespace {
 
 constexpr int64_t kTreeBlock = 2 << 10;  // of one block: up to this a tree
 constexpr int kTreeRanks = 4;
+constexpr int kNodeRanks = 32;  // all on one node: up to this without a tree
 
 bool by_tree(const Team& team, int64_t bytes) {
   const GatherBy by = choices().gather;
   if (by != GatherBy::automatic) return by == GatherBy::binomial && team.size > 1;
-  return team.size >= kTreeRanks && bytes <= kTreeBlock;
+  if (team.size < kTreeRanks || bytes > kTreeBlock) return false;
+  // A level of a tree is a turn of all ranks that share a core; what the root does of a message
+  // inside a node takes less.
+  return team.size > kNodeRanks || node_map(*team.comm).nodes.size() > 1;
 }
 
 /// This rank's place in the tree, and the places from there that are its subtree.
