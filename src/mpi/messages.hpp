@@ -48,12 +48,14 @@ bool cancel_recv(Transfer& transfer);
 /// Looks for a message that a receive would get now; does not progress. False: none.
 bool probe(Comm& comm, int from, int tag, Outcome& found);
 
-/// A message taken out of matching (MPI_Mprobe). Ends in start_recv_extracted.
+/// A message taken out of matching (MPI_Mprobe). Ends in start_recv_extracted or discard.
 struct Extracted;
 /// As probe, and takes it out: its record, or nullptr.
 Extracted* extract(Comm& comm, int from, int tag, Outcome& found);
 void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, int64_t count,
                           const Datatype& type);
+/// At the end of the process, when nobody waits for its being received.
+void discard(Extracted& message) noexcept;
 
 /// Serves what waits. Returns how much.
 uint32_t progress();

@@ -53,7 +53,7 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .fallback = "automatic",
      .choices = "automatic|binomial|linear",
      .help = "How MPI_Gather and MPI_Scatter go: along a binomial tree, or straight; automatic: by "
-             "size."},
+             "size, and straight among few ranks of one node."},
     {.key = "mpi.reduce_scatter",
      .type = ConfigType::choice,
      .fallback = "automatic",

@@ -188,6 +188,8 @@ void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, 
   runtime().run_deferred();
 }
 
+void discard(Extracted& message) noexcept { engine().release(message); }
+
 bool cancel_recv(Transfer& transfer) {
   if (transfer.ended() || !engine().withdraw(transfer)) return false;
   transfer.outcome.cancelled = true;

@@ -14,7 +14,7 @@ struct MatchedMessage {
 };
 
 HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept;
-/// Warns of messages that were taken out and never received.
-void tell_leaked_messages();
+/// Ends those that were never received; with mpi.report_leaks, says so.
+void end_leaked_messages();
 
 }  // namespace weft::mpi

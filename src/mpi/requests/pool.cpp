@@ -203,10 +203,8 @@ void open_requests() {
 void close_requests() {
   detach_all_buffers();
   end_freed_sends();
-  if (settings().report_leaks) {
-    tell_leaked_requests();
-    tell_leaked_messages();
-  }
+  if (settings().report_leaks) tell_leaked_requests();
+  end_leaked_messages();
   bool under_way = false;
   request_pool().for_each([&](Request& leaked) {
     if (leaked.work == nullptr && leaked.receives && !leaked.transfer.ended()) {

@@ -75,12 +75,18 @@ HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
   return table;
 }
 
-void tell_leaked_messages() {
+void end_leaked_messages() {
+  std::vector<MPI_Message> handles;
   std::vector<std::string> which;
-  matched_messages().for_each([&](MPI_Message, const MatchedMessage* leaked) {
+  matched_messages().for_each([&](MPI_Message handle, const MatchedMessage* leaked) {
+    handles.push_back(handle);
     which.push_back(fmt::format("context {}", leaked->comm->context));
   });
   tell_leaks("messages that were probed and never received,", which.size(), which);
+  for (const MPI_Message handle : handles) {
+    const std::unique_ptr<MatchedMessage> leaked(matched_messages().remove(handle));
+    if (leaked) discard(*leaked->message);
+  }
 }
 
 namespace calls {
