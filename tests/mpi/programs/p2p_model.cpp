@@ -138,6 +138,9 @@ class Poster {
         case 2:
           withdraw(slots_[random_() % kWindow]);
           break;
+        case 3:
+          post_in_vain();
+          break;
         default:
           post();
       }
@@ -188,18 +191,28 @@ class Poster {
   }
 
   void post() {
-    Slot* slot = free_slot();
-    if (slot == nullptr) return;
-    Receive& receive = note_key();
-    slot->receive = &receive;
+    Slot& slot = free_slot();
+    post(slot, note_key());
+  }
+  /// From anybody, what nobody sends; and thinks better of it.
+  void post_in_vain() {
+    Slot& slot = free_slot();
+    Receive& receive = receives_.emplace_back();
+    receive.source = MPI_ANY_SOURCE;
+    receive.tag = kTags;
+    post(slot, receive);
+    withdraw(slot);
+  }
+  void post(Slot& slot, Receive& receive) {
+    slot.receive = &receive;
     const auto turn = turns_.take();
     receive.posted.began = now();
-    MPI_Irecv(slot->memory.data(), kMost, MPI_BYTE, receive.source, receive.tag, comm_,
-              &slot->request);
+    MPI_Irecv(slot.memory.data(), kMost, MPI_BYTE, receive.source, receive.tag, comm_,
+              &slot.request);
     receive.posted.ended = now();
   }
   /// One that is free, or whose receive has ended; else one is withdrawn.
-  Slot* free_slot() {
+  Slot& free_slot() {
     for (Slot& slot : slots_) {
       if (slot.receive != nullptr) {
         int ended = 0;
@@ -209,11 +222,11 @@ class Poster {
         note(*slot.receive, slot.memory.data(), status);
         slot.receive = nullptr;
       }
-      return &slot;
+      return slot;
     }
     Slot& oldest = slots_[random_() % kWindow];
     withdraw(oldest);
-    return &oldest;
+    return oldest;
   }
   void withdraw(Slot& slot) {
     if (slot.receive == nullptr) return;
