@@ -12,7 +12,9 @@ weft_mpi_test(p2p_buffered RANKS 1 2 4 SOURCES programs/p2p_buffered.cpp)
 weft_mpi_test(request_sets RANKS 1 2 3 4 SOURCES programs/request_sets.cpp)
 weft_mpi_test(request_sets_64 RANKS 2 SOURCES programs/request_sets.cpp ARGUMENTS 64)
 # Wildcards posted and withdrawn by many threads over two devices: the model's answers.
-weft_mpi_test(p2p_model RANKS 1 2 3 4 SOURCES programs/p2p_model.cpp)
+if(NOT WEFT_SANITIZE)
+  weft_mpi_test(p2p_model RANKS 1 2 3 4 SOURCES programs/p2p_model.cpp)
+endif()
 # `make stress`, which says how long, configures anew.
 set(model_seconds 0)
 if(DEFINED ENV{WEFT_STRESS_SECONDS})
