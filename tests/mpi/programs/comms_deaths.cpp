@@ -1,31 +1,22 @@
 // A rank dies while others begin, make communicators, or end: they are told so by an error class
 // (MPI_Init: by an error that names it), nobody waits for ever, and the living go on.
-// comms_deaths WHEN: "init", "dup", "idup", "split", "create", "group" (which the dead is not in),
+// comms_deaths WHEN: "init", "dup", "idup", "split", "create", "group",
 // "inter", "graph", "session", "finalize".
-#include <mpi.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
 #include <string>
+
+#include "check.hpp"
 
 namespace {
 
-int failures = 0;
 void expect(bool holds, const std::string& what) {
   if (holds) return;
   std::fprintf(stderr, "check failed: %s\n", what.c_str());
   ++failures;
-}
-
-int class_of(int code) {
-  int error_class = MPI_SUCCESS;
-  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
-  return error_class;
 }
 
 int after_wait(int code, MPI_Request* request) {
