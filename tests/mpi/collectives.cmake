@@ -70,6 +70,16 @@ foreach(moment 0 1 2 3 4 5 6 7)
       PASS_REGULAR_EXPRESSION "the survivors went on")
   endforeach()
 endforeach()
+# Reductions that are under way meanwhile.
+add_executable(mpi_program_collectives_meanwhile programs/collectives_meanwhile.cpp)
+target_link_libraries(mpi_program_collectives_meanwhile PRIVATE weft_flags mpi_abi)
+add_dependencies(mpi_program_collectives_meanwhile weft_mpi_generated)
+foreach(ranks 3 5)
+  add_test(NAME mpi.collectives_meanwhile.${ranks} COMMAND $<TARGET_FILE:weftrun> --on-failure continue
+    -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_meanwhile>)
+  set_tests_properties(mpi.collectives_meanwhile.${ranks} PROPERTIES TIMEOUT 80 LABELS "mpi"
+    PASS_REGULAR_EXPRESSION "all sums are whole")
+endforeach()
 # weft_short_deaths(<name> NODES <n> ARGUMENTS <a> ...): the same where the others wait at their node's
 # board, four ranks on each.
 function(weft_short_deaths name)

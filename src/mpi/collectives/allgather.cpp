@@ -145,11 +145,8 @@ Schedule all_gather_by_or(Team team, const NodeMap* levels, Parts all) {
   const int64_t bytes = bytes_from(all, team.size, 0, team.size);
   const int64_t before = bytes_from(all, team.size, 0, team.rank);
   copy(all[team.rank], bytes_at(blocks + before, all[team.rank].bytes()));
-  const Reduction either{.op = &op(MPI_BOR),
-                         .type = &byte_type(),
-                         .handle = MPI_BYTE,
-                         .count = bytes,
-                         .comm = team.comm};
+  const Reduction either{
+      .op = &op(MPI_BOR), .type = &byte_type(), .handle = MPI_BYTE, .count = bytes};
   const Schedule together = all_reduce(team, levels, either, blocks, blocks);
   co_await part(together);
   const std::byte* at = blocks;

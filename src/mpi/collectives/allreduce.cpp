@@ -27,8 +27,7 @@ Schedule all_reduce_pair(Team team, Reduction reduction, const void* from, void*
   Step<2> step;
   step.recv(team, partner, reduction.whole(to));
   step.send(team, partner, reduction.whole(from));
-  co_await step;
-  reduction.fold(from, to, reduction.count);
+  if (co_await step) reduction.fold(from, to, reduction.count);
 }
 
 /// The one that gives its vector away first, and gets the result at the end.
@@ -49,16 +48,14 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
   Step<2> step;
   if (pairing.doubles(team.rank)) {
     step.recv(team, team.rank - 1, reduction.whole(other));
-    co_await step;
-    reduction.combine(mine, other, true);
+    if (co_await step) reduction.combine(mine, other, true);
   }
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int number = pairing.number ^ distance;
     const int partner = pairing.rank_of(number);
     step.recv(team, partner, reduction.whole(other));
     step.send(team, partner, reduction.whole(mine));
-    co_await step;
-    reduction.combine(mine, other, number < pairing.number);
+    if (co_await step) reduction.combine(mine, other, number < pairing.number);
   }
   if (pairing.doubles(team.rank)) {
     step.send(team, team.rank - 1, reduction.whole(mine));
@@ -80,8 +77,7 @@ Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, vo
   if (pairing.doubles(team.rank)) {
     other = room.elements(reduction.count, *reduction.type);
     step.recv(team, team.rank - 1, reduction.whole(other));
-    co_await step;
-    reduction.combine_part(as_bytes(to), other, reduction.count, true);
+    if (co_await step) reduction.combine_part(as_bytes(to), other, reduction.count, true);
   }
   Halves halves(reduction.count);
   for (int distance = 1; distance < pairing.power; distance *= 2) {
@@ -94,11 +90,12 @@ Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, vo
     step.recv(team, partner, reduction.part(straight ? to : other, begin, count));
     step.send(team, partner,
               reduction.part(straight ? from : to, halves.other_begin(), halves.other_count()));
-    co_await step;
+    const bool has_come = co_await step;
     if (straight) {
-      reduction.fold(reduction.element(from, begin), reduction.element(to, begin), count);
+      if (has_come)
+        reduction.fold(reduction.element(from, begin), reduction.element(to, begin), count);
       straight = false;
-    } else {
+    } else if (has_come) {
       reduction.combine_part(reduction.element(to, begin), reduction.element(other, begin), count,
                              number < pairing.number);
     }
@@ -136,8 +133,7 @@ Schedule all_reduce_ring(Team team, Reduction reduction, const void* from, void*
     const Block mine = part_of(to, team.rank - 1 - i);
     step.recv(team, left, {other, mine.count, mine.type});
     step.send(team, right, part_of(to, team.rank - i));
-    co_await step;
-    reduction.fold(other, mine.at, mine.count);
+    if (co_await step) reduction.fold(other, mine.at, mine.count);
   }
   for (int i = 0; i < size - 1; ++i) {
     step.recv(team, left, part_of(to, team.rank - i));
@@ -195,8 +191,7 @@ Schedule all_reduce_sparing(Team team, Reduction reduction, void* to) {
     Step<2> step;
     step.recv(team, half - first, reduction.whole(other));
     step.send(team, half - first, reduction.whole(to));
-    co_await step;
-    reduction.combine_part(as_bytes(to), other, reduction.count, upper);
+    if (co_await step) reduction.combine_part(as_bytes(to), other, reduction.count, upper);
   }
   const Schedule down = broadcast(mine, nullptr, reduction.whole(to), 0);
   co_await part(down);
@@ -311,7 +306,6 @@ Schedule all_reduce_of_two(Team team, Reduction reduction, const void* from, voi
     co_await trouble;
     co_return;
   }
-  reduction.comm = nullptr;  // whoever dies from here on
   Scratch room;
   std::byte* other = shown->data();
   if (!reduction.type->contiguous()) {

@@ -168,12 +168,7 @@ void refuse_aliases(const Call& call, int blocks) {
 
 void set_reduction(Call& call, const void* from, void* to, int64_t count, MPI_Datatype type,
                    MPI_Op op, bool gets) {
-  const Comm& comm = *call.comm;
-  call.reduction = {.op = &mpi::op(op),
-                    .type = &datatype(type),
-                    .handle = type,
-                    .count = count,
-                    .comm = comm.inter ? comm.local_comm.get() : &comm};
+  call.reduction = {.op = &mpi::op(op), .type = &datatype(type), .handle = type, .count = count};
   const Datatype& elements = *call.reduction.type;
   check_op(*call.reduction.op, elements);
   if (gets) check_block(to, count, elements);

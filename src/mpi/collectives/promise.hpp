@@ -66,14 +66,17 @@ struct Schedule::promise_type {
   Driver* driver = nullptr;        ///< nullptr: in `run`, which waits in place
   std::coroutine_handle<> caller;  ///< the schedule that awaits this one
   std::exception_ptr failure;
-  Trouble trouble;  ///< of its steps
+  Trouble own_trouble;              ///< the outermost's is that of all of its parts
+  Trouble* trouble = &own_trouble;  ///< what the whole has met so far
 
+  /// Nothing has failed: all that was received is what was meant.
+  [[nodiscard]] bool is_well() const noexcept { return trouble->error == MPI_SUCCESS; }
   /// How it ended. Throws.
   void report() const {
     if (failure) [[unlikely]]
       std::rethrow_exception(failure);
-    if (trouble.error != MPI_SUCCESS) [[unlikely]]
-      fail_of(trouble);
+    if (!is_well()) [[unlikely]]
+      fail_of(*trouble);
   }
 
   /// Waits for a step, in place or by suspending.
@@ -88,7 +91,10 @@ struct Schedule::promise_type {
     [[nodiscard]] bool await_suspend(std::coroutine_handle<> at) noexcept {
       return promise.driver->suspend(step, at);
     }
-    void await_resume() noexcept { step.finish(promise.trouble); }
+    bool await_resume() noexcept {
+      step.finish(*promise.trouble);
+      return promise.is_well();
+    }
   };
   /// Runs another schedule to its end.
   struct ChildWait {
@@ -99,15 +105,12 @@ struct Schedule::promise_type {
     std::coroutine_handle<> await_suspend(std::coroutine_handle<> at) noexcept {
       child.promise().driver = promise.driver;
       child.promise().caller = at;
+      child.promise().trouble = promise.trouble;
       return child;
     }
-    void await_resume() const {
-      if (!child) return;
-      if (throws || child.promise().failure) {
-        child.promise().report();
-      } else if (child.promise().trouble.error != MPI_SUCCESS) [[unlikely]] {
-        promise.trouble.note(child.promise().trouble.error, child.promise().trouble.process);
-      }
+    bool await_resume() const {
+      if (child && (throws || child.promise().failure)) child.promise().report();
+      return promise.is_well();
     }
   };
   struct Final {
@@ -124,7 +127,7 @@ struct Schedule::promise_type {
   /// Notes what was met elsewhere.
   std::suspend_never await_transform(const Trouble& met) noexcept {
     if (met.error != MPI_SUCCESS) [[unlikely]]
-      trouble.note(met.error, met.process);
+      trouble->note(met.error, met.process);
     return {};
   }
 
@@ -134,6 +137,7 @@ struct Schedule::promise_type {
   void return_void() const noexcept {}
   void unhandled_exception() noexcept { failure = std::current_exception(); }
 
+  // Each answers whether the whole is well.
   StepWait await_transform(Posts& step) noexcept { return {step, *this}; }
   ChildWait await_transform(const Schedule& child) noexcept {
     return {child.handle(), *this, true};

@@ -31,8 +31,8 @@ Schedule reduce_straight(Team team, Reduction reduction, const void* from, void*
       step.recv(team, (place + top) % team.size,
                 reduction.part(came, (place - first) * reduction.count, reduction.count));
     }
-    co_await step;
-    for (int next = first; next < place; ++next) {
+    const bool have_come = co_await step;
+    for (int next = first; have_come && next < place; ++next) {
       reduction.combine_part(static_cast<std::byte*>(to),
                              reduction.element(came, (next - first) * reduction.count),
                              reduction.count, false);
@@ -62,8 +62,9 @@ Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to,
       other = second_room.elements(reduction.count, *reduction.type);
     }
     step.recv(team, rank_of(place + distance), reduction.whole(is_first ? mine : other));
-    co_await step;
+    const bool has_come = co_await step;
     // The first is combined where it came to.
+    if (!has_come) continue;
     if (is_first) {
       reduction.fold(from, mine, reduction.count);
     } else {
@@ -123,8 +124,7 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
   if (from != mine) copy(reduction.whole(from), reduction.whole(mine));
   if (pairing.doubles(team.rank)) {
     step.recv(team, team.rank - 1, reduction.whole(other));
-    co_await step;
-    reduction.combine_part(mine, other, reduction.count, true);
+    if (co_await step) reduction.combine_part(mine, other, reduction.count, true);
   }
   Halves halves(reduction.count);
   for (int distance = 1; distance < pairing.power; distance *= 2) {
@@ -133,10 +133,10 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
     halves.halve(pairing.number < number);
     step.recv(team, partner, reduction.part(other, halves.begin(), halves.count()));
     step.send(team, partner, reduction.part(mine, halves.other_begin(), halves.other_count()));
-    co_await step;
-    reduction.combine_part(reduction.element(mine, halves.begin()),
-                           reduction.element(other, halves.begin()), halves.count(),
-                           number < pairing.number);
+    if (co_await step)
+      reduction.combine_part(reduction.element(mine, halves.begin()),
+                             reduction.element(other, halves.begin()), halves.count(),
+                             number < pairing.number);
   }
   const int goal = pairing.number_of(root);
   for (int distance = pairing.power / 2; distance != 0; distance /= 2) {

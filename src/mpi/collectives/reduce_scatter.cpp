@@ -66,8 +66,7 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
     step.recv(team, (team.rank - distance + team.size) % team.size,
               reduction.part(coming, 0, count));
     step.send(team, receiver, part(receiver));
-    co_await step;
-    reduction.fold(coming, mine, count);
+    if (co_await step) reduction.fold(coming, mine, count);
   }
   if (mine != to) copy(reduction.part(mine, 0, count), reduction.part(to, 0, count));
 }
@@ -92,8 +91,8 @@ Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* f
     step.recv(team, sender, of_rank(sender));
     step.send(team, receiver, part(receiver));
   }
-  co_await step;
-  for (int rank = 1; rank < team.size; ++rank) {
+  const bool have_come = co_await step;
+  for (int rank = 1; have_come && rank < team.size; ++rank) {
     reduction.fold(of_rank(rank - 1).at, of_rank(rank).at, count);
   }
   copy(of_rank(team.size - 1), reduction.part(to, 0, count));

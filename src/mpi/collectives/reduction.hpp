@@ -6,18 +6,17 @@
 #include <utility>
 
 #include "mpi/collectives/blocks.hpp"
-#include "mpi/comm.hpp"
 #include "mpi/op.hpp"
 
 namespace weft::mpi {
 
-/// An operation over vectors of `count` elements.
+/// An operation over vectors of `count` elements. It is for what has come, and nothing else: a
+/// program's function must not meet anything but the ranks' vectors, nor a result leave one out.
 struct Reduction {
   const Op* op = nullptr;
   const Datatype* type = nullptr;
   MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function
   int64_t count = 0;
-  const Comm* comm = nullptr;  ///< whose members' vectors these are; nullptr: all of them are there
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
   /// Elements [first, first + some) of a vector.
@@ -31,11 +30,7 @@ struct Reduction {
 
   /// to = from op to: `from` is of lower ranks.
   void fold(const void* from, void* to, int64_t some) const {
-    // relaxed: the step before would have set it. What has not come must not meet a program's
-    // function.
-    if (some == 0) return;
-    if (comm != nullptr && comm->member_died.load(std::memory_order_relaxed)) return;
-    mpi::reduce(*op, from, to, some, *type, handle);
+    if (some != 0) mpi::reduce(*op, from, to, some, *type, handle);
   }
   /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may
   /// have changed places.

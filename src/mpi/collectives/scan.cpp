@@ -18,7 +18,7 @@ Schedule scan(Team team, Reduction reduction, const void* from, void* to) {
     if (partner >= team.size) continue;
     step.recv(team, partner, reduction.whole(other));
     step.send(team, partner, reduction.whole(run));
-    co_await step;
+    if (!co_await step) continue;
     if (partner < team.rank) reduction.fold(other, to, reduction.count);
     reduction.combine(run, other, partner < team.rank);
   }
@@ -38,7 +38,7 @@ Schedule exclusive_scan(Team team, Reduction reduction, const void* from, void* 
     if (partner >= team.size) continue;
     step.recv(team, partner, reduction.whole(other));
     step.send(team, partner, reduction.whole(run));
-    co_await step;
+    if (!co_await step) continue;
     if (partner < team.rank) {
       if (has_lower) {
         reduction.fold(other, to, reduction.count);

@@ -73,7 +73,7 @@ void Driver::on_end(Transfer& /*transfer*/) noexcept {
 void Driver::finish() noexcept {
   int error = MPI_SUCCESS;
   const Schedule::promise_type& ended = schedule_.handle().promise();
-  if (ended.failure || ended.trouble.error != MPI_SUCCESS) [[unlikely]] {
+  if (ended.failure || !ended.is_well()) [[unlikely]] {
     try {
       ended.report();
     } catch (const Failure& failure) {
