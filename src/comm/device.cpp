@@ -90,6 +90,18 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     return Taken::yes;
   }
   const Header header = comm::unpack(frame.head.data());
+  if (header.type == PacketType::data) {
+    // For an operation: a fragment that nobody waits for may come after its endpoint's end.
+    std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
+    comm::DataBody body;
+    if (comm::take(rest, body) && frame.packet.size() == header.bytes) {
+      receive_fragment(frame, body);
+      count(frames_in);
+    } else {
+      malformed_frame(frame, "a fragment of another length than it says");
+    }
+    return Taken::yes;
+  }
   if (header.endpoint >= Runtime::Impl::kMaxEndpoints) {
     malformed_frame(frame, "endpoint number out of range");
     return Taken::yes;
@@ -126,12 +138,6 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
       if (endpoint.spec.matcher == nullptr || !comm::take(rest, rendezvous)) break;
       return comm::arrive_announced(endpoint, frame.source, comm::packed_of(frame.head),
                                     rendezvous);
-    case PacketType::data: {
-      comm::DataBody body;
-      if (!comm::take(rest, body) || frame.packet.size() != header.bytes) break;
-      receive_fragment(frame, body);
-      return Taken::yes;
-    }
     case PacketType::put:
       if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, put)) break;
       arrived.payload = frame.loan ? frame.packet : rest;
@@ -199,7 +205,7 @@ void Device::on_control(const fabric::Frame& frame) {
     op->answers = true;
     comm::begin_fetch(*op, from.key);
   } else if (comm::ShareBody offer; header.type == PacketType::share && comm::take(rest, offer)) {
-    take_share(*op, offer);
+    take_share(*op, header.reply_port, offer);
     return;
   } else {
     malformed_frame(frame, "an unknown control frame");

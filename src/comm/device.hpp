@@ -207,9 +207,6 @@ class Device final : public fabric::Sink {
   /// (lock) Delivers a frame to an endpoint.
   fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
                          std::span<const std::byte> rest, const fabric::Frame& frame);
-  /// The runtime ends: nobody writes any more into what was being received. Waits for peers that
-  /// are in the middle of it. (What is read over a network goes on until the port ends.)
-  void end_shares();
   /// The launcher reported a death: look at it at the next progress. Any thread.
   void note_death() noexcept;
 
@@ -335,14 +332,20 @@ class Device final : public fabric::Sink {
   void fetch_next();
   bool tell_readable(comm::Operation& op);
   // shared_copy.cpp
-  struct Offers;
-  Offers& offers_to(Rank peer);
+  struct Shares;
+  Shares& shares_with(Rank peer);
+  [[nodiscard]] bool takes_turns() const noexcept;
   bool offer_share(comm::Operation& op);
   bool share_chunk(comm::Operation& op);
-  void take_share(const comm::Operation& op, const comm::ShareBody& offer);
-  bool is_gone(const comm::Operation& op);
+  void copy_share(comm::Operation& op);
+  void receive_share(comm::Operation& op, std::span<const std::byte> data, uint64_t offset);
+  void end_share(comm::Operation& op);
+  void take_share(const comm::Operation& op, uint16_t reply_port, const comm::ShareBody& offer);
   bool help_copy(comm::Operation& op);
+  bool send_help(comm::Operation& op);
   bool stream_fragments(comm::Operation& op);
+  [[nodiscard]] bool may_stream() const noexcept;
+  bool send_fragment(const comm::Operation& op, uint64_t offset, uint32_t size);
   bool await_end(comm::Operation& op);
   bool send_request(comm::Operation& op);
   bool send_answer(comm::Operation& op);
@@ -385,15 +388,20 @@ class Device final : public fabric::Sink {
     Message* message = nullptr;
   } wish_;                           // (lock) see try_progress_for
   comm::WaitSet* queued_ = nullptr;  // (lock) see note_queued
-  /// Shares of copies that were offered to a peer.
-  struct Offers {
+  /// Copies that are shared with a peer.
+  struct Shares {
+    // Offers to it.
     uint8_t open = 0;      ///< of transfers under way
     uint8_t unheard = 0;   ///< since it took one up
     uint8_t left_out = 0;  ///< transfers without, since it was left alone
+    uint64_t heard = 0;    ///< ticks, when its last fragment came, or is supposed to
+    // What it offered, in order.
+    bool helping = false;  ///< with one; those that follow are
+    comm::Operation* helps = nullptr;
+    comm::Operation** helps_end = &helps;
   };
-  std::vector<Offers> offers_;    // (lock) by rank; made with the first large message
-  uint32_t share_waits_ = 0;      // (lock)
-  uint32_t early_delivered_ = 0;  // (lock)
+  std::vector<std::unique_ptr<Shares>> shares_;  // (lock) by rank; made with a large message
+  uint32_t early_delivered_ = 0;                 // (lock)
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

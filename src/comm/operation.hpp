@@ -30,9 +30,9 @@ struct CopyClaims;
 enum class Work : uint8_t {
   none,     ///< not in a pending list
   read,     ///< copy from the peer's memory, a chunk a turn, then answer
-  share,    ///< the same, with the peer's help (shared_copy.hpp)
+  share,    ///< the same while the peer does not send fragments of it (shared_copy.hpp)
   fetch,    ///< the same over the network, several pieces at once
-  help,     ///< the peer's part of that
+  help,     ///< the peer's part of that: sends such fragments
   write,    ///< copy to the peer's memory, a chunk a turn, then answer
   stream,   ///< send fragments in packets, a few a turn
   ask,      ///< send ready_to_receive
@@ -72,6 +72,7 @@ struct alignas(base::kCacheLine) Operation {
   bool owns_buffer;     ///< from malloc: pieces gathered for a rendezvous
   uint16_t reply_port;  ///< the peer's port for answers
   uint16_t reads;       ///< of `fetch`, under way: the buffer is the network's, too
+  uint16_t chunks;      ///< from the back, of `share` that are here, of `help` that were sent
   bool read_failed;     ///< one of them
   bool offered;         ///< the peer may read the buffer: `offer` is to be withdrawn
   Kind kind;
@@ -165,13 +166,20 @@ class OperationTable {
   }
   /// The operation that `handle` names, if it expects an answer from `peer` over `device`.
   [[nodiscard]] Operation* find(Handle handle, Rank peer, uint16_t device) noexcept {
-    if (handle.index >= records_.count()) return nullptr;
-    Operation& op = records_[handle.index];
-    if (op.awaiting.load(std::memory_order_acquire) != awaited(peer, device) ||
-        op.generation.load(std::memory_order_relaxed) != handle.generation) {
-      return nullptr;
-    }
-    return &op;
+    return find_awaiting(handle, awaited(peer, device));
+  }
+
+  /// Declares that fragments may come for an operation that stays in the device's pending list.
+  static void welcome(Operation& op) noexcept {
+    // release: as in expect.
+    op.awaiting.store(awaited(op.peer, op.device) | kShared, std::memory_order_release);
+  }
+  static void end_welcome(Operation& op) noexcept {
+    op.awaiting.store(0, std::memory_order_relaxed);
+  }
+  /// The operation that `handle` names, if fragments from `peer` over `device` are welcome to it.
+  [[nodiscard]] Operation* find_welcoming(Handle handle, Rank peer, uint16_t device) noexcept {
+    return find_awaiting(handle, awaited(peer, device) | kShared);
   }
   /// Calls `fail(op)` for each operation that expects an answer from `peer` over `device` (whose
   /// lock the caller holds), after claiming it. O(table), touching all of it; only after a death.
@@ -194,6 +202,17 @@ class OperationTable {
     op.generation.store(op.generation.load(std::memory_order_relaxed) + 1,
                         std::memory_order_relaxed);
   }
+  [[nodiscard]] Operation* find_awaiting(Handle handle, uint64_t word) noexcept {
+    if (handle.index >= records_.count()) return nullptr;
+    Operation& op = records_[handle.index];
+    // acquire: pairs with expect's and welcome's release.
+    if (op.awaiting.load(std::memory_order_acquire) != word ||
+        op.generation.load(std::memory_order_relaxed) != handle.generation) {
+      return nullptr;
+    }
+    return &op;
+  }
+  static constexpr uint64_t kShared = uint64_t{1} << 62;
   [[nodiscard]] static uint64_t awaited(Rank peer, uint16_t device) noexcept {
     return uint64_t{1} << 63 | uint64_t{device} << 32 | static_cast<uint32_t>(peer.value);
   }

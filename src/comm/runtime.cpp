@@ -154,7 +154,6 @@ Runtime::~Runtime() {
   for (auto& server : my.servers) server.request_stop();
   for (auto& device : my.devices) device->port().ring_self();
   my.servers.clear();
-  for (auto& device : my.devices) device->end_shares();
   my.report_leftovers();
   my.job.on_peer_death(nullptr);
   if (std::uncaught_exceptions() == 0 && my.deaths.load() == 0) {

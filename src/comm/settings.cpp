@@ -68,7 +68,8 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "32K",
      .low = 4096,
      .high = int64_t{1} << 62,
-     .help = "From this size on the sender of a large message copies its part, if it is waiting."},
+     .help = "From this size on the sender of a large message sends it in packets while it waits, "
+             "and the receiver reads what does not come."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",

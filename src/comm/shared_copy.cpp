@@ -2,9 +2,11 @@
 // they do under the progress lock of the one that carries the operation.
 #include "comm/shared_copy.hpp"
 
+#include <utility>
+
 #include "comm/device.hpp"
 #include "comm/runtime_impl.hpp"
-#include "weft/base/backoff.hpp"
+#include "weft/base/clock.hpp"
 
 namespace weft {
 
@@ -53,26 +55,42 @@ CopyClaims* ClaimsTable::of_peer(fabric::Transport& transport, const fabric::Mem
 
 namespace {
 
-/// Chunks so small that both ends have some, and so large that a copy's fixed cost is a tenth.
-constexpr uint64_t kSmallestChunk = 32 << 10;
+/// A fragment each: so small that the two copies of each can overlap, and so large that what goes
+/// with them is little.
+constexpr uint64_t kSmallestChunk = 16 << 10;
 constexpr uint64_t kChunksWanted = 8;
 constexpr uint64_t kPage = 4096;
+
+/// Fragments under way to a peer: more would be in the caches' way, and the receiver, who reads
+/// what is not claimed, be done no sooner.
+constexpr uint32_t kMostAhead = 4;
+/// Where processes take turns on a core: for as long as the sender has its own.
+constexpr uint32_t kMostAheadInTurns = 16;
 
 /// Offers to one peer over one device of which nothing was heard yet. An offer has two cells of the
 /// control ring: a sender that computes shall find room left for its answers.
 constexpr uint8_t kMostOffers = 8;
+/// With fewer, or when it is asked again, its fragments are waited for a little.
+constexpr uint8_t kPatientOffers = 2;
 /// So many messages after a peer left that many offers alone, it is asked again.
 constexpr uint8_t kAskAgain = 64;
-/// Turns of waiting for the sender's chunks between two looks whether it is still there.
-constexpr uint32_t kWaitsBetweenLooks = 4096;
+
+/// A sender of whom nothing came for so long is taken for one that computes: copies of two chunks
+/// from memory.
+constexpr double kPatienceNs = 6'000;
+/// The same where processes take turns on a core: it may have to wait for its own.
+constexpr double kPatienceInTurnsNs = 100'000;
+/// What it claimed and did not send in this time may never come; or it has lost its core.
+constexpr double kLostNs = 300'000;
 
 /// How a transfer is cut; the receiver's way, of which the sender is told.
 struct Cut {
+  uint64_t bytes;
   uint64_t chunk;
   uint32_t chunks;
 
-  Cut(uint64_t bytes, uint64_t the_chunk)
-      : chunk(the_chunk), chunks(static_cast<uint32_t>((bytes + the_chunk - 1) / the_chunk)) {}
+  Cut(uint64_t all, uint64_t each)
+      : bytes(all), chunk(each), chunks(static_cast<uint32_t>((all + each - 1) / each)) {}
   static Cut of(uint64_t bytes, uint64_t most) noexcept {
     const uint64_t wanted =
         std::clamp(bytes / kChunksWanted, std::min(kSmallestChunk, most), most) / kPage * kPage;
@@ -82,27 +100,47 @@ struct Cut {
   [[nodiscard]] bool can_be_shared() const noexcept {
     return chunks > 1 && chunks <= CopyClaims::kMostChunks;
   }
+  [[nodiscard]] uint64_t offset_of(uint32_t number) const noexcept { return number * chunk; }
+  [[nodiscard]] uint64_t size_of(uint32_t number) const noexcept {
+    return std::min(bytes - offset_of(number), chunk);
+  }
+  /// Of the last `some` chunks.
+  [[nodiscard]] uint64_t bytes_of_last(uint32_t some) const noexcept {
+    return some == 0 ? 0 : bytes - offset_of(chunks - some);
+  }
 };
+
+uint64_t most_of(const Runtime::Impl& runtime) noexcept {
+  return std::min<uint64_t>(runtime.settings.copy_chunk_bytes, runtime.packet_bytes);
+}
 
 }  // namespace
 
-// --- The receiver --------------------------------------------------------------------------------
-
-Device::Offers& Device::offers_to(Rank peer) {
-  if (offers_.empty()) offers_.resize(static_cast<std::size_t>(runtime_.job.size()));
-  return offers_[static_cast<std::size_t>(peer.value)];
+Device::Shares& Device::shares_with(Rank peer) {
+  if (shares_.empty()) shares_.resize(static_cast<std::size_t>(runtime_.job.size()));
+  auto& shares = shares_[static_cast<std::size_t>(peer.value)];
+  if (shares == nullptr) shares = std::make_unique<Shares>();
+  return *shares;
 }
 
-/// Tells the sender where to write. False: not now, and then not at all.
+/// Another process ran when this one's core was left last. A guess.
+bool Device::takes_turns() const noexcept {
+  return runtime_.core_is_wanted.load(std::memory_order_relaxed);
+}
+
+// --- The receiver --------------------------------------------------------------------------------
+
+/// Tells the sender what it may send. False: not now, and then not at all.
 bool Device::offer_share(Operation& op) {
-  const Cut cut = Cut::of(op.bytes, runtime_.settings.copy_chunk_bytes);
-  Offers& offers = offers_to(op.peer);
-  if (offers.unheard >= kMostOffers && ++offers.left_out == kAskAgain) {
-    offers.left_out = 0;
-    --offers.unheard;
+  const Cut cut = Cut::of(op.bytes, most_of(runtime_));
+  Shares& shares = shares_with(op.peer);
+  const bool asks_again = shares.unheard >= kMostOffers && ++shares.left_out == kAskAgain;
+  if (asks_again) {
+    shares.left_out = 0;
+    --shares.unheard;
   }
   using Offer = comm::Bytes<comm::Handle, comm::ShareBody>;
-  if (!cut.can_be_shared() || offers.unheard >= kMostOffers ||
+  if (!cut.can_be_shared() || shares.unheard >= kMostOffers ||
       port_->max_control() < sizeof(Offer::raw)) {
     return false;
   }
@@ -112,95 +150,102 @@ bool Device::offer_share(Operation& op) {
                     comm::ShareBody{.claims = runtime_.claims.key(),
                                     .number = runtime_.claims.number_of(*op.claims),
                                     .generation = op.claims->begin(),
-                                    .address = reinterpret_cast<uintptr_t>(op.buffer),
+                                    .operation = runtime_.operations->handle_of(op),
                                     .bytes = op.bytes,
                                     .chunk = cut.chunk});
+  op.chunks = 0;
+  comm::OperationTable::welcome(op);
   if (port_->try_control(op.peer, op.reply_port, offer.span()) == Post::retry) {
+    comm::OperationTable::end_welcome(op);
     runtime_.claims.give_back(*op.claims);
     return false;
   }
-  ++offers.open;
-  ++offers.unheard;
+  if (shares.unheard < kPatientOffers || asks_again) shares.heard = base::ticks();
+  ++shares.open;
+  ++shares.unheard;
   return true;
 }
 
 /// One turn of the receiver's; true: all is there, or it failed.
 bool Device::share_chunk(Operation& op) {
   if (op.claims == nullptr) {
-    if (offers_to(op.peer).open == kMostOffers) return false;  // those before it are being copied
+    if (shares_with(op.peer).open == kMostOffers) return false;  // those before it are being copied
     if (!offer_share(op)) {
       op.work = comm::Work::read;
       return read_chunk(op);
     }
   }
-  CopyClaims& claims = *op.claims;
-  const Cut cut = Cut::of(op.bytes, runtime_.settings.copy_chunk_bytes);
+  if (op.moved < op.bytes) copy_share(op);
+  if (op.moved < op.bytes && op.error == Errc::ok) return false;
+  end_share(op);
+  op.work = comm::Work::answer;
+  return true;
+}
+
+/// Reads a chunk, unless fragments come: the next from the front, or one that the sender claimed
+/// and does not send.
+void Device::copy_share(Operation& op) {
+  static const uint64_t own_core = base::to_ticks(kPatienceNs);
+  static const uint64_t in_turns = base::to_ticks(kPatienceInTurnsNs);
+  static const uint64_t lost = base::to_ticks(kLostNs);
+  const uint64_t quiet = base::ticks() - shares_with(op.peer).heard;
+  if (quiet < (takes_turns() ? in_turns : own_core)) return;
+  const Cut cut = Cut::of(op.bytes, most_of(runtime_));
   // relaxed: nobody else changes the generation.
   const auto generation =
-      CopyClaims::counts(claims.claimed.load(std::memory_order_relaxed)).generation;
-  if (const auto number = claims.claim(generation, cut.chunks, false)) {
-    const uint64_t at = *number * cut.chunk;
-    const uint64_t size = std::min(op.bytes - at, cut.chunk);
-    const Errc error =
-        runtime_.transport->read_memory(op.peer, op.remote_address + at, {op.buffer + at, size});
-    op.moved += size;
-    if (error != Errc::ok) {
-      op.error = error;
-      claims.close(generation, cut.chunks);
-    }
-    if (!claims.all_claimed(cut.chunks)) return false;
+      CopyClaims::counts(op.claims->claimed.load(std::memory_order_relaxed)).generation;
+  uint32_t number = 0;
+  if (const auto next = op.claims->claim(generation, cut.chunks, false)) {
+    number = *next;
+  } else if (quiet < lost) {
+    return;
+  } else {
+    number = cut.chunks - ++op.chunks;
+    op.claims->arrived.store(op.chunks, std::memory_order_relaxed);
   }
-  const bool done = claims.is_done();
-  if (!done && !is_gone(op)) return false;
-  Offers& offers = offers_to(op.peer);
-  --offers.open;
-  if (CopyClaims::counts(claims.claimed.load(std::memory_order_relaxed)).back != 0) {
-    offers.unheard = 0;
-  }
-  op.work = comm::Work::answer;
-  if (!done) {
-    // What is called dead may still be in its chunk: these claims are not used again.
-    op.error = Errc::peer_died;
-    return true;
-  }
-  const bool again = claims.failed.load(std::memory_order_relaxed) != 0 && op.error == Errc::ok;
-  runtime_.claims.give_back(claims);
-  if (!again) return true;
-  // The sender may not write here: all of it once more, alone.
-  op.moved = 0;
-  op.work = comm::Work::read;
-  return false;
+  const uint64_t at = cut.offset_of(number);
+  const uint64_t size = cut.size_of(number);
+  op.error =
+      runtime_.transport->read_memory(op.peer, op.remote_address + at, {op.buffer + at, size});
+  op.moved += size;
 }
 
-void Device::end_shares() {
-  with_lock([this] {
-    for (const Operation* op = pending_; op != nullptr; op = op->next) {
-      if (op->work != comm::Work::share || op->claims == nullptr) continue;
-      const auto word = op->claims->claimed.load(std::memory_order_relaxed);
-      op->claims->close(CopyClaims::counts(word).generation,
-                        Cut::of(op->bytes, runtime_.settings.copy_chunk_bytes).chunks);
-      for (base::Backoff backoff; !op->claims->is_done() && !is_gone(*op);) backoff.pause();
-    }
-  });
+/// A fragment of a shared copy came; if it is not the next from the back, it came too late.
+void Device::receive_share(Operation& op, std::span<const std::byte> data, uint64_t offset) {
+  const Cut cut = Cut::of(op.bytes, most_of(runtime_));
+  const uint64_t from_front = op.moved - cut.bytes_of_last(op.chunks);
+  if (op.moved == op.bytes) return count(late);
+  const uint32_t number = cut.chunks - 1 - op.chunks;
+  if (offset != cut.offset_of(number) || data.size() != cut.size_of(number) ||
+      offset < from_front) {
+    return count(late);
+  }
+  std::memcpy(op.buffer + offset, data.data(), data.size());
+  op.moved += data.size();
+  // relaxed: it tells the sender how far it may go.
+  op.claims->arrived.store(++op.chunks, std::memory_order_relaxed);
+  Shares& shares = shares_with(op.peer);
+  shares.heard = base::ticks();
+  shares.unheard = 0;
 }
 
-/// Whether nobody will finish the sender's chunks. Its death may be told late, behind messages that
-/// wait for room: so it is asked for itself, too, now and then.
-bool Device::is_gone(const Operation& op) {
-  if (runtime_.is_dead(op.peer)) return true;
-  if (++share_waits_ % kWaitsBetweenLooks != 0) return false;
-  std::byte any;
-  return runtime_.transport->read_memory(op.peer, op.remote_address, {&any, 1}) == Errc::peer_died;
+void Device::end_share(Operation& op) {
+  comm::OperationTable::end_welcome(op);
+  // relaxed: as in copy_share.
+  const auto word = op.claims->claimed.load(std::memory_order_relaxed);
+  op.claims->close(CopyClaims::counts(word).generation,
+                   Cut::of(op.bytes, most_of(runtime_)).chunks);
+  runtime_.claims.give_back(*op.claims);
+  --shares_with(op.peer).open;
 }
 
 // --- The sender ----------------------------------------------------------------------------------
 
 /// The receiver of `op` offers a share of the copy: taken up with a record of its own, if there is
 /// one; the offer may as well be ignored.
-void Device::take_share(const Operation& op, const comm::ShareBody& offer) {
-  const uint64_t most = std::max<uint64_t>(runtime_.settings.copy_chunk_bytes, kSmallestChunk);
+void Device::take_share(const Operation& op, uint16_t reply_port, const comm::ShareBody& offer) {
   if (offer.claims.owner != op.peer.value || offer.bytes != op.bytes || offer.chunk < kPage ||
-      offer.chunk > most || !Cut(op.bytes, offer.chunk).can_be_shared() ||
+      offer.chunk > runtime_.packet_bytes || !Cut(op.bytes, offer.chunk).can_be_shared() ||
       !runtime_.transport->can_read(op.peer)) {
     return;
   }
@@ -215,25 +260,55 @@ void Device::take_share(const Operation& op, const comm::ShareBody& offer) {
   help->peer = op.peer;
   help->tag = Tag{offer.generation};
   help->endpoint = op.endpoint;
+  help->reply_port = reply_port;
   help->moved = 0;
-  help->remote_address = offer.address;
+  help->chunks = 0;
+  help->remote = offer.operation;
   help->claims = claims;
   help->device = number_;
+  help->next = nullptr;
   help->work = comm::Work::help;
-  enqueue_locked(*help);
+  Shares& shares = shares_with(op.peer);
+  if (!std::exchange(shares.helping, true)) {
+    enqueue_locked(*help);
+  } else {
+    *shares.helps_end = help;
+    shares.helps_end = &help->next;
+  }
 }
 
-/// One turn of the sender's; true: there is nothing left to do.
+/// One turn of the sender's; true: there is nothing left to do, and the next may begin.
 bool Device::help_copy(Operation& op) {
+  if (!send_help(op)) return false;
+  Shares& shares = shares_with(op.peer);
+  Operation* const next = shares.helps;
+  shares.helping = next != nullptr;
+  if (next != nullptr) {
+    shares.helps = next->next;
+    if (shares.helps == nullptr) shares.helps_end = &shares.helps;
+    enqueue_locked(*next);
+  }
+  return true;
+}
+
+/// Sends the next chunk from the back, unless it is far enough ahead; true: there are no more. One
+/// a turn, so that packets that come back meanwhile are the next to go: few stay in the caches.
+bool Device::send_help(Operation& op) {
   if (runtime_.is_dead(op.peer)) return true;  // what was announced has ended, and its buffer
   const Cut cut(op.bytes, op.capacity);
+  if (op.claims->is_over(op.tag.value, cut.chunks)) return true;
+  // relaxed: see receive_share.
+  const uint32_t arrived = op.claims->arrived.load(std::memory_order_relaxed);
+  const uint32_t most = takes_turns() ? kMostAheadInTurns : kMostAhead;
+  if (op.chunks - arrived >= most || !may_stream()) return false;
   const auto number = op.claims->claim(op.tag.value, cut.chunks, true);
   if (!number) return true;
-  const uint64_t at = *number * cut.chunk;
-  const uint64_t size = std::min(op.bytes - at, cut.chunk);
-  const Errc error =
-      runtime_.transport->write_memory(op.peer, op.remote_address + at, {op.buffer + at, size});
-  op.claims->tell_done(error == Errc::ok);
+  const uint64_t size = cut.size_of(*number);
+  if (!send_fragment(op, cut.offset_of(*number), static_cast<uint32_t>(size))) {
+    op.claims->unclaim(op.tag.value);
+    return true;  // the receiver does the rest
+  }
+  ++op.chunks;
   op.moved += size;
   return false;
 }

@@ -1,13 +1,16 @@
-// Large copies that both ends do: the receiver reads from the front, the sender writes from the
-// back, a chunk at a time, until they meet. Who is not there does nothing, and the other does all.
+// Large copies that both ends do: the receiver reads from the front, the sender sends packets from
+// the back, a chunk at a time, until they meet. Packets are faster by far, as the two copies of
+// each run side by side and what is between them stays in the caches; so the receiver copies only
+// while none come. Who is not there does nothing, and the other does all.
 //
 // Where the two stand is one word in memory that both map, the receiver's *claims*. Invariants
 //
 // 1. A chunk is copied by who claimed it, and claimed once in each use of the word (its
-//    generation).
-// 2. The receiver ends a use only when all chunks are claimed and those of the sender are done: a
-//    late sender finds nothing to claim, or another generation, and touches nothing. The claims of
-//    a sender that is called dead in the middle of a chunk, and may live, are not used again.
+//    generation). Chunks from the back arrive in order, over one lane.
+// 2. The receiver never depends on the sender: a claimed chunk that does not come it reads itself,
+//    and what comes late meets another chunk's turn, or an operation that is gone, and is dropped.
+// 3. The sender touches its buffer only with a claim in a use that has not ended, under the lock of
+//    the device that would tell it that the transfer is over.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +33,7 @@ struct alignas(base::kCacheLine) CopyClaims {
   static constexpr uint64_t kMostChunks = (1U << kBits) - 1;
 
   std::atomic<uint64_t> claimed;  ///< generation, chunks from the back, chunks from the front
-  std::atomic<uint32_t> done;     ///< of those from the back
-  std::atomic<uint8_t> failed;    ///< one of them is not
+  std::atomic<uint32_t> arrived;  ///< of those from the back; told by the receiver
 
   struct Counts {
     uint32_t generation;
@@ -46,8 +48,7 @@ struct alignas(base::kCacheLine) CopyClaims {
   /// The receiver begins a use; its generation.
   uint32_t begin() noexcept {
     const uint32_t generation = counts(claimed.load(std::memory_order_relaxed)).generation + 1;
-    done.store(0, std::memory_order_relaxed);
-    failed.store(0, std::memory_order_relaxed);
+    arrived.store(0, std::memory_order_relaxed);
     // release: pairs with claim's acquire.
     claimed.store(uint64_t{generation} << 2 * kBits, std::memory_order_release);
     return generation;
@@ -67,26 +68,24 @@ struct alignas(base::kCacheLine) CopyClaims {
       }
     }
   }
-  /// Whether all of `chunks` are claimed; by the receiver.
-  [[nodiscard]] bool all_claimed(uint32_t chunks) const noexcept {
-    const Counts now = counts(claimed.load(std::memory_order_relaxed));
-    return now.front + now.back >= chunks;
+  /// Nothing can be claimed any more.
+  [[nodiscard]] bool is_over(uint32_t generation, uint32_t chunks) const noexcept {
+    const Counts now = counts(claimed.load(std::memory_order_relaxed));  // relaxed: a hint
+    return now.generation != generation || now.front + now.back >= chunks;
+  }
+  /// The sender gives its last claim up.
+  void unclaim(uint32_t generation) noexcept {
+    uint64_t word = claimed.load(std::memory_order_relaxed);
+    // relaxed: nothing was done with it.
+    while (counts(word).generation == generation &&
+           !claimed.compare_exchange_weak(word, word - (uint64_t{1} << kBits),
+                                          std::memory_order_relaxed)) {
+    }
   }
   /// The receiver claims all that is left.
   void close(uint32_t generation, uint32_t chunks) noexcept {
     while (claim(generation, chunks, false)) {
     }
-  }
-  /// What the sender claimed is done.
-  [[nodiscard]] bool is_done() const noexcept {
-    // acquire: pairs with the release in tell_done.
-    return done.load(std::memory_order_acquire) ==
-           counts(claimed.load(std::memory_order_relaxed)).back;
-  }
-  /// The sender's chunk is done, or could not be.
-  void tell_done(bool ok) noexcept {
-    if (!ok) failed.store(1, std::memory_order_relaxed);  // ordered by `done`
-    done.fetch_add(1, std::memory_order_release);
   }
 };
 

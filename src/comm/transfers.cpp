@@ -249,7 +249,13 @@ bool Device::send_request(Operation& op) {
 
 void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& body) {
   Operation* op = runtime_.operations->find(body.operation, frame.source, number_);
-  if (op == nullptr || body.offset > op->bytes || frame.packet.size() > op->bytes - body.offset) {
+  if (Operation* const shared = op != nullptr ? nullptr
+                                              : runtime_.operations->find_welcoming(
+                                                    body.operation, frame.source, number_);
+      shared != nullptr) {
+    receive_share(*shared, frame.packet, body.offset);
+  } else if (op == nullptr || body.offset > op->bytes ||
+             frame.packet.size() > op->bytes - body.offset) {
     count(op == nullptr ? late : malformed);
   } else {
     std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
@@ -271,28 +277,33 @@ bool Device::stream_fragments(Operation& op) {
     return true;
   }
   for (uint32_t i = 0; i < kFragmentsPerTurn && op.moved < op.bytes; ++i) {
-    // relaxed: a budget.
-    if (runtime_.streaming_packets.load(std::memory_order_relaxed) >= runtime_.most_streaming)
-      return false;
-    const uint32_t index = runtime_.packets->alloc();
-    if (index == base::SlotPool::kNone) return false;
-    const auto size =
-        static_cast<uint32_t>(std::min<uint64_t>(op.bytes - op.moved, runtime_.packet_bytes));
-    std::memcpy(runtime_.packet(index), op.buffer + op.moved, size);
-    const comm::Bytes header(
-        Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
-        comm::DataBody{op.remote, op.moved});
-    runtime_.streaming[index].store(1, std::memory_order_relaxed);
-    runtime_.streaming_packets.fetch_add(1, std::memory_order_relaxed);
-    if (port_->try_send_packet(op.peer, op.reply_port, header.span(), index, size) == Post::retry) {
-      runtime_.streaming[index].store(0, std::memory_order_relaxed);
-      runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
-      runtime_.packets->free(index);
-      return false;
-    }
+    const uint64_t size = std::min<uint64_t>(op.bytes - op.moved, runtime_.packet_bytes);
+    if (!may_stream() || !send_fragment(op, op.moved, static_cast<uint32_t>(size))) return false;
     op.moved += size;
   }
   return op.moved == op.bytes;
+}
+
+bool Device::may_stream() const noexcept {
+  // relaxed: a budget.
+  return runtime_.streaming_packets.load(std::memory_order_relaxed) < runtime_.most_streaming;
+}
+
+/// Sends a part of the buffer, in a packet. False: there is no room, and nothing happened.
+bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
+  const uint32_t index = runtime_.packets->alloc();
+  if (index == base::SlotPool::kNone) return false;
+  std::memcpy(runtime_.packet(index), op.buffer + offset, size);
+  const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
+                           comm::DataBody{op.remote, offset});
+  runtime_.streaming[index].store(1, std::memory_order_relaxed);
+  runtime_.streaming_packets.fetch_add(1, std::memory_order_relaxed);
+  if (port_->try_send_packet(op.peer, op.reply_port, header.span(), index, size) != Post::retry)
+    return true;
+  runtime_.streaming[index].store(0, std::memory_order_relaxed);
+  runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
+  runtime_.packets->free(index);
+  return false;
 }
 
 /// All of a put was sent: it is over when it is there.

@@ -29,7 +29,7 @@ enum class PacketType : uint8_t {
   announced,      ///< the same, a large message that waits; body RendezvousBody
   // In the control ring:
   ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver
-  share,             ///< copy, too, from the end of what was announced; body ShareBody
+  share,             ///< send fragments, from the end of what was announced; body ShareBody
   readable,          ///< what a get wants can be read over the network; body RendezvousBody
   finished,          ///< the operation named by `token` ended, with `flags` as its Errc
 };
@@ -140,14 +140,14 @@ struct DataBody {
 };
 static_assert(sizeof(DataBody) == 16);
 
-/// Where the sender of a large message may write its share of it (shared_copy.hpp).
+/// What the sender of a large message may send of it in fragments (shared_copy.hpp).
 struct ShareBody {
   fabric::MemoryKey claims;  ///< the receiver's table, and
   uint32_t number;           ///< the place in it, and
   uint32_t generation;       ///< its use
-  uint64_t address;          ///< of the buffer in the receiver's process
+  Handle operation;          ///< the receiver's
   uint64_t bytes;
-  uint64_t chunk;
+  uint64_t chunk;  ///< a fragment each, from the back
 };
 static_assert(sizeof(ShareBody) == 64);
 

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/config_override.hpp"
 #include "comm/ranks.hpp"
+#include "weft/comm/config.hpp"
 
 namespace weft {
 namespace {
@@ -532,6 +534,9 @@ TEST(RuntimeTest, EndedThreadsLeaveTheirReceivesToOthers) {
 TEST(RuntimeTest, LargeTransfersLetSmallMessagesPass) {
   static constexpr std::size_t kLarge = 4 << 20;
   static constexpr uint32_t kTransfers = 16;
+  // The receiver alone: it does not wait for a sender either, who might help.
+  register_comm_config();
+  const test::ConfigOverride config(test::ConfigOverride::List{{"comm.share_bytes", "1G"}});
   RuntimeOptions options;
   options.progress = Progress::explicit_;
   std::atomic<bool> polled{false};

@@ -35,7 +35,8 @@ weft_collectives_by(parts PROGRAM collectives_moving RANKS 5
   ENV WEFT_MPI_BCAST=scatter_allgather WEFT_MPI_GATHER=linear WEFT_MPI_ALLGATHER=ring
       WEFT_MPI_ALLTOALL=pairwise)
 weft_collectives_by(segments PROGRAM collectives_moving RANKS 4
-  ENV WEFT_MPI_BCAST=chain WEFT_MPI_SEGMENT_BYTES=4K WEFT_MPI_ALLTOALL=linear)
+  ENV WEFT_MPI_BCAST=chain WEFT_MPI_SEGMENT_BYTES=4K WEFT_MPI_ALLTOALL=linear
+      WEFT_MPI_ALLGATHER=linear)
 weft_collectives_by(straight PROGRAM collectives_moving RANKS 10 ENV WEFT_MPI_BCAST=linear)
 weft_collectives_by(straight PROGRAM collectives_reducing RANKS 10 ENV WEFT_MPI_REDUCE=linear)
 weft_collectives_by(doubling PROGRAM collectives_reducing RANKS 5

@@ -30,6 +30,12 @@ Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& 
 /// Block i of `out` to rank i, whose block goes to part i of `in`. `most_bytes`: of one block,
 /// where all ranks know it and blocks are equal; or else -1.
 Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t most_bytes);
+/// Whether exchange_in_pieces is what such blocks should go by.
+[[nodiscard]] bool goes_in_pieces(const Team& team, int64_t bytes);
+/// Block i of `out` to rank i, or to all this rank's own if they are `alike`; what comes from rank
+/// i to part i of `in`. Everything at once, in pieces that go eagerly: nobody waits for anybody's
+/// turn on a core. All know the blocks' sizes. This rank's own block is left out.
+Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike);
 /// The same with what is sent in the place of what is received.
 Schedule all_to_all_in_place(Team team, Parts data);
 

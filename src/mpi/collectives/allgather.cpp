@@ -1,5 +1,5 @@
-// Allgather: Bruck's logarithm of steps through a copy, straight around a ring, two levels; few
-// bytes as an Allreduce.
+// Allgather: Bruck's logarithm of steps through a copy, around a ring, everything at once, two
+// levels; few bytes as an Allreduce.
 #include <algorithm>
 #include <vector>
 
@@ -8,6 +8,7 @@
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/reduction.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -59,14 +60,40 @@ Schedule all_gather_ring(Team team, Parts all) {
   }
 }
 
+/// Everybody's block to everybody, several at once, as in all_to_all_straight.
+Schedule all_gather_straight(Team team, Parts all) {
+  Step<16> step;
+  for (int distance = 1; distance < team.size; ++distance) {
+    if (step.full(2)) co_await step;
+    const int from = (team.rank - distance + team.size) % team.size;
+    step.recv(team, from, all[from]);
+    step.send(team, (team.rank + distance) % team.size, all[team.rank]);
+  }
+  co_await step;
+}
+
 Schedule pick(const Team& team, const Parts& all) {
   const int64_t bytes = bytes_from(all, team.size, 0, team.size);
   if (team.size <= 1 || bytes == 0) return nothing();
   AllgatherBy by = choices().allgather;
   if (by == AllgatherBy::automatic) {
-    by = team.size > 2 && bytes <= kBruckBytes ? AllgatherBy::bruck : AllgatherBy::ring;
+    // On a node a ring has no shorter ways, and each rank waits for all before it.
+    const bool near = node_map(*team.comm).nodes.size() == 1;
+    const int64_t each = bytes / team.size;  // the same for all, whatever their blocks
+    const bool eager = each <= static_cast<int64_t>(runtime().eager_bytes());
+    if (goes_in_pieces(team, each)) return exchange_in_pieces(team, all, all, true);
+    by = team.size > 2 && bytes <= kBruckBytes ? AllgatherBy::bruck
+         : near && eager                       ? AllgatherBy::linear
+                                               : AllgatherBy::ring;
   }
-  return by == AllgatherBy::bruck ? all_gather_bruck(team, all) : all_gather_ring(team, all);
+  switch (by) {
+    case AllgatherBy::bruck:
+      return all_gather_bruck(team, all);
+    case AllgatherBy::linear:
+      return all_gather_straight(team, all);
+    default:
+      return all_gather_ring(team, all);
+  }
 }
 
 /// Each node's blocks to its leader, between leaders, and everything to all of the node.

@@ -1,17 +1,20 @@
 // All-to-all: Bruck's algorithm for tiny blocks, many at once, one partner after the other, in
 // place.
 #include <algorithm>
+#include <deque>
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kBruckBlock = 256;        // of a block: up to this, where there are
-constexpr int kBruckRanks = 8;              // so many ranks,
-constexpr int kBruckRanksOfNode = 17;       // or so many that are all on one node
-constexpr int64_t kLinearBytes = 32 << 10;  // of a block: up to this many at once
+constexpr int64_t kBruckBlock = 256;         // of a block: up to this, where there are
+constexpr int kBruckRanks = 8;               // so many ranks,
+constexpr int kBruckRanksOfNode = 17;        // or so many that are all on one node
+constexpr int64_t kLinearBytes = 32 << 10;   // of a block: up to this many at once
+constexpr int64_t kPiecesBytes = 256 << 10;  // on one node, of what is not eager: up to this
 
 /// In step k (a power of two) the blocks whose distance has bit k travel k ranks on: each gets home
 /// in as many hops as its distance has bits.
@@ -62,17 +65,56 @@ Schedule all_to_all_straight(Team team, Parts out, Parts in) {
   if (!inter) copy(out[team.rank], in[team.rank]);
 }
 
+Schedule all_to_all_in_pieces(Team team, Parts out, Parts in) {
+  const Schedule others = exchange_in_pieces(team, out, in, false);
+  co_await part(others);
+  copy(out[team.rank], in[team.rank]);
+}
+
 }  // namespace
+
+bool goes_in_pieces(const Team& team, int64_t bytes) {
+  return bytes > static_cast<int64_t>(runtime().eager_bytes()) && bytes <= kPiecesBytes &&
+         node_map(*team.comm).nodes.size() == 1;
+}
+
+Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike) {
+  const auto piece = static_cast<int64_t>(runtime().eager_bytes());
+  // By distance; a type with gaps may be another on the other side.
+  std::deque<Packed> going;
+  std::deque<Packed> coming;
+  if (alike) going.emplace_back(out[team.rank], true);
+  Step<32> step;
+  for (int distance = 1; distance < team.size; ++distance) {
+    const int from = (team.rank - distance + team.size) % team.size;
+    const int to = (team.rank + distance) % team.size;
+    if (!alike) going.emplace_back(out[to], true);
+    coming.emplace_back(in[from], false);
+    const int64_t sent = out[alike ? team.rank : to].bytes();
+    const int64_t received = in[from].bytes();
+    for (int64_t at = 0; at < std::max(sent, received); at += piece) {
+      if (step.full(2)) co_await step;
+      const auto left = [&](int64_t bytes) { return std::clamp<int64_t>(bytes - at, 0, piece); };
+      step.recv(team, from, bytes_at(coming.back().at() + at, left(received)));
+      step.send(team, to, bytes_at(going.back().at() + at, left(sent)));
+    }
+  }
+  co_await step;
+  for (const Packed& each : coming) each.unpack();
+}
 
 Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t bytes) {
   AlltoallBy by = bytes >= 0 ? choices().alltoall : AlltoallBy::linear;
   if (bytes == 0) return nothing();
   if (team.comm->inter) by = AlltoallBy::linear;
   if (by == AlltoallBy::automatic) {
-    by = bytes <= kLinearBytes ? AlltoallBy::linear : AlltoallBy::pairwise;
     // Fewer steps are worth more messages where ranks take turns on cores: each step is a turn.
-    const bool near = team.size < kBruckRanksOfNode && node_map(*team.comm).nodes.size() == 1;
-    if (team.size >= kBruckRanks && !near && bytes <= kBruckBlock) by = AlltoallBy::bruck;
+    if (goes_in_pieces(team, bytes)) return all_to_all_in_pieces(team, out, in);
+    const bool near = node_map(*team.comm).nodes.size() == 1;
+    const int64_t most = near ? static_cast<int64_t>(runtime().eager_bytes()) : kLinearBytes;
+    by = bytes <= most ? AlltoallBy::linear : AlltoallBy::pairwise;
+    if (team.size >= (near ? kBruckRanksOfNode : kBruckRanks) && bytes <= kBruckBlock)
+      by = AlltoallBy::bruck;
   }
   switch (by) {
     case AlltoallBy::bruck:

@@ -37,10 +37,9 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
     {.key = "mpi.allgather",
      .type = ConfigType::choice,
      .fallback = "automatic",
-     .choices = "automatic|bruck|ring",
-     .help =
-         "How MPI_Allgather(v) goes: in a logarithm of steps through a copy, or straight around "
-         "a ring; automatic: by size."},
+     .choices = "automatic|bruck|ring|linear",
+     .help = "How MPI_Allgather(v) goes: in a logarithm of steps through a copy, around a ring, or "
+             "everything at once; automatic: by size, and at once on one node."},
     {.key = "mpi.alltoall",
      .type = ConfigType::choice,
      .fallback = "automatic",

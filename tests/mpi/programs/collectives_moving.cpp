@@ -223,6 +223,52 @@ void alltoallv(const Layout& layout, int count, Form form, bool in_place, bool w
 
 }  // namespace
 
+/// What even ranks have in a layout, odd ones have as plain numbers.
+void unlike_types(const Layout& layout, int count, Form form, MPI_Comm comm) {
+  const auto fields = static_cast<int>(layout.fields.size());
+  const bool plain = rank % 2 != 0;
+  const int n = plain ? count * fields : count;
+  MPI_Datatype type = plain ? MPI_INT64_T : layout.type;
+  const auto numbers = [&](const auto& number_of, std::int64_t elements) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      for (int f = 0; f < fields; ++f) all.push_back(number_of(i) * 10 + f);
+    }
+    return all;
+  };
+  const std::int64_t total = std::int64_t{count} * size;
+  const auto own = [&](std::int64_t i) { return value(rank, i); };
+  const auto gathered = [&](std::int64_t i) {
+    return value(static_cast<int>(i / count), i % count);
+  };
+  const auto given = [&](std::int64_t i) {
+    return value(rank, i % count, static_cast<int>(i / count));
+  };
+  const auto got = [&](std::int64_t i) {
+    return value(static_cast<int>(i / count), i % count, rank);
+  };
+  Image mine(layout, count);
+  Image all(layout, total);
+  Image out(layout, total);
+  Image in(layout, total);
+  for (std::int64_t i = 0; i < count; ++i) mine.put(i, own(i));
+  for (std::int64_t i = 0; i < total; ++i) all.expect(i, gathered(i));
+  for (std::int64_t i = 0; i < total; ++i) out.put(i, given(i));
+  for (std::int64_t i = 0; i < total; ++i) in.expect(i, got(i));
+  std::vector<std::int64_t> my_numbers = numbers(own, count);
+  std::vector<std::int64_t> out_numbers = numbers(given, total);
+  std::vector<std::int64_t> all_numbers(out_numbers.size());
+  std::vector<std::int64_t> in_numbers(out_numbers.size());
+  WEFT_CALL(form, 1, Allgather, Iallgather, plain ? my_numbers.data() : mine.data(), n, type,
+            plain ? all_numbers.data() : all.data(), n, type, comm);
+  WEFT_CALL(form, 1, Alltoall, Ialltoall, plain ? out_numbers.data() : out.data(), n, type,
+            plain ? in_numbers.data() : in.data(), n, type, comm);
+  WEFT_EXPECT(plain ? all_numbers == numbers(gathered, total) : all.right(),
+              at("Allgather of unlike types", layout, count, form));
+  WEFT_EXPECT(plain ? in_numbers == numbers(got, total) : in.right(),
+              at("Alltoall of unlike types", layout, count, form));
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -234,6 +280,7 @@ int main(int argc, char** argv) {
       for (const int count : {0, 1, 5, 300, 12000}) {
         bcast(layout, count, form, MPI_COMM_WORLD);
         bcast_mixed(layout, count, form, MPI_COMM_WORLD);
+        unlike_types(layout, count, form, MPI_COMM_WORLD);
         for (const bool in_place : {false, true}) {
           gather(layout, count, form, in_place, MPI_COMM_WORLD);
           gatherv(layout, count, form, in_place, MPI_COMM_WORLD);
