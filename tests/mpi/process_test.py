@@ -196,6 +196,15 @@ int main(int argc, char** argv) {
         self.assertIn("-lmpi_abi", self.call("mpicc", "-link-info"))
         self.assertTrue(self.call("mpicxx", "-compile-info").startswith("-I"))
         self.assertRegex(self.call("mpicc", "-dumpversion"), r"^\d")
+        # As build systems ask.
+        self.assertIn("-lmpi_abi", self.call("mpicc", "--showme", "x.c"))
+        self.assertEqual(self.call("mpicc", "-showme:libs"), "mpi_abi\n")
+        self.assertTrue(os.path.isfile(os.path.join(
+            self.call("mpicc", "--showme:incdirs").strip(), "mpi.h")))
+        self.assertTrue(os.path.isfile(os.path.join(
+            self.call("mpicxx", "-showme:libdirs").strip(), "libmpi_abi.so.1")))
+        self.assertRegex(self.call("mpicc", "--showme:version"), r"weft \d")
+        self.assertTrue(self.call("mpicc", "-cc=other", "-show").startswith("other -I"))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,25 @@ typedef struct {
 } MPI_Status;
 """
 
+FORTRAN = """\
+
+/* Handles and statuses as Fortran has them. Not in the library: how large an INTEGER is only the
+   Fortran compiler knows. Here it is an int; who has it otherwise defines WEFT_NO_FORTRAN_HANDLES,
+   or MPI_Fint, and brings the conversions along. */
+#if !defined(MPI_Fint) && !defined(WEFT_NO_FORTRAN_HANDLES)
+typedef int MPI_Fint;"""
+
+STATUSES = """\
+static __inline__ int MPI_Status_c2f(const MPI_Status* c_status, MPI_Fint* f_status) {
+  __builtin_memcpy(f_status, c_status, sizeof *c_status);
+  return MPI_SUCCESS;
+}
+static __inline__ int MPI_Status_f2c(const MPI_Fint* f_status, MPI_Status* c_status) {
+  __builtin_memcpy(c_status, f_status, sizeof *c_status);
+  return MPI_SUCCESS;
+}
+#endif"""
+
 BOTTOM = """\
 
 #ifdef __cplusplus
@@ -82,6 +101,23 @@ def typed(name, value):
     return f"#define {full_name(name)} (({prefixed(kind)}){number})"
 
 
+def fortran_handles():
+    """MPI_Comm_c2f and its like, of whatever has a toint."""
+    out = [FORTRAN]
+    for function in functions():
+        if not function.name.endswith("_toint"):
+            continue
+        kind = function.name.removesuffix("_toint")
+        handle = "MPI_Datatype" if kind == "Type" else f"MPI_{kind}"
+        out += [f"static __inline__ MPI_Fint MPI_{kind}_c2f({handle} handle) {{",
+                f"  return MPI_{kind}_toint(handle);",
+                "}",
+                f"static __inline__ {handle} MPI_{kind}_f2c(MPI_Fint handle) {{",
+                f"  return MPI_{kind}_fromint(handle);",
+                "}"]
+    return out + [STATUSES]
+
+
 def header():
     out = [TOP.rstrip()]
     for section, rows in constants().items():
@@ -111,6 +147,7 @@ def header():
             out.append(function.signature(prefix) + ";")
             if function.twin:
                 out.append(function.signature(prefix, large=True) + ";")
+    out += fortran_handles()
     return "\n".join(out) + "\n" + BOTTOM
 
 

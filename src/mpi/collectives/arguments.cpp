@@ -17,7 +17,8 @@ void check_block(const void* buffer, int64_t count, const Datatype& type, int64_
   if (count >= 0 && buffer != MPI_IN_PLACE && !lacks_memory(buffer, count, type)) [[likely]]
     return;
   require(count >= 0, MPI_ERR_COUNT, "a negative count");
-  require(buffer != MPI_IN_PLACE, MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed for this buffer");
+  require(buffer != MPI_IN_PLACE, MPI_ERR_BUFFER,
+          "a buffer is MPI_IN_PLACE (the address 1), which this argument may not be");
   require(!lacks_memory(buffer, count, type), MPI_ERR_BUFFER, "data at a null pointer");
 }
 

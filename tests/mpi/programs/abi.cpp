@@ -53,6 +53,28 @@ void handles() {
   MPI_Comm_free(&copy);
 }
 
+/// As Fortran has them: an int, and a status of as many of these.
+void fortran() {
+  static_assert(sizeof(MPI_Fint) * MPI_F_STATUS_SIZE == sizeof(MPI_Status));
+  WEFT_CHECK(MPI_Comm_f2c(MPI_Comm_c2f(MPI_COMM_WORLD)) == MPI_COMM_WORLD);
+  WEFT_CHECK(MPI_Type_f2c(MPI_Type_c2f(MPI_DOUBLE)) == MPI_DOUBLE);
+  WEFT_CHECK(MPI_Op_f2c(MPI_Op_c2f(MPI_SUM)) == MPI_SUM);
+  WEFT_CHECK(MPI_Group_f2c(MPI_Group_c2f(MPI_GROUP_EMPTY)) == MPI_GROUP_EMPTY);
+  WEFT_CHECK(MPI_Request_f2c(MPI_Request_c2f(MPI_REQUEST_NULL)) == MPI_REQUEST_NULL);
+  MPI_Datatype pair;
+  MPI_Type_contiguous(2, MPI_INT, &pair);
+  WEFT_CHECK(MPI_Type_f2c(MPI_Type_c2f(pair)) == pair);
+  MPI_Type_free(&pair);
+  MPI_Status status;
+  MPI_Recv(nullptr, 0, MPI_INT, MPI_PROC_NULL, 3, MPI_COMM_WORLD, &status);
+  MPI_Fint numbers[MPI_F_STATUS_SIZE];
+  MPI_Status_c2f(&status, numbers);
+  WEFT_CHECK(numbers[MPI_F_SOURCE] == MPI_PROC_NULL && numbers[MPI_F_TAG] == MPI_ANY_TAG);
+  MPI_Status again;
+  MPI_Status_f2c(numbers, &again);
+  WEFT_CHECK(again.MPI_SOURCE == MPI_PROC_NULL && again.MPI_TAG == MPI_ANY_TAG);
+}
+
 void about() {
   int major = 0;
   int minor = -1;
@@ -117,6 +139,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   names();
   handles();
+  fortran();
   about();
   unsupported();
   MPI_Barrier(MPI_COMM_WORLD);
