@@ -184,6 +184,7 @@ void Device::on_control(const fabric::Frame& frame) {
     op->error = static_cast<Errc>(header.flags);
     op->moved = op->bytes;
     op->work = comm::Work::finish;
+    end_rests();
   } else if (header.type == PacketType::ready_to_receive && comm::take(rest, theirs)) {
     if (!comm::OperationTable::claim(*op)) return;
     op->remote = theirs;
@@ -222,10 +223,12 @@ void Device::on_returned(std::span<const uint32_t> packets) {
     }
   }
   runtime_.packets->free(packets);
+  end_rests();
 }
 
 void Device::on_peer_down(Rank peer, std::string_view cause) {
   runtime_.peer_down(peer, cause);
+  end_rests();
   runtime_.operations->sweep(peer, number_, [this](Operation& op) {
     op.error = Errc::peer_died;
     op.answers = false;

@@ -335,14 +335,17 @@ class Device final : public fabric::Sink {
   struct Shares;
   Shares& shares_with(Rank peer);
   [[nodiscard]] bool takes_turns() const noexcept;
+  [[nodiscard]] uint64_t patience() const noexcept;
   bool offer_share(comm::Operation& op);
   bool share_chunk(comm::Operation& op);
   void copy_share(comm::Operation& op);
   void receive_share(comm::Operation& op, std::span<const std::byte> data, uint64_t offset);
   void end_share(comm::Operation& op);
   void take_share(const comm::Operation& op, uint16_t reply_port, const comm::ShareBody& offer);
+  enum class Help : uint8_t { goes_on, rests, over };
   bool help_copy(comm::Operation& op);
-  bool send_help(comm::Operation& op);
+  Help send_help(comm::Operation& op);
+  void end_rests() noexcept;
   bool stream_fragments(comm::Operation& op);
   [[nodiscard]] bool may_stream() const noexcept;
   bool send_fragment(const comm::Operation& op, uint64_t offset, uint32_t size);
@@ -394,13 +397,16 @@ class Device final : public fabric::Sink {
     uint8_t open = 0;      ///< of transfers under way
     uint8_t unheard = 0;   ///< since it took one up
     uint8_t left_out = 0;  ///< transfers without, since it was left alone
-    uint64_t heard = 0;    ///< ticks, when its last fragment came, or is supposed to
+    uint16_t offered = 0;  ///< number of the last one
+    uint16_t served = 0;   ///< number of the one that its last fragment was for
+    uint64_t heard = 0;    ///< ticks, when that came, or is supposed to
     // What it offered, in order.
-    bool helping = false;  ///< with one; those that follow are
+    comm::Operation* helping = nullptr;  ///< with this; those that follow are
     comm::Operation* helps = nullptr;
     comm::Operation** helps_end = &helps;
   };
   std::vector<std::unique_ptr<Shares>> shares_;  // (lock) by rank; made with a large message
+  std::vector<comm::Operation*> resting_;        // (lock) helps, until a packet comes back
   uint32_t early_delivered_ = 0;                 // (lock)
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};

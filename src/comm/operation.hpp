@@ -73,8 +73,12 @@ struct alignas(base::kCacheLine) Operation {
   uint16_t reply_port;  ///< the peer's port for answers
   uint16_t reads;       ///< of `fetch`, under way: the buffer is the network's, too
   uint16_t chunks;      ///< from the back, of `share` that are here, of `help` that were sent
-  bool read_failed;     ///< one of them
-  bool offered;         ///< the peer may read the buffer: `offer` is to be withdrawn
+  union {
+    uint16_t offer_number;  ///< of `share`
+    uint16_t tries;         ///< of `help`, in vain, since its last fragment went
+  };
+  bool read_failed;  ///< one of them
+  bool offered;      ///< the peer may read the buffer: `offer` is to be withdrawn
   Kind kind;
 
   // Second line: transfers.

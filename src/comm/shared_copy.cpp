@@ -160,7 +160,10 @@ bool Device::offer_share(Operation& op) {
     runtime_.claims.give_back(*op.claims);
     return false;
   }
-  if (shares.unheard < kPatientOffers || asks_again) shares.heard = base::ticks();
+  const uint64_t now = base::ticks();
+  const bool patient = shares.unheard < kPatientOffers || asks_again;
+  shares.heard = std::max(shares.heard, patient ? now : now - patience());
+  op.offer_number = ++shares.offered;
   ++shares.open;
   ++shares.unheard;
   return true;
@@ -182,14 +185,22 @@ bool Device::share_chunk(Operation& op) {
   return true;
 }
 
-/// Reads a chunk, unless fragments come: the next from the front, or one that the sender claimed
-/// and does not send.
-void Device::copy_share(Operation& op) {
+/// How long fragments are waited for, in ticks.
+uint64_t Device::patience() const noexcept {
   static const uint64_t own_core = base::to_ticks(kPatienceNs);
   static const uint64_t in_turns = base::to_ticks(kPatienceInTurnsNs);
+  return takes_turns() ? in_turns : own_core;
+}
+
+/// Reads a chunk, unless fragments come: the next from the front, or one that the sender claimed
+/// and does not send. Fragments come in the order of offers: none come any more when one came for a
+/// later offer.
+void Device::copy_share(Operation& op) {
   static const uint64_t lost = base::to_ticks(kLostNs);
-  const uint64_t quiet = base::ticks() - shares_with(op.peer).heard;
-  if (quiet < (takes_turns() ? in_turns : own_core)) return;
+  const Shares& shares = shares_with(op.peer);
+  const bool passed = static_cast<int16_t>(shares.served - op.offer_number) > 0;
+  const uint64_t quiet = base::ticks() - shares.heard;
+  if (!passed && quiet < patience()) return;
   const Cut cut = Cut::of(op.bytes, most_of(runtime_));
   // relaxed: nobody else changes the generation.
   const auto generation =
@@ -197,7 +208,7 @@ void Device::copy_share(Operation& op) {
   uint32_t number = 0;
   if (const auto next = op.claims->claim(generation, cut.chunks, false)) {
     number = *next;
-  } else if (quiet < lost) {
+  } else if (!passed && quiet < lost) {
     return;
   } else {
     number = cut.chunks - ++op.chunks;
@@ -212,6 +223,10 @@ void Device::copy_share(Operation& op) {
 
 /// A fragment of a shared copy came; if it is not the next from the back, it came too late.
 void Device::receive_share(Operation& op, std::span<const std::byte> data, uint64_t offset) {
+  Shares& shares = shares_with(op.peer);
+  shares.heard = base::ticks();
+  shares.served = op.offer_number;
+  shares.unheard = 0;
   const Cut cut = Cut::of(op.bytes, most_of(runtime_));
   const uint64_t from_front = op.moved - cut.bytes_of_last(op.chunks);
   if (op.moved == op.bytes) return count(late);
@@ -224,9 +239,6 @@ void Device::receive_share(Operation& op, std::span<const std::byte> data, uint6
   op.moved += data.size();
   // relaxed: it tells the sender how far it may go.
   op.claims->arrived.store(++op.chunks, std::memory_order_relaxed);
-  Shares& shares = shares_with(op.peer);
-  shares.heard = base::ticks();
-  shares.unheard = 0;
 }
 
 void Device::end_share(Operation& op) {
@@ -249,6 +261,7 @@ void Device::take_share(const Operation& op, uint16_t reply_port, const comm::Sh
       !runtime_.transport->can_read(op.peer)) {
     return;
   }
+  Shares& shares = shares_with(op.peer);
   CopyClaims* const claims =
       comm::ClaimsTable::of_peer(*runtime_.transport, offer.claims, offer.number);
   Operation* const help = claims != nullptr ? runtime_.operations->allocate() : nullptr;
@@ -263,13 +276,14 @@ void Device::take_share(const Operation& op, uint16_t reply_port, const comm::Sh
   help->reply_port = reply_port;
   help->moved = 0;
   help->chunks = 0;
+  help->tries = 0;
   help->remote = offer.operation;
   help->claims = claims;
   help->device = number_;
   help->next = nullptr;
   help->work = comm::Work::help;
-  Shares& shares = shares_with(op.peer);
-  if (!std::exchange(shares.helping, true)) {
+  if (shares.helping == nullptr) {
+    shares.helping = help;
     enqueue_locked(*help);
   } else {
     *shares.helps_end = help;
@@ -277,40 +291,61 @@ void Device::take_share(const Operation& op, uint16_t reply_port, const comm::Sh
   }
 }
 
-/// One turn of the sender's; true: there is nothing left to do, and the next may begin.
+/// One turn of the sender's; true: it left the pending list.
 bool Device::help_copy(Operation& op) {
-  if (!send_help(op)) return false;
-  Shares& shares = shares_with(op.peer);
-  Operation* const next = shares.helps;
-  shares.helping = next != nullptr;
-  if (next != nullptr) {
+  Operation* help = &op;
+  for (;;) {
+    switch (send_help(*help)) {
+      case Help::goes_on:
+        if (help == &op) return false;
+        enqueue_locked(*help);
+        return true;
+      case Help::rests:
+        resting_.push_back(help);
+        return true;
+      case Help::over:
+        break;
+    }
+    // The next, which may be over, too.
+    Shares& shares = shares_with(help->peer);
+    Operation* const next = shares.helps;
+    shares.helping = next;
+    (void)finish(*help);  // nobody is to be told
+    if (next == nullptr) return true;
     shares.helps = next->next;
     if (shares.helps == nullptr) shares.helps_end = &shares.helps;
-    enqueue_locked(*next);
+    help = next;
   }
-  return true;
 }
 
-/// Sends the next chunk from the back, unless it is far enough ahead; true: there are no more. One
-/// a turn, so that packets that come back meanwhile are the next to go: few stay in the caches.
-bool Device::send_help(Operation& op) {
-  if (runtime_.is_dead(op.peer)) return true;  // what was announced has ended, and its buffer
+/// Sends the next chunk from the back, unless it is far enough ahead: then it rests until a packet
+/// comes back, of which some are out. One chunk a turn, so that packets that come back meanwhile
+/// are the next to go: few stay in the caches.
+Device::Help Device::send_help(Operation& op) {
+  constexpr uint16_t kMostTries = 64;
+  if (runtime_.is_dead(op.peer)) return Help::over;  // what was announced has ended, and its buffer
   const Cut cut(op.bytes, op.capacity);
-  if (op.claims->is_over(op.tag.value, cut.chunks)) return true;
+  if (op.claims->is_over(op.tag.value, cut.chunks)) return Help::over;
   // relaxed: see receive_share.
   const uint32_t arrived = op.claims->arrived.load(std::memory_order_relaxed);
-  const uint32_t most = takes_turns() ? kMostAheadInTurns : kMostAhead;
-  if (op.chunks - arrived >= most || !may_stream()) return false;
+  if (op.chunks - arrived >= (takes_turns() ? kMostAheadInTurns : kMostAhead)) return Help::rests;
+  if (!may_stream()) return Help::goes_on;
   const auto number = op.claims->claim(op.tag.value, cut.chunks, true);
-  if (!number) return true;
+  if (!number) return Help::over;
   const uint64_t size = cut.size_of(*number);
   if (!send_fragment(op, cut.offset_of(*number), static_cast<uint32_t>(size))) {
     op.claims->unclaim(op.tag.value);
-    return true;  // the receiver does the rest
+    return ++op.tries < kMostTries ? Help::goes_on : Help::over;  // the receiver does the rest
   }
   ++op.chunks;
+  op.tries = 0;
   op.moved += size;
-  return false;
+  return Help::goes_on;
+}
+
+void Device::end_rests() noexcept {
+  for (Operation* const help : resting_) enqueue_locked(*help);
+  resting_.clear();
 }
 
 }  // namespace weft

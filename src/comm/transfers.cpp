@@ -71,7 +71,7 @@ bool Device::step(Operation& op) {
     case Work::share:
       return share_chunk(op) && send_answer(op) && finish(op);
     case Work::help:
-      return help_copy(op) && finish(op);
+      return help_copy(op);
     case Work::fetch:
       return fetch(op);
     case Work::write:
@@ -257,6 +257,8 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
   } else if (op == nullptr || body.offset > op->bytes ||
              frame.packet.size() > op->bytes - body.offset) {
     count(op == nullptr ? late : malformed);
+    // Perhaps of a share that is over: who sent it is there.
+    if (op == nullptr && !shares_.empty()) shares_with(frame.source).unheard = 0;
   } else {
     std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
     op->moved += frame.packet.size();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/config_override.hpp"
+#include "comm/device.hpp"
 #include "comm/ranks.hpp"
 #include "comm/wire.hpp"
 #include "fabric/interceptor_base.hpp"
@@ -279,6 +280,40 @@ TEST(SharedCopy, FragmentsThatComeLateAreDropped) {
       },
       options_of(how));
   EXPECT_GT(how.sent, 0U);
+}
+
+/// A sender that is far enough ahead of a receiver that computes sleeps.
+TEST(SharedCopy, ASenderThatIsAheadSleeps) {
+  Meddling how{.reads_wait = true};
+  std::atomic<Device*> sender{nullptr};
+  RuntimeOptions options = options_of(how);
+  options.progress = Progress::waiters;
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+        const auto data = pattern(4 << 20, 1);
+        std::vector<std::byte> into(data.size());
+        runtime.barrier();
+        Synchronizer done(1);
+        if (runtime.rank() == Rank{0}) {
+          sender = &runtime.device(0);
+          (void)until_posted(runtime, [&] { return endpoint.send(Rank{1}, Tag{1}, data, &done); });
+          runtime.wait(done);
+        } else {
+          (void)until_posted(runtime, [&] { return endpoint.recv(Rank{0}, Tag{1}, into, &done); });
+          while (how.sent == 0) runtime.progress();
+          const auto polls = [&] { return sender.load()->counters().read(Device::polls); };
+          for (uint64_t before = polls() - 1; before != polls();) {
+            before = polls();
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          }
+          runtime.wait(done);
+          EXPECT_TRUE(into == data);
+        }
+        runtime.barrier();
+      },
+      options);
 }
 
 /// In a failure, while fragments are on their way to it. It waits for none of them.

@@ -80,23 +80,28 @@ bool goes_in_pieces(const Team& team, int64_t bytes) {
 
 Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike) {
   const auto piece = static_cast<int64_t>(runtime().eager_bytes());
-  // By distance; a type with gaps may be another on the other side.
+  const auto before = [&](int distance) { return (team.rank - distance + team.size) % team.size; };
+  const auto after = [&](int distance) { return (team.rank + distance) % team.size; };
+  // By distance, all before anything is posted. A type with gaps may be another on the other side.
   std::deque<Packed> going;
   std::deque<Packed> coming;
   if (alike) going.emplace_back(out[team.rank], true);
+  for (int distance = 1; distance < team.size; ++distance) {
+    if (!alike) going.emplace_back(out[after(distance)], true);
+    coming.emplace_back(in[before(distance)], false);
+  }
   Step<32> step;
   for (int distance = 1; distance < team.size; ++distance) {
-    const int from = (team.rank - distance + team.size) % team.size;
-    const int to = (team.rank + distance) % team.size;
-    if (!alike) going.emplace_back(out[to], true);
-    coming.emplace_back(in[from], false);
-    const int64_t sent = out[alike ? team.rank : to].bytes();
-    const int64_t received = in[from].bytes();
+    const auto i = static_cast<std::size_t>(distance - 1);
+    std::byte* const from = going[alike ? 0 : i].at();
+    std::byte* const to = coming[i].at();
+    const int64_t sent = out[alike ? team.rank : after(distance)].bytes();
+    const int64_t received = in[before(distance)].bytes();
     for (int64_t at = 0; at < std::max(sent, received); at += piece) {
       if (step.full(2)) co_await step;
       const auto left = [&](int64_t bytes) { return std::clamp<int64_t>(bytes - at, 0, piece); };
-      step.recv(team, from, bytes_at(coming.back().at() + at, left(received)));
-      step.send(team, to, bytes_at(going.back().at() + at, left(sent)));
+      step.recv(team, before(distance), bytes_at(to + at, left(received)));
+      step.send(team, after(distance), bytes_at(from + at, left(sent)));
     }
   }
   co_await step;
