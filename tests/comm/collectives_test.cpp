@@ -183,13 +183,17 @@ TEST_P(Collectives, FailWithoutARankAndEndForAll) {
   for (int gone = 0; gone < ranks; gone += std::max(1, ranks / 2)) {
     auto jobs = fabric::make_local_job(ranks, nodes);
     std::atomic<int> failed{0};
+    std::atomic<int> met{0};
     const auto live = [&, gone = gone](int rank) {
       RuntimeOptions mine;
       mine.job = jobs[static_cast<std::size_t>(rank)].get();
       Runtime runtime(mine);
       Team team(runtime);
       team.barrier();
+      ++met;
       if (rank == gone) {
+        // What it sent may be on its way still, and go with it.
+        while (met.load() < ranks) std::this_thread::yield();
         fabric::kill_local_rank(*mine.job, Rank{gone}, "fell over");
         throw Death();  // its runtime waits for nobody
       }
