@@ -258,7 +258,9 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
              frame.packet.size() > op->bytes - body.offset) {
     count(op == nullptr ? late : malformed);
     // Perhaps of a share that is over: who sent it is there.
-    if (op == nullptr && !shares_.empty()) shares_with(frame.source).unheard = 0;
+    const auto source = static_cast<std::size_t>(frame.source.value);
+    if (op == nullptr && source < shares_.size() && shares_[source] != nullptr)
+      shares_[source]->unheard = 0;
   } else {
     std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
     op->moved += frame.packet.size();
