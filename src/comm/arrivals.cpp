@@ -19,7 +19,7 @@ namespace {
 /// a receive without a buffer gets one from the endpoint's allocator.
 template <bool Allocates>
 Event deliver(Endpoint::Impl& endpoint, Operation& op, Rank source, Tag tag,
-              std::span<const std::byte> payload) noexcept {
+              std::span<const std::byte> payload, OpenPacket* open = nullptr) noexcept {
   if constexpr (Allocates) {
     if (op.buffer == nullptr) {
       op.buffer = endpoint.spec.allocator->allocate(payload.size());
@@ -30,10 +30,12 @@ Event deliver(Endpoint::Impl& endpoint, Operation& op, Rank source, Tag tag,
     }
   }
   Event event{source, tag, Errc::ok, op.buffer, payload.size(), op.context};
-  if (payload.size() <= op.capacity) [[likely]] {
-    fabric::small_copy(op.buffer, payload.data(), payload.size());
-  } else {
+  if (payload.size() > op.capacity) [[unlikely]] {
     event.error = Errc::truncated;
+  } else if (open != nullptr) [[unlikely]] {
+    event.error = open->copy({op.buffer, payload.size()});
+  } else {
+    fabric::small_copy(op.buffer, payload.data(), payload.size());
   }
   return event;
 }
@@ -155,16 +157,18 @@ template <bool Allocates>
 
 template <bool Allocates>
 inline Taken meet_receive(Endpoint::Impl& endpoint, Device& device, Origin from,
-                          std::span<const std::byte> payload, const Loan& loan) {
+                          std::span<const std::byte> payload, const Loan& loan,
+                          OpenPacket* open = nullptr) {
   Runtime::Impl& runtime = endpoint.runtime;
   const uint64_t key = endpoint.key(from.source, from.tag);
   if (const uint64_t met = endpoint.table->take(key, Side::arrival); met != 0) [[likely]] {
     auto& op = *reinterpret_cast<Operation*>(met);
-    const Event event = deliver<Allocates>(endpoint, op, from.source, from.tag, payload);
+    const Event event = deliver<Allocates>(endpoint, op, from.source, from.tag, payload, open);
     if (loan) device.port().give_back(loan);
     tell(runtime, device, op, event);
     return Taken::yes;
   }
+  if (open != nullptr && !open->is_whole()) return Taken::hold;  // what is kept is whole
   return keep_unexpected<Allocates>(endpoint, device, from, payload, loan);
 }
 
@@ -200,7 +204,7 @@ uint32_t arrive_matched_run(Endpoint::Impl& endpoint, Device& device, Origin fro
 template <bool Allocates>
 Taken arrive_matched_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
   return meet_receive<Allocates>(endpoint, device, {arrived.source, arrived.tag}, arrived.payload,
-                                 arrived.loan);
+                                 arrived.loan, arrived.open);
 }
 
 Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "comm/endpoint_impl.hpp"
@@ -11,6 +13,12 @@
 #include "weft/base/log.hpp"
 
 namespace weft {
+
+namespace {
+
+constexpr std::size_t kReturnsAtOnce = 64;
+
+}  // namespace
 
 using comm::Header;
 using comm::Operation;
@@ -37,9 +45,10 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
     // acquire: as below.
     Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
     if (endpoint != nullptr && endpoint->spec.matcher != nullptr) [[likely]] {
-      return noted(endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), payload})
-                       ? Taken::yes
-                       : Taken::hold);
+      return noted(
+          endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), Payload(payload)})
+              ? Taken::yes
+              : Taken::hold);
     }
   }
   if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&
@@ -90,6 +99,7 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     return Taken::yes;
   }
   const Header header = comm::unpack(frame.head.data());
+  if (!frame.is_whole() && !may_take_open(frame, header)) return noted(Taken::hold);
   if (header.type == PacketType::data) {
     // For an operation: a fragment that nobody waits for may come after its endpoint's end.
     std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
@@ -116,11 +126,27 @@ Taken Device::on_frame(const fabric::Frame& frame) {
   return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame));
 }
 
+/// Whether what the message is for copies it out of a packet that is being written still; the peer
+/// can be read from if its writing stands still.
+bool Device::may_take_open(const fabric::Frame& frame, const Header& header) {
+  if (!runtime_.transport->can_read(frame.source)) return false;
+  if (header.type == PacketType::data) return true;
+  if (header.endpoint >= Runtime::Impl::kMaxEndpoints) return true;  // and is malformed
+  // acquire: as in on_short.
+  const Endpoint::Impl* endpoint =
+      runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+  if (endpoint == nullptr) return false;
+  return header.type == PacketType::enveloped ||
+         (header.type == PacketType::eager && endpoint->spec.arrival == Arrival::matched);
+}
+
 Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
                        std::span<const std::byte> rest, const fabric::Frame& frame) {
   comm::Arrived arrived{frame.source, Tag{header.tag}, header.reply_port, rest, frame.loan};
   comm::RendezvousBody rendezvous;
   comm::PutBody put;
+  std::optional<comm::OpenPacket> open;
+  if (!frame.is_whole()) arrived.open = &open.emplace(*runtime_.transport, frame);
   switch (header.type) {
     case PacketType::eager:
       if (frame.loan) arrived.payload = frame.packet;
@@ -132,8 +158,7 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
     case PacketType::enveloped:
       if (endpoint.spec.matcher == nullptr) break;
       if (frame.loan) arrived.payload = frame.packet;
-      return comm::arrive_enveloped(endpoint, *this, frame.source, comm::packed_of(frame.head),
-                                    arrived.payload, frame.loan);
+      return comm::arrive_enveloped(endpoint, *this, comm::packed_of(frame.head), arrived);
     case PacketType::announced:
       if (endpoint.spec.matcher == nullptr || !comm::take(rest, rendezvous)) break;
       return comm::arrive_announced(endpoint, frame.source, comm::packed_of(frame.head),
@@ -216,13 +241,17 @@ void Device::on_control(const fabric::Frame& frame) {
 }
 
 void Device::on_returned(std::span<const uint32_t> packets) {
+  std::array<uint32_t, kReturnsAtOnce> free;
+  std::size_t count = 0;
   for (const uint32_t index : packets) {
+    const auto [streamed, is_free] = runtime_.packet_states->came_back(index);
     // relaxed: only a budget; see stream_fragments.
-    if (runtime_.streaming[index].exchange(0, std::memory_order_relaxed) != 0) {
-      runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
-    }
+    if (streamed) runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
+    if (!is_free) continue;
+    free[count++] = index;
+    if (count == free.size()) runtime_.packets->free({free.data(), std::exchange(count, 0)});
   }
-  runtime_.packets->free(packets);
+  runtime_.packets->free({free.data(), count});
   end_rests();
 }
 

@@ -59,7 +59,8 @@ struct Arrived {
   Tag tag;
   uint16_t reply_port;
   std::span<const std::byte> payload;
-  const fabric::Loan& loan;  ///< set: the payload lies in the sender's packet
+  const fabric::Loan& loan;    ///< set: the payload lies in the sender's packet
+  OpenPacket* open = nullptr;  ///< set: which is being written still; of Arrival::matched alone
 };
 
 /// What an endpoint does with arriving messages: one function for each kind, bound when it is made
@@ -172,9 +173,8 @@ void begin_transfer(Endpoint::Impl&, Device& device, Operation& op, Rank source,
 void begin_fetch(Operation& op, uint64_t key) noexcept;
 
 // enveloped.cpp (under the device's lock; Arrival::matcher)
-fabric::Taken arrive_enveloped(Endpoint::Impl&, Device&, Rank source,
-                               const fabric::ShortHeader& header,
-                               std::span<const std::byte> payload, const fabric::Loan& loan);
+fabric::Taken arrive_enveloped(Endpoint::Impl&, Device&, const fabric::ShortHeader&,
+                               const Arrived&);
 bool try_again(Endpoint::Impl&);
 fabric::Taken arrive_announced(Endpoint::Impl&, Rank source, const fabric::ShortHeader& header,
                                const RendezvousBody& body);

@@ -22,7 +22,7 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
   }
   std::byte raw[sizeof header];
   std::memcpy(raw, &header, sizeof header);
-  return my.runtime.send_packet(device, to, raw, {&data, 1});
+  return my.runtime.send_open(device, to, raw, data);
 }
 
 WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
@@ -97,13 +97,13 @@ bool try_again(Endpoint::Impl& endpoint) {
          endpoint.tries_asked.compare_exchange_strong(asked, 0, std::memory_order_acq_rel);
 }
 
-fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device, Rank source,
-                               const fabric::ShortHeader& header,
-                               std::span<const std::byte> payload, const fabric::Loan& loan) {
-  if (!endpoint.spec.matcher->arrive({source, unpack_envelope(header), payload})) {
+fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device,
+                               const fabric::ShortHeader& header, const Arrived& arrived) {
+  if (!endpoint.spec.matcher->arrive(
+          {arrived.source, unpack_envelope(header), Payload(arrived.payload, arrived.open)})) {
     return fabric::Taken::hold;
   }
-  if (loan) device.port().give_back(loan);
+  if (arrived.loan) device.port().give_back(arrived.loan);
   return fabric::Taken::yes;
 }
 

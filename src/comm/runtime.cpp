@@ -87,7 +87,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
 
   const uint32_t packet_count = transport->geometry().packets;
   packets = std::make_unique<base::SlotPool>(packet_count);
-  streaming = std::make_unique<std::atomic<uint8_t>[]>(packet_count);
+  packet_states = std::make_unique<comm::PacketStates>(packet_count);
   operations = std::make_unique<comm::OperationTable>(settings.operations);
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
@@ -285,6 +285,36 @@ void Runtime::relax() {
 
 // --- Posting helpers ---------------------------------------------------------------------------
 
+/// Whether a packet is better lent before it is written. Not beside another: a receiver that is
+/// behind has better to do than to follow. Nor where processes take turns on a core: none can.
+bool Runtime::Impl::opens(uint32_t bytes) const noexcept {
+  constexpr uint32_t kLeastBytes = 12 << 10;  // else what tells how far it is costs more
+  if (bytes < kLeastBytes || settings.open_packets == OpenPackets::never) return false;
+  // relaxed: a guess.
+  return settings.open_packets == OpenPackets::always ||
+         (packet_states->open() == 0 && !core_is_wanted.load(std::memory_order_relaxed));
+}
+
+Post Runtime::Impl::lend(Device& device, fabric::Address to, std::span<const std::byte> header,
+                         uint32_t index, std::span<const std::byte> data) {
+  fabric::Port& port = device.port();
+  const auto bytes = static_cast<uint32_t>(data.size());
+  std::atomic<uint32_t>* const written =
+      opens(bytes) ? transport->written(to.rank, index) : nullptr;
+  if (written == nullptr) {
+    std::memcpy(packet(index), data.data(), bytes);
+    return port.try_send_packet(to.rank, to.port, header, index, bytes);
+  }
+  written->store(0, std::memory_order_relaxed);  // published with the frame
+  packet_states->begins(index);
+  if (port.try_send_open(to.rank, to.port, header, index, bytes, data.data()) == Post::retry) {
+    return Post::retry;
+  }
+  comm::write_open(packet(index), data, *written);
+  if (packet_states->ends(index)) packets->free(index);
+  return Post::posted;
+}
+
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
                                 std::span<const std::span<const std::byte>> pieces) {
   const uint32_t index = packets->alloc();
@@ -299,6 +329,16 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
     return Post::retry;
   }
   return Post::done;
+}
+
+Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte> header,
+                              std::span<const std::byte> data) {
+  const uint32_t index = packets->alloc();
+  if (index == base::SlotPool::kNone) return Post::retry;
+  if (lend(device, {to, device.number()}, header, index, data) != Post::retry) return Post::done;
+  packet_states->reset(index);
+  packets->free(index);
+  return Post::retry;
 }
 
 Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t device,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/device.hpp"
+#include "comm/open_packet.hpp"
 #include "comm/operation.hpp"
 #include "comm/shared_copy.hpp"
 #include "comm/turns.hpp"
@@ -32,6 +33,9 @@ namespace comm {
 [[noreturn]] inline void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
 }  // namespace comm
 
+/// Which packets are lent before they are written (comm/open_packet.hpp).
+enum class OpenPackets : uint8_t { automatic, always, never };
+
 /// The room's configuration, read once per runtime.
 struct RuntimeSettings {
   uint32_t devices;
@@ -43,6 +47,7 @@ struct RuntimeSettings {
   uint32_t operations;
   uint32_t unexpected;
   std::size_t copy_chunk_bytes;
+  OpenPackets open_packets;
   std::size_t share_bytes;
   uint64_t spin_ns;
   uint32_t cores;
@@ -67,7 +72,7 @@ struct Runtime::Impl final : base::IdleWork {
   uint32_t packet_bytes = 0;
 
   std::unique_ptr<base::SlotPool> packets;
-  std::unique_ptr<std::atomic<uint8_t>[]> streaming;  ///< per packet: lent for a large transfer
+  std::unique_ptr<comm::PacketStates> packet_states;
   std::atomic<uint32_t> streaming_packets{0};
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
   uint32_t most_streaming = 0;
@@ -157,9 +162,16 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] Device& one_of_many_devices() const noexcept;
   static uint64_t next_serial() noexcept;
 
+  [[nodiscard]] bool opens(uint32_t bytes) const noexcept;
+  /// Writes `data` into packet `index` and lends it, or the other way round: posted or retry.
+  Post lend(Device& device, fabric::Address to, std::span<const std::byte> header, uint32_t index,
+            std::span<const std::byte> data);
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);
+  /// The same for `data` that whoever it is for takes out of an open packet.
+  Post send_open(Device& device, Rank to, std::span<const std::byte> header,
+                 std::span<const std::byte> data);
   /// The answer for an operation that expects its peer's answer and whose frame got `answer`.
   Post posted_unless_refused(comm::Operation& op, Rank to, uint16_t device, Post answer);
   [[nodiscard]] comm::RendezvousBody announcement_of(comm::Operation& op, Device& device) noexcept;

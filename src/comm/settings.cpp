@@ -70,6 +70,13 @@ constexpr base::ConfigKey kKeys[] = {
      .high = int64_t{1} << 62,
      .help = "From this size on the sender of a large message sends it in packets while it waits, "
              "and the receiver reads what does not come."},
+    {.key = "comm.open_packets",
+     .type = ConfigType::choice,
+     .fallback = "automatic",
+     .choices = "automatic|always|never",
+     .help =
+         "Which packets for this node, of 12 KiB and more, are lent before they are written, and "
+         "read as they are. automatic: one at a time, where no other process wants the core."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",
@@ -138,6 +145,9 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
       options.operations.value_or(static_cast<uint32_t>(base::config_int("comm.operations")));
   s.unexpected = static_cast<uint32_t>(base::config_int("comm.unexpected"));
   s.copy_chunk_bytes = static_cast<std::size_t>(base::config_int("comm.copy_chunk_bytes"));
+  s.open_packets = choice<OpenPackets>("comm.open_packets", {{"automatic", OpenPackets::automatic},
+                                                             {"always", OpenPackets::always},
+                                                             {"never", OpenPackets::never}});
   s.share_bytes = static_cast<std::size_t>(base::config_int("comm.share_bytes"));
   s.cores = static_cast<uint32_t>(base::config_int("comm.cores"));
   s.turn_ns = static_cast<uint64_t>(base::config_int("comm.turn"));

@@ -67,6 +67,8 @@ class Backing {
                                                SharedRow& row) = 0;
   virtual void release_shared(std::span<std::byte> memory, uint32_t segment,
                               SharedRow& row) noexcept = 0;
+  /// Peers are threads of this process.
+  [[nodiscard]] virtual bool in_process() const noexcept { return false; }
   /// Readable when a watched peer's process ended; -1 if the provider has no such thing.
   [[nodiscard]] virtual int deaths_fd() const noexcept = 0;
 };

@@ -26,6 +26,10 @@ class PassingPort : public Port {
                        uint32_t bytes) noexcept override {
     return inner_->try_send_packet(to, to_port, header, index, bytes);
   }
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                     uint32_t bytes, const std::byte* origin) noexcept override {
+    return inner_->try_send_open(to, to_port, header, index, bytes, origin);
+  }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return inner_->try_control(to, to_port, header);
   }
@@ -69,6 +73,9 @@ class WrappedTransport : public Transport {
   }
   std::unique_ptr<Port> open_port(uint32_t number) override {
     return wrap_(inner_->open_port(number), number);
+  }
+  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept override {
+    return inner_->written(to, index);
   }
   bool can_read(Rank peer) noexcept override { return inner_->can_read(peer); }
   [[nodiscard]] std::string why_not_read(Rank peer) const override {

@@ -22,6 +22,16 @@ struct PacketRef {
   uint32_t bytes;
 };
 static_assert(sizeof(PacketRef) == 8);
+struct OpenPacketRef {
+  PacketRef packet;
+  uint64_t origin;
+};
+static_assert(sizeof(OpenPacketRef) == 16);
+
+/// True for the kinds whose frames begin with a PacketRef.
+constexpr bool lends(FrameKind kind) noexcept {
+  return kind == FrameKind::packet || kind == FrameKind::open_packet;
+}
 
 constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
                                      ///< before the next's turn
@@ -143,9 +153,23 @@ Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte>
 
 Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                                uint32_t index, uint32_t bytes) noexcept {
-  const std::size_t length = sizeof(PacketRef) + header.size();
-  WEFT_CHECK(length <= max_inline_ && index < transport_.geometry().packets &&
-                 bytes <= transport_.geometry().packet_bytes,
+  WEFT_CHECK(bytes <= transport_.geometry().packet_bytes, "bytes within a packet");
+  const PacketRef ref{index, bytes};
+  return lend(to, to_port, FrameKind::packet, std::as_bytes(std::span(&ref, 1)), header, index);
+}
+
+Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                             uint32_t index, uint32_t bytes, const std::byte* origin) noexcept {
+  WEFT_CHECK(bytes <= transport_.geometry().packet_bytes, "bytes within a packet");
+  const OpenPacketRef ref{{index, bytes}, transport_.origin_for_peers(origin)};
+  return lend(to, to_port, FrameKind::open_packet, std::as_bytes(std::span(&ref, 1)), header,
+              index);
+}
+
+Post LanePort::lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const std::byte> before,
+                    std::span<const std::byte> header, uint32_t index) noexcept {
+  const std::size_t length = before.size() + header.size();
+  WEFT_CHECK(length <= max_inline_ && index < transport_.geometry().packets,
              "a packet frame within its bounds");
   Peer& peer = transport_.known_or_met(to);
   Post answer = Post::done;
@@ -159,11 +183,11 @@ Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::b
     if (!dead) [[likely]] {
       Cell* const cell = lane->messages.claim(cells);
       if (cell == nullptr) return Post::retry;
-      const PacketRef ref{index, bytes};
-      std::memcpy(cell->bytes + kWordBytes, &ref, sizeof ref);
-      small_copy(cell->bytes + kWordBytes + sizeof ref, header.data(), header.size());
+      std::byte* const bytes = cell->bytes + kWordBytes;
+      small_copy(bytes, before.data(), before.size());
+      small_copy(bytes + before.size(), header.data(), header.size());
       transport_.book().lend(index, to.value, number_);
-      lane->messages.publish(cell, cells, length, FrameKind::packet, number_);
+      lane->messages.publish(cell, cells, length, kind, number_);
     }
   }
   if (dead) [[unlikely]] {  // it comes back the way every packet does
@@ -385,19 +409,28 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
   const RingConsumer::Peek peek = lane.messages.peek(word, bytes);
   if (peek == RingConsumer::Peek::nothing) return false;
   if (peek == RingConsumer::Peek::nonsense ||
-      (word.kind == FrameKind::packet && !packet_makes_sense(lane, word, bytes))) [[unlikely]] {
+      (lends(word.kind) && !packet_makes_sense(lane, word, bytes))) [[unlikely]] {
     break_lane(lane, "sent nonsense");
     return false;
   }
   Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
-  if (word.kind == FrameKind::packet) {
+  if (lends(word.kind)) {
     PacketRef ref;
     std::memcpy(&ref, bytes, sizeof ref);
     frame.head = frame.head.subspan(sizeof ref);
     frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
     frame.loan = {lane.peer->rank().value, word.port, ref.index};
+    if (word.kind == FrameKind::open_packet) {
+      OpenPacketRef open;
+      std::memcpy(&open, bytes, sizeof open);
+      frame.head = frame.head.subspan(sizeof open - sizeof ref);
+      frame.origin = open.origin;
+      frame.written = &lane.peer->view().written(ref.index);
+    }
   }
-  if (sink.on_frame(frame) == Taken::hold) return false;
+  // A packet that its owner did not live to write was not sent.
+  const bool sent = frame.is_whole() || !lane.peer->down.load(std::memory_order_relaxed);
+  if (sent && sink.on_frame(frame) == Taken::hold) return false;
   lane.messages.consume(word);
   return true;
 }
@@ -405,7 +438,9 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
 bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
                                   const std::byte* bytes) noexcept {
   // A peer that could not be attached before it died: its packets died with it.
-  if (!lane.peer->attached() || word.length < sizeof(PacketRef)) return false;
+  const std::size_t least =
+      word.kind == FrameKind::packet ? sizeof(PacketRef) : sizeof(OpenPacketRef);
+  if (!lane.peer->attached() || word.length < least) return false;
   PacketRef ref;
   std::memcpy(&ref, bytes, sizeof ref);
   const Geometry& theirs = lane.peer->view().header().geometry;

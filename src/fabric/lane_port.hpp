@@ -32,6 +32,8 @@ class LanePort final : public Port {
                       std::span<const std::byte> payload) noexcept override;
   Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
                        uint32_t bytes) noexcept override;
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                     uint32_t bytes, const std::byte* origin) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
   uint32_t linger(Sink& sink, uint32_t budget) override;
@@ -61,6 +63,9 @@ class LanePort final : public Port {
   [[gnu::noinline]] Post send_short_otherwise(Address to, ShortHeader header,
                                               std::span<const std::byte> payload) noexcept;
   [[gnu::noinline]] Post done_and_ring(Address to, uint32_t seen) noexcept;
+  /// Lends a packet: `before` and the header in a frame of this kind.
+  Post lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const std::byte> before,
+            std::span<const std::byte> header, uint32_t index) noexcept;
   /// The lane to a port of a peer, ready to use, or nullptr with `answer` set.
   OutLane* lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept;
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;

@@ -93,6 +93,16 @@ std::span<std::byte> LaneTransport::packet_area() noexcept {
   return {own_.packet(0), std::size_t{g.packets} * g.packet_bytes};
 }
 
+std::atomic<uint32_t>* LaneTransport::written(Rank to, uint32_t index) noexcept {
+  // Who can read there can be read from, mostly; a receiver who cannot waits.
+  return to != self_ && can_read(to) ? &own_.written(index) : nullptr;
+}
+
+/// Not within a process: its threads die together, and an unordered read is a data race.
+uint64_t LaneTransport::origin_for_peers(const std::byte* place) const noexcept {
+  return backing_->in_process() ? 0 : reinterpret_cast<uintptr_t>(place);
+}
+
 std::unique_ptr<Port> LaneTransport::open_port(uint32_t number) {
   const std::scoped_lock hold(setup_);
   if (number >= ports_.size())

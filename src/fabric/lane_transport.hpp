@@ -52,6 +52,7 @@ class LaneTransport final : public Transport {
   [[nodiscard]] bool reaches(Rank rank) const noexcept override;
   [[nodiscard]] std::span<std::byte> packet_area() noexcept override;
   std::unique_ptr<Port> open_port(uint32_t number) override;
+  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept override;
 
   bool can_read(Rank peer) noexcept override;
   [[nodiscard]] std::string why_not_read(Rank peer) const override;
@@ -99,6 +100,9 @@ class LaneTransport final : public Transport {
   }
   [[nodiscard]] Death death(std::size_t number);
   void forget_port(uint32_t number) noexcept;
+
+  /// Where peers may read what an open packet is written from.
+  [[nodiscard]] uint64_t origin_for_peers(const std::byte* place) const noexcept;
 
   [[nodiscard]] const SegmentView& own() const noexcept { return own_; }
   [[nodiscard]] LoanBook& book() noexcept { return book_; }

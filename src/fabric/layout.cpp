@@ -42,7 +42,8 @@ Layout::Layout(const Geometry& geometry, uint32_t lanes, uint32_t exposures) noe
   lane_bytes = sizeof(LaneHeads) +
                sizeof(Cell) * (std::size_t{geometry.lane_cells} + geometry.control_cells);
   port_lanes_bytes = round_up(lane_bytes * lanes, kPage);
-  packets = lanes_begin + port_lanes_bytes * geometry.ports;
+  written = lanes_begin + port_lanes_bytes * geometry.ports;
+  packets = round_up(written + sizeof(WrittenLine) * geometry.packets, kPage);
   total = round_up(packets + std::size_t{geometry.packets} * geometry.packet_bytes, kPage);
 }
 

@@ -1,7 +1,7 @@
 // What a rank's segment contains and where: the bytes that processes of one node agree on.
 //
 //   header | port controls | active-lane bitmaps | return links | exposure generations |
-//   shared-allocation rows | lanes of port 0, 1, … | packets
+//   shared-allocation rows | lanes of port 0, 1, … | how far packets are written | packets
 //
 // Lanes and packets begin on pages of their own and are not touched before they are used, so they
 // are address space, not memory. Lane l of every port belongs to the l-th rank of the node: no
@@ -19,7 +19,7 @@
 namespace weft::fabric {
 
 inline constexpr uint64_t kSegmentMagic = 0x31304d4853544657;  // "WFTSHM01"
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 inline constexpr uint32_t kMaxPorts = 4096;   ///< a frame's control word has 12 bits for it
 inline constexpr uint32_t kSharedRows = 256;  ///< shared allocations of a rank at one time
 inline constexpr std::size_t kPage = 4096;
@@ -86,11 +86,16 @@ struct alignas(base::kCacheLine) LaneHeads {
 };
 static_assert(sizeof(LaneHeads) == base::kCacheLine);
 
+/// How far a packet is written that was lent open (Port::try_send_open).
+struct alignas(base::kCacheLine) WrittenLine {
+  std::atomic<uint32_t> bytes;
+};
+
 /// Offsets of the parts of a segment with a given geometry.
 struct Layout {
   explicit Layout(const Geometry& geometry, uint32_t lanes, uint32_t exposures) noexcept;
 
-  std::size_t ports, active, links, generations, shared, lanes_begin, packets, total;
+  std::size_t ports, active, links, generations, shared, lanes_begin, written, packets, total;
   std::size_t active_words;  ///< of one port's bitmap
   std::size_t lane_bytes;    ///< from one lane to the next
   std::size_t port_lanes_bytes;
@@ -129,6 +134,10 @@ class SegmentView {
   }
   [[nodiscard]] Cell* control_cells(uint32_t port, uint32_t lane) const noexcept {
     return message_cells(port, lane) + header().geometry.lane_cells;
+  }
+  /// Of an open packet: a cache line each, since sender and receiver pass it to and fro.
+  [[nodiscard]] std::atomic<uint32_t>& written(uint32_t index) const noexcept {
+    return (&at<WrittenLine>(layout_.written))[index].bytes;
   }
   [[nodiscard]] std::byte* packet(uint32_t index) const noexcept {
     return base_ + layout_.packets + std::size_t{index} * header().geometry.packet_bytes;

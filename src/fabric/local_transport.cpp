@@ -162,6 +162,7 @@ class LocalBacking final : public Backing {
     retired_ = std::move(found->second);
     shared_.erase(found);
   }
+  [[nodiscard]] bool in_process() const noexcept override { return true; }
   [[nodiscard]] int deaths_fd() const noexcept override { return -1; }
 
  private:

@@ -31,7 +31,7 @@
 
 namespace weft::fabric {
 
-enum class FrameKind : uint8_t { inlined = 0, packet = 1, pad = 2 };
+enum class FrameKind : uint8_t { inlined = 0, packet = 1, open_packet = 2, pad = 3 };
 
 /// A frame's control word, taken apart.
 struct ControlWord {
@@ -167,7 +167,7 @@ class RingConsumer {
         release(word.length);
         continue;
       }
-      if (word.kind > FrameKind::packet || cells_of(word.length) > mask_ + 1 - offset) [[unlikely]]
+      if (word.kind > FrameKind::pad || cells_of(word.length) > mask_ + 1 - offset) [[unlikely]]
         return Peek::nonsense;
       bytes = cells_[offset].bytes + kWordBytes;
       return Peek::frame;

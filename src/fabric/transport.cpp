@@ -25,6 +25,12 @@ Post Port::try_send_short(Address to, ShortHeader header,
   return try_send(to.rank, to.port, header.bytes(), payload);
 }
 
+Post Port::try_send_open(Rank /*to*/, uint32_t /*to_port*/, std::span<const std::byte> /*header*/,
+                         uint32_t /*index*/, uint32_t /*bytes*/,
+                         const std::byte* /*origin*/) noexcept {
+  WEFT_CHECK(false, "an open packet to a peer that this transport cannot lend it to");
+}
+
 void Sink::on_read(uint64_t /*token*/, bool /*ok*/) {}
 
 ReadOffer Port::offer(Rank /*peer*/, std::span<const std::byte> /*memory*/) noexcept { return {}; }
@@ -40,6 +46,10 @@ uint32_t Port::linger(Sink& /*sink*/, uint32_t /*budget*/) { return 0; }
 
 ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*/) noexcept {
   return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
+}
+
+std::atomic<uint32_t>* Transport::written(Rank /*to*/, uint32_t /*index*/) noexcept {
+  return nullptr;
 }
 
 void Transport::peer_died(Rank /*peer*/, std::string_view /*cause*/) noexcept {}

@@ -35,7 +35,8 @@ struct Recorder final : Matcher {
       return false;
     }
     Seen seen{.source = message.source, .envelope = message.envelope, .announcement = {}};
-    seen.payload.assign(message.payload.begin(), message.payload.end());
+    seen.payload.resize(message.payload.size());
+    EXPECT_EQ(message.payload.copy(seen.payload), Errc::ok);
     all.push_back(std::move(seen));
     return true;
   }

@@ -362,6 +362,47 @@ TEST_P(Frames, PacketsAreLentAndComeBack) {
       poll_until(from, sender, [&] { return free.size() + sender.returned.size() == g.packets; }));
 }
 
+TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  std::atomic<uint32_t>* const written = ranks.transport(0).written(Rank{to}, 5);
+  // Over a network packets go whole, and within the rank nothing would be gained.
+  const bool can =
+      to != 0 && !ranks.transport(0).is_far(Rank{to}) && ranks.transport(0).can_read(Rank{to});
+  ASSERT_EQ(written != nullptr, can);
+  if (!can) return;
+  const Geometry g = ranks.transport(0).geometry();
+  const std::span packet(ranks.transport(0).packet_area().data() + std::size_t{5} * g.packet_bytes,
+                         g.packet_bytes);
+  const std::string body = pattern(g.packet_bytes, 3);
+  written->store(0);
+  const auto* const origin = reinterpret_cast<const std::byte*>(body.data());
+  while (ranks.port(0).try_send_open(Rank{to}, 0, bytes_of("open"), 5, g.packet_bytes, origin) ==
+         Post::retry) {
+  }
+  // It is offered, and held, before it is whole; control frames pass.
+  Recorder sink;
+  sink.hold = [](const Frame& frame) { return !frame.is_whole(); };
+  while (ranks.port(0).try_control(Rank{to}, 0, bytes_of("control")) == Post::retry) {
+  }
+  ASSERT_TRUE(
+      poll_until(ranks.port(to), sink, [&] { return sink.held > 0 && sink.control.size() == 1; }));
+  EXPECT_TRUE(sink.frames.empty());
+  std::memcpy(packet.data(), body.data(), body.size() / 2);
+  written->store(g.packet_bytes / 2, std::memory_order_release);
+  const int before = sink.held;
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.held > before; }));
+  std::memcpy(packet.data(), body.data(), body.size());
+  written->store(g.packet_bytes, std::memory_order_release);
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
+  EXPECT_EQ(sink.frames[0].head, "open");
+  EXPECT_EQ(sink.frames[0].packet, body);
+  ranks.port(to).give_back(sink.frames[0].loan);
+  Recorder owner;
+  ASSERT_TRUE(poll_until(ranks.port(0), owner, [&] { return owner.returned.size() == 1; }));
+  EXPECT_EQ(owner.returned[0], 5u);
+}
+
 TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {
   Ranks ranks = make(2);
   const int to = ranks.at(1);

@@ -264,6 +264,10 @@ void send_large(Port& port, Loan) {
 void send_packet(Port& port, Loan) {
   (void)port.try_send_packet(Rank{0}, 0, bytes_of("deed"), 3, 64);
 }
+void send_open(Port& port, Loan) {
+  static const std::byte origin[64]{};
+  (void)port.try_send_open(Rank{0}, 0, bytes_of("deed"), 3, 64, origin);
+}
 void send_control(Port& port, Loan) { (void)port.try_control(Rank{0}, 0, bytes_of("deed")); }
 void give_back(Port& port, Loan loan) { port.give_back(loan); }
 
@@ -373,7 +377,8 @@ INSTANTIATE_TEST_SUITE_P(
     Deeds, EveryInstruction,
     ::testing::Values(Deed{"small", false, send_small}, Deed{"small_to_sleeper", true, send_small},
                       Deed{"large_behind_a_pad", false, send_large},
-                      Deed{"packet", false, send_packet}, Deed{"control", false, send_control},
+                      Deed{"packet", false, send_packet}, Deed{"open_packet", false, send_open},
+                      Deed{"control", false, send_control},
                       Deed{"return_to_sleeper", true, give_back}, Deed{"return", false, give_back}),
     [](const auto& one) { return std::string(one.param.name); });
 

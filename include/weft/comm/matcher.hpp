@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
+#include "weft/base/error.hpp"
 #include "weft/base/types.hpp"
 
 namespace weft {
@@ -30,11 +32,47 @@ struct Announcement {
   uint64_t key = 0;  ///< with which it is read over the network
 };
 
-/// An eager message, as it arrives: the payload is valid during the call only.
+namespace comm {
+class OpenPacket;
+}
+
+/// The bytes of an eager message, valid during the call that delivers it only. Its sender may still
+/// be writing them; who asks for them waits, for as long as a copy takes, and if he is kept from it
+/// they are got elsewhere.
+class Payload {
+ public:
+  explicit Payload(std::span<const std::byte> bytes, comm::OpenPacket* open = nullptr) noexcept
+      : bytes_(bytes), open_(open) {}
+  [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
+
+  /// Copies the first bytes of it. Not ok, mostly peer_died: the sender did not live to write them.
+  Errc copy(std::span<std::byte> into) const noexcept {
+    if (open_ != nullptr) [[unlikely]]
+      return copy_open(into);
+    if (!into.empty()) std::memcpy(into.data(), bytes_.data(), into.size());
+    return Errc::ok;
+  }
+  /// All of it, for who reads it otherwise; in vain, with an error, as above.
+  std::span<const std::byte> whole(Errc& error) const noexcept {
+    if (open_ != nullptr) [[unlikely]]
+      return whole_open(error);
+    return bytes_;
+  }
+
+ private:
+  Errc copy_open(std::span<std::byte> into) const noexcept;
+  std::span<const std::byte> whole_open(Errc& error) const noexcept;
+
+  std::span<const std::byte> bytes_;
+  comm::OpenPacket* open_;  ///< set: they are not all there yet
+};
+
+/// An eager message, as it arrives.
 struct Delivery {
   Rank source;
   Envelope envelope;
-  std::span<const std::byte> payload;
+  Payload payload;
 };
 
 /// Meets arriving messages with whatever waits for them.

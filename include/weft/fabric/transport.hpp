@@ -8,6 +8,7 @@
 // again, and for each large message that is offered to be read.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,16 @@ struct Frame {
   std::span<const std::byte> head;    ///< header, followed by payload sent inline with it
   std::span<const std::byte> packet;  ///< payload by reference; empty if none
   Loan loan;                          ///< set if and only if `packet` came by reference
+  /// Set: the packet is *open*. Its owner writes it still, front to back, and this is how far.
+  const std::atomic<uint32_t>* written = nullptr;
+  /// Of an open packet: what it is written from, in the source's process; 0: not to be read there.
+  uint64_t origin = 0;
+
+  /// All of it is there.
+  [[nodiscard]] bool is_whole() const noexcept {
+    // acquire: pairs with the owner's release; the bytes are there.
+    return written == nullptr || written->load(std::memory_order_acquire) >= packet.size();
+  }
 };
 
 /// A header of two words, which is what nearly every frame has: it travels in registers.
@@ -191,6 +202,12 @@ class Port {
   /// then it comes back at the next poll.
   virtual Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                                uint32_t index, uint32_t bytes) noexcept = 0;
+  /// The same for an *open* packet, which the caller writes only when it is lent, if it is: front
+  /// to back, from memory at `origin` that stays as it is meanwhile, telling by
+  /// `Transport::written` how far it is. The packet may come back before that. To peers that
+  /// `written` answers for.
+  virtual Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                             uint32_t index, uint32_t bytes, const std::byte* origin) noexcept;
   /// As try_send, on the control ring, which a held frame never blocks. A header alone.
   virtual Post try_control(Rank to, uint32_t to_port,
                            std::span<const std::byte> header) noexcept = 0;
@@ -262,6 +279,9 @@ class Transport {
   /// Opens port `number` < geometry().ports; once each. Senders may send to it from then on;
   /// before, they are told retry, or what they send waits, within the lane's length.
   virtual std::unique_ptr<Port> open_port(uint32_t number) = 0;
+  /// How far packet `index` of this rank is written, where `to` can follow (`Port::try_send_open`);
+  /// nullptr: packets are lent to it whole.
+  [[nodiscard]] virtual std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept;
 
   /// The launcher says that `peer` died. A transport that notices by itself need not hear it; one
   /// that does not ends what concerns that peer, and its ports report it (Sink::on_peer_down), at

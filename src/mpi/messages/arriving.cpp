@@ -32,21 +32,23 @@ static void note_source(Transfer& transfer, Rank source, int tag, int64_t bytes)
   outcome.bytes = bytes;
 }
 
-inline void Engine::deliver(Transfer& transfer, Rank source, int tag,
-                            std::span<const std::byte> payload) {
-  note_source(transfer, source, tag, static_cast<int64_t>(payload.size()));
-  if (payload.size() > static_cast<std::size_t>(transfer.capacity)) [[unlikely]] {
+inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payload& payload) {
+  std::size_t bytes = payload.size();
+  note_source(transfer, source, tag, static_cast<int64_t>(bytes));
+  if (bytes > static_cast<std::size_t>(transfer.capacity)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_TRUNCATE;
     transfer.outcome.bytes = transfer.capacity;
-    payload = payload.first(static_cast<std::size_t>(transfer.capacity));
+    bytes = static_cast<std::size_t>(transfer.capacity);
   }
+  Errc error = Errc::ok;
   if (transfer.type->contiguous()) [[likely]] {
-    if (!payload.empty()) std::memcpy(transfer.buffer, payload.data(), payload.size());
-  } else {
-    transfer.type->unpack(transfer.buffer, transfer.count, 0, payload);
+    error = payload.copy({transfer.buffer, bytes});
+  } else if (const auto whole = payload.whole(error); error == Errc::ok) {
+    transfer.type->unpack(transfer.buffer, transfer.count, 0, whole.first(bytes));
   }
-  transfer.channel->counts.add(ChannelCount::received, ChannelCount::received_bytes,
-                               payload.size());
+  if (error != Errc::ok) [[unlikely]]
+    transfer.outcome.error = error_class_of(error);
+  transfer.channel->counts.add(ChannelCount::received, ChannelCount::received_bytes, bytes);
   transfer.end();
 }
 
@@ -100,7 +102,7 @@ void Engine::receive(Transfer& transfer, Arrived& message) {
     begin_fetch(transfer, announcement);
     return;
   }
-  deliver(transfer, message.process, message.tag, payload_of(message));
+  deliver(transfer, message.process, message.tag, Payload(payload_of(message)));
   release(message);
 }
 
@@ -132,7 +134,12 @@ Arrived* Engine::record_of(Channel& channel, const Delivery& message) {
       return nullptr;
     }
   }
-  if (record->bytes != 0) std::memcpy(into, message.payload.data(), record->bytes);
+  if (message.payload.copy({into, record->bytes}) != Errc::ok) [[unlikely]] {
+    // Its sender died before it was sent: it is offered no more.
+    if (record->holds == Arrived::Holds::heap) std::free(record->heap);
+    records_.release(*record);
+    return nullptr;
+  }
   charge(message.source, static_cast<int64_t>(record->bytes) + kRecordBytes);
   return record;
 }

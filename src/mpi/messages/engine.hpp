@@ -158,7 +158,7 @@ class Engine final : public Matcher {
     channel.counts.add(ChannelCount::match_ns, base::now_ns() - begun);
     return found;
   }
-  void deliver(Transfer& transfer, Rank source, int tag, std::span<const std::byte> payload);
+  void deliver(Transfer& transfer, Rank source, int tag, const Payload& payload);
   void control(Rank source, uint8_t kind) noexcept;
 
   // flow.cpp

@@ -1,0 +1,118 @@
+// Open packets: lent while their sender still writes them, so that the copies at both ends run side
+// by side (docs/design/protocols.md, "Open packets").
+//
+// Invariants
+//
+// 1. The sender writes front to back and tells how far it is (`written`, release); a receiver
+//    reads no byte behind that (acquire).
+// 2. The sender's buffer stays as it is until all is written, which is told last. So what a
+// receiver
+//    read *there* holds if it finds afterwards that not all is written: nobody waits for a sender
+//    who has lost his core, or was stopped.
+// 3. A packet that came back is free only when its writer is done with it (PacketStates).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+
+#include "weft/base/cache_line.hpp"
+#include "weft/base/error.hpp"
+#include "weft/fabric/transport.hpp"
+
+namespace weft::comm {
+
+/// What a rank knows of its packets that are out. Any thread.
+class PacketStates {
+ public:
+  explicit PacketStates(uint32_t packets)
+      : states_(std::make_unique<std::atomic<uint8_t>[]>(packets)) {}
+
+  /// Before it is lent: it serves a large transfer.
+  void streams(uint32_t index) noexcept { states_[index].store(kStreams, kOwn); }
+  /// Before it is lent open: it is being written.
+  void begins(uint32_t index) noexcept {
+    open_.fetch_add(1, std::memory_order_relaxed);
+    states_[index].store(states_[index].load(kOwn) | kOpen | kWritten, kOwn);
+  }
+  /// It was not lent after all.
+  void reset(uint32_t index) noexcept {
+    if ((states_[index].load(kOwn) & kOpen) != 0) open_.fetch_sub(1, std::memory_order_relaxed);
+    states_[index].store(0, kOwn);
+  }
+  /// So many receivers are not done yet with an open packet, as far as is known here.
+  [[nodiscard]] uint32_t open() const noexcept { return open_.load(std::memory_order_relaxed); }
+
+  struct Return {
+    bool streamed;
+    bool is_free;  ///< or its writer will see to it
+  };
+  /// It came back.
+  Return came_back(uint32_t index) noexcept {
+    // acq_rel: between writer and taker; the later one frees it, after what the other did with it.
+    const uint8_t before = states_[index].fetch_or(kBack, std::memory_order_acq_rel);
+    const bool is_free = (before & kWritten) == 0;
+    if (is_free) reset(index);
+    return {(before & kStreams) != 0, is_free};
+  }
+  /// Its writer is done; true: it came back meanwhile, and is free now.
+  [[nodiscard]] bool ends(uint32_t index) noexcept {
+    const uint8_t before =
+        states_[index].fetch_and(static_cast<uint8_t>(~kWritten), std::memory_order_acq_rel);
+    const bool is_free = (before & kBack) != 0;
+    if (is_free) reset(index);
+    return is_free;
+  }
+
+ private:
+  static constexpr uint8_t kStreams = 1;  ///< counted in the budget of large transfers
+  static constexpr uint8_t kWritten = 2;  ///< by a thread of this rank, now
+  static constexpr uint8_t kBack = 4;
+  static constexpr uint8_t kOpen = 8;
+  static constexpr auto kOwn = std::memory_order_relaxed;  // its only holder's
+
+  std::unique_ptr<std::atomic<uint8_t>[]> states_;
+  alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
+};
+
+/// The sender's side: writes `data` into an open packet and tells how far it is.
+void write_open(std::byte* packet, std::span<const std::byte> data,
+                std::atomic<uint32_t>& written) noexcept;
+
+/// The receiver's view of one.
+class OpenPacket {
+ public:
+  OpenPacket(fabric::Transport& transport, const fabric::Frame& frame) noexcept
+      : transport_(transport),
+        source_(frame.source),
+        bytes_(frame.packet),
+        written_(*frame.written),
+        origin_(frame.origin) {}
+
+  /// As Payload's.
+  Errc copy(std::span<std::byte> into) noexcept;
+  std::span<const std::byte> whole(Errc& error) noexcept;
+  [[nodiscard]] bool is_whole() const noexcept;
+
+ private:
+  /// How far it is written, once that is further than `from`; `from` if its writer was not seen to
+  /// go on for kPatienceNs.
+  [[nodiscard]] std::size_t written_past(std::size_t from) const noexcept;
+  /// Reads bytes from the place that they are written from. False: all are in the packet.
+  bool read_origin(std::size_t from, std::span<std::byte> into, Errc& error) noexcept;
+
+  fabric::Transport& transport_;
+  Rank source_;
+  std::span<const std::byte> bytes_;
+  const std::atomic<uint32_t>& written_;
+  uint64_t origin_;
+  struct Free {
+    void operator()(std::byte* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> aside_;  ///< what was read for `whole`
+};
+
+}  // namespace weft::comm

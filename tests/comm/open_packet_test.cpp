@@ -1,0 +1,483 @@
+// Open packets: read while they are written, whatever becomes of their writer, and free only when
+// both ends are done with them.
+#include "comm/open_packet.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/config_override.hpp"
+#include "comm/ranks.hpp"
+#include "fabric/fork_job.hpp"
+#include "fabric/interceptor_base.hpp"
+#include "weft/base/config.hpp"
+#include "weft/comm/config.hpp"
+#include "weft/comm/runtime.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft {
+namespace {
+
+using comm::OpenPacket;
+using comm::PacketStates;
+using test::on_ranks;
+using test::on_threads;
+using test::pattern;
+
+// --- Whose it is ---------------------------------------------------------------------------------
+
+TEST(PacketStates, APacketIsFreeWhenItIsBackAndWritten) {
+  PacketStates states(2);
+  states.begins(0);
+  EXPECT_EQ(states.open(), 1U);
+  EXPECT_FALSE(states.came_back(0).is_free);
+  EXPECT_TRUE(states.ends(0));
+  EXPECT_EQ(states.open(), 0U);
+
+  states.streams(1);
+  states.begins(1);
+  EXPECT_FALSE(states.ends(1));
+  EXPECT_EQ(states.open(), 1U) << "its receiver may be reading it still";
+  const auto [streamed, is_free] = states.came_back(1);
+  EXPECT_TRUE(streamed && is_free);
+  EXPECT_EQ(states.open(), 0U);
+
+  EXPECT_TRUE(states.came_back(1).is_free) << "lent whole, and not for a large transfer";
+  EXPECT_FALSE(states.came_back(1).streamed);
+
+  states.begins(0);
+  states.reset(0);
+  EXPECT_EQ(states.open(), 0U) << "not lent after all";
+}
+
+TEST(PacketStates, OneOfBothFreesIt) {
+  constexpr int kTimes = 20'000;
+  PacketStates states(1);
+  std::atomic<int> round{0}, freed{0}, done{0};
+  on_threads(2, [&](int who) {
+    for (int i = 1; i <= kTimes; ++i) {
+      if (who == 0) {
+        states.begins(0);
+        round = i;
+        freed += states.ends(0) ? 1 : 0;
+      } else {
+        while (round != i) std::this_thread::yield();
+        freed += states.came_back(0).is_free ? 1 : 0;
+      }
+      ++done;
+      while (done < 2 * i) std::this_thread::yield();
+      ASSERT_EQ(freed, i);
+    }
+  });
+  EXPECT_EQ(states.open(), 0U);
+}
+
+// --- Reading what is being written ---------------------------------------------------------------
+
+/// What reads of a peer's memory get.
+struct Origin {
+  std::vector<std::byte> bytes;
+  Errc answer = Errc::ok;
+  std::function<void()> meanwhile = [] {};  ///< before a read ends
+  std::vector<std::pair<uint64_t, std::size_t>> reads{};
+};
+
+/// The rest of it is a rank alone.
+struct AsTheyAre {
+  std::unique_ptr<fabric::Port> operator()(std::unique_ptr<fabric::Port> port,
+                                           uint32_t /*number*/) const {
+    return port;
+  }
+};
+class ReadOrigin final : public fabric::WrappedTransport<AsTheyAre> {
+ public:
+  ReadOrigin(std::unique_ptr<fabric::Transport> inner, Origin& origin)
+      : WrappedTransport(std::move(inner), {}), origin_(origin) {}
+  Errc read_memory(Rank /*peer*/, uint64_t address, std::span<std::byte> local) noexcept override {
+    origin_.reads.emplace_back(address, local.size());
+    std::memcpy(local.data(), origin_.bytes.data() + (address - kAt), local.size());
+    origin_.meanwhile();
+    return origin_.answer;
+  }
+  static constexpr uint64_t kAt = 4096;
+
+ private:
+  Origin& origin_;
+};
+
+class OpenPackets : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = 40'000;
+
+  void write(std::size_t upto) {
+    std::memcpy(packet.data(), origin.bytes.data(), upto);
+    written.store(static_cast<uint32_t>(upto), std::memory_order_release);
+  }
+  [[nodiscard]] OpenPacket open(uint64_t from = ReadOrigin::kAt) {
+    return {transport,
+            {.source = Rank{0},
+             .head = {},
+             .packet = packet,
+             .loan = {},
+             .written = &written,
+             .origin = from}};
+  }
+  [[nodiscard]] bool got(std::size_t bytes) const {
+    return std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(bytes),
+                      origin.bytes.begin());
+  }
+
+  Origin origin{.bytes = pattern(kBytes, 7)};
+  std::vector<std::byte> packet = std::vector<std::byte>(kBytes);
+  std::vector<std::byte> into = std::vector<std::byte>(kBytes);
+  std::atomic<uint32_t> written{0};
+  std::vector<std::unique_ptr<fabric::Job>> job = fabric::make_local_job(1);
+  ReadOrigin transport{fabric::make_local_transport(*job[0], {}), origin};
+};
+
+TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
+  for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
+    for (int time = 0; time < 50; ++time) {
+      std::fill(packet.begin(), packet.end(), std::byte{0});
+      written = 0;
+      std::jthread writer([&] { comm::write_open(packet.data(), origin.bytes, written); });
+      ASSERT_EQ(open(from).copy(into), Errc::ok);
+      ASSERT_TRUE(got(kBytes));
+    }
+  }
+}
+
+TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsReadWhereItComesFrom) {
+  write(10'000);
+  EXPECT_EQ(open().copy(into), Errc::ok);
+  EXPECT_TRUE(got(kBytes));
+  ASSERT_EQ(origin.reads.size(), 1U);
+  EXPECT_EQ(origin.reads[0], std::pair(ReadOrigin::kAt + 10'000, kBytes - 10'000));
+
+  Errc error = Errc::ok;
+  OpenPacket packet_again = open();
+  const auto whole = packet_again.whole(error);
+  EXPECT_EQ(error, Errc::ok);
+  EXPECT_TRUE(std::equal(whole.begin(), whole.end(), origin.bytes.begin(), origin.bytes.end()));
+}
+
+TEST_F(OpenPackets, NoMoreIsAwaitedThanIsWanted) {
+  write(10'000);
+  EXPECT_EQ(open().copy(std::span(into).first(9'999)), Errc::ok);
+  EXPECT_TRUE(got(9'999));
+  EXPECT_TRUE(origin.reads.empty());
+}
+
+TEST_F(OpenPackets, WhatWasReadCountsOnlyIfItWasNotAllWritten) {
+  // The writer is done meanwhile, and its buffer is something else's.
+  origin.meanwhile = [&] {
+    write(kBytes);
+    origin.bytes.assign(kBytes, std::byte{1});
+  };
+  const auto sent = origin.bytes;
+  for (const Errc answer : {Errc::ok, Errc::peer_died}) {
+    origin.bytes = sent;
+    origin.answer = answer;
+    write(10'000);
+    EXPECT_EQ(open().copy(into), Errc::ok);
+    EXPECT_EQ(into, sent);
+    origin.bytes = sent;
+    write(10'000);
+    Errc error = Errc::ok;
+    OpenPacket again = open();
+    const auto whole = again.whole(error);
+    EXPECT_EQ(error, Errc::ok);
+    EXPECT_TRUE(std::equal(whole.begin(), whole.end(), sent.begin(), sent.end()));
+  }
+}
+
+TEST_F(OpenPackets, AWriterThatDiedIsTold) {
+  origin.answer = Errc::peer_died;
+  write(10'000);
+  EXPECT_EQ(open().copy(into), Errc::peer_died);
+  Errc error = Errc::ok;
+  OpenPacket again = open();
+  (void)again.whole(error);
+  EXPECT_EQ(error, Errc::peer_died);
+}
+
+TEST_F(OpenPackets, WithinAProcessTheWriterIsWaitedFor) {
+  write(10'000);
+  std::jthread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    write(20'000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    write(kBytes);
+  });
+  EXPECT_EQ(open(0).copy(into), Errc::ok);
+  EXPECT_TRUE(got(kBytes));
+  EXPECT_TRUE(origin.reads.empty());
+}
+
+TEST_F(OpenPackets, WhatIsToldIsNotBelieved) {
+  write(kBytes);
+  written = ~0U;
+  EXPECT_EQ(open().copy(into), Errc::ok);
+  EXPECT_TRUE(got(kBytes));
+}
+
+// --- Messages ------------------------------------------------------------------------------------
+
+class CountingPort final : public fabric::PassingPort {
+ public:
+  CountingPort(std::unique_ptr<fabric::Port> inner, std::atomic<int>& opened)
+      : PassingPort(std::move(inner)), opened_(opened) {}
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
+                     uint32_t bytes, const std::byte* origin) noexcept override {
+    const Post answer = PassingPort::try_send_open(to, to_port, header, index, bytes, origin);
+    if (answer != Post::retry) ++opened_;
+    return answer;
+  }
+
+ private:
+  std::atomic<int>& opened_;
+};
+
+RuntimeOptions counting(std::atomic<int>& opened) {
+  RuntimeOptions options;
+  options.wrap = [&opened](std::unique_ptr<fabric::Transport> inner) {
+    return fabric::wrap_ports(std::move(inner), [&opened](auto port, uint32_t /*number*/) {
+      return std::make_unique<CountingPort>(std::move(port), opened);
+    });
+  };
+  return options;
+}
+
+const std::vector<std::size_t> kSizes{12'287, 12'288, 12'289, 16'384,
+                                      20'001, 32'768, 65'535, 65'536};
+
+TEST(OpenMessages, OfAllSizesArriveWhole) {
+  register_comm_config();
+  const test::ConfigOverride all(test::ConfigOverride::List{{"comm.open_packets", "always"}});
+  std::atomic<int> opened{0};
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint matched(runtime, {.arrival = Arrival::matched});
+        Endpoint queued(runtime, {.arrival = Arrival::queue});
+        for (int time = 0; time < 20; ++time) {
+          for (const std::size_t size : kSizes) {
+            const auto data = pattern(size, static_cast<uint32_t>(size));
+            if (runtime.rank() == Rank{0}) {
+              matched.send_wait(Rank{1}, Tag{1}, data);
+              queued.send_wait(Rank{1}, Tag{2}, data);
+              std::byte answer{};
+              matched.recv_wait(Rank{1}, Tag{3}, {&answer, 1});
+            } else {
+              std::vector<std::byte> into(size);
+              const Event event = matched.recv_wait(Rank{0}, Tag{1}, into);
+              ASSERT_EQ(event.error, Errc::ok);
+              ASSERT_EQ(event.bytes, size);
+              ASSERT_EQ(into, data);
+              const Message message = queued.dequeue_wait();
+              const auto bytes = message.data();
+              ASSERT_TRUE(std::equal(bytes.begin(), bytes.end(), data.begin(), data.end()));
+              const std::byte answer{};
+              matched.send_wait(Rank{0}, Tag{3}, {&answer, 1});
+            }
+          }
+        }
+      },
+      counting(opened));
+  EXPECT_GE(opened, 20 * static_cast<int>(kSizes.size() - 1));
+}
+
+TEST(OpenMessages, ReceiversThatAreTooSmallAreTold) {
+  std::atomic<int> opened{0};
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+        std::vector<std::byte> data = pattern(60'000, 3);
+        if (runtime.rank() == Rank{0}) {
+          runtime.barrier();
+          endpoint.send_wait(Rank{1}, Tag{1}, data);
+          endpoint.send_wait(Rank{1}, Tag{2}, data);
+        } else {
+          std::vector<std::byte> small(100), large(60'000);
+          Synchronizer done;
+          const Post posted =
+              until_posted(runtime, [&] { return endpoint.recv(Rank{0}, Tag{1}, small, &done); });
+          runtime.barrier();
+          if (posted == Post::posted) runtime.wait(done);
+          EXPECT_EQ(done.event().error, Errc::truncated);
+          EXPECT_EQ(endpoint.recv_wait(Rank{0}, Tag{2}, large).error, Errc::ok);
+          EXPECT_EQ(large, data);
+        }
+      },
+      counting(opened));
+}
+
+TEST(OpenMessages, ConfigurationSaysThatThereAreNone) {
+  register_comm_config();
+  const test::ConfigOverride none(test::ConfigOverride::List{{"comm.open_packets", "never"}});
+  std::atomic<int> opened{0};
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+        std::vector<std::byte> data(60'000);
+        for (int time = 0; time < 50; ++time) {
+          const bool sends = (runtime.rank() == Rank{0}) == (time % 2 == 0);
+          const Rank other{1 - runtime.rank().value};
+          if (sends) endpoint.send_wait(other, Tag{1}, data);
+          if (!sends) endpoint.recv_wait(other, Tag{1}, data);
+        }
+      },
+      counting(opened));
+  EXPECT_EQ(opened, 0);
+}
+
+TEST(OpenMessages, WhileOneIsOutTheNextGoWhole) {
+  std::atomic<int> opened{0};
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+        const auto data = pattern(30'000, 1);
+        runtime.barrier();
+        if (runtime.rank() == Rank{0}) {
+          for (uint32_t i = 0; i < 8; ++i) {
+            (void)until_posted(runtime, [&] { return endpoint.send(Rank{1}, Tag{i}, data); });
+          }
+          EXPECT_LE(opened, 1) << "none has come back";
+        }
+        runtime.barrier();
+        for (uint32_t i = 0; runtime.rank() == Rank{1} && i < 8; ++i) {
+          std::vector<std::byte> into(data.size());
+          EXPECT_EQ(endpoint.recv_wait(Rank{0}, Tag{i}, into).error, Errc::ok);
+          EXPECT_EQ(into, data);
+        }
+      },
+      counting(opened));
+}
+
+// --- Between processes ---------------------------------------------------------------------------
+
+using fabric::test::SharedJob;
+
+/// Memory in whose second half the first that reads it meets a signal.
+struct Trapped {
+  static constexpr std::size_t kHalf = 32 << 10;
+  static std::byte* place;
+  static int signal;
+
+  static std::span<std::byte> make(int what) {
+    signal = what;
+    place = static_cast<std::byte*>(
+        ::mmap(nullptr, 2 * kHalf, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    const auto data = pattern(2 * kHalf, 5);
+    std::memcpy(place, data.data(), data.size());
+    ::mprotect(place + kHalf, kHalf, PROT_NONE);
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      ::mprotect(place + kHalf, kHalf, PROT_READ | PROT_WRITE);
+      ::raise(signal);
+    };
+    ::sigaction(SIGSEGV, &action, nullptr);
+    return {place, 2 * kHalf};
+  }
+};
+std::byte* Trapped::place = nullptr;
+int Trapped::signal = 0;
+
+/// Rank 1, in a process of its own, is met by `signal` while it writes a message for rank 0.
+class HalfWritten : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fabric::register_fabric_config();
+    base::set_config("fabric.transport", "shm");
+    register_comm_config();
+    base::set_config("comm.open_packets", "always");
+  }
+  void TearDown() override {
+    base::set_config("fabric.transport", "automatic");
+    base::set_config("comm.open_packets", "automatic");
+  }
+
+  pid_t start(int signal) {
+    return shared.start(1, [this, signal](fabric::Job& job) {
+      Runtime runtime({.job = &job});
+      Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+      const std::byte word{};
+      endpoint.send_wait(Rank{0}, Tag{0}, {&word, 1});
+      while (shared.word(0) == 0) ::usleep(1000);
+      const auto data = Trapped::make(signal);
+      endpoint.send_wait(Rank{0}, Tag{1}, data);
+      // The packet is its owner's again only now.
+      for (uint32_t i = 2; i < 12; ++i) endpoint.send_wait(Rank{0}, Tag{i}, pattern(40'000, i));
+      runtime.barrier();
+      return 0;
+    });
+  }
+  static void wait_until_stopped(pid_t child) {
+    siginfo_t info{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WSTOPPED | WEXITED | WNOWAIT), 0);
+    ASSERT_EQ(info.si_code, CLD_STOPPED);
+  }
+
+  SharedJob shared{2};
+};
+
+TEST_F(HalfWritten, AStoppedSendersMessageArrives) {
+  const pid_t child = start(SIGSTOP);
+  const auto job = shared.rank(0);
+  {
+    Runtime runtime({.job = job.get()});
+    Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+    std::byte word{};
+    endpoint.recv_wait(Rank{1}, Tag{0}, {&word, 1});
+    std::vector<std::byte> into(2 * Trapped::kHalf);
+    Synchronizer done;
+    (void)until_posted(runtime, [&] { return endpoint.recv(Rank{1}, Tag{1}, into, &done); });
+    shared.word(0) = 1;
+    wait_until_stopped(child);
+    runtime.wait(done);
+    EXPECT_EQ(done.event().error, Errc::ok);
+    EXPECT_EQ(into, pattern(into.size(), 5));
+    ::kill(child, SIGCONT);
+    for (uint32_t i = 2; i < 12; ++i) {
+      std::vector<std::byte> next(40'000);
+      EXPECT_EQ(endpoint.recv_wait(Rank{1}, Tag{i}, next).error, Errc::ok);
+      EXPECT_EQ(next, pattern(next.size(), i));
+    }
+    runtime.barrier();
+  }
+  EXPECT_TRUE(fabric::test::ended_well(child));
+}
+
+TEST_F(HalfWritten, AKilledSendersMessageIsNone) {
+  for (const bool expected : {true, false}) {
+    SCOPED_TRACE(expected);
+    shared.word(0) = 0;
+    const pid_t child = start(SIGKILL);
+    const auto job = shared.rank(0);
+    Runtime runtime({.job = job.get()});
+    Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+    std::byte word{};
+    endpoint.recv_wait(Rank{1}, Tag{0}, {&word, 1});
+    std::vector<std::byte> into(2 * Trapped::kHalf);
+    Synchronizer done;
+    const auto receive = [&] { return endpoint.recv(Rank{1}, Tag{1}, into, &done); };
+    if (expected) (void)until_posted(runtime, receive);
+    shared.word(0) = 1;
+    fabric::test::wait_for(child);
+    if (!expected) (void)until_posted(runtime, receive);
+    runtime.wait(done);
+    EXPECT_EQ(done.event().error, Errc::peer_died);
+  }
+}
+
+}  // namespace
+}  // namespace weft
