@@ -99,7 +99,7 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     return Taken::yes;
   }
   const Header header = comm::unpack(frame.head.data());
-  if (!frame.is_whole() && !may_take_open(frame, header)) return noted(Taken::hold);
+  if (frame.open != nullptr && !may_take_open(frame, header)) return noted(Taken::hold);
   if (header.type == PacketType::data) {
     // For an operation: a fragment that nobody waits for may come after its endpoint's end.
     std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
@@ -126,17 +126,19 @@ Taken Device::on_frame(const fabric::Frame& frame) {
   return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame));
 }
 
-/// Whether what the message is for copies it out of a packet that is being written still; the peer
-/// can be read from if its writing stands still.
+/// Whether open packets may be taken now: whole ones as any, else where they are copied, and the
+/// peer can be read from if its writing stands still. More than one only where they are copied.
 bool Device::may_take_open(const fabric::Frame& frame, const Header& header) {
-  if (!runtime_.transport->can_read(frame.source)) return false;
-  if (header.type == PacketType::data) return true;
+  const bool is_one = frame.open->count == 1;
+  const bool is_whole = frame.is_whole();
+  if (is_whole && is_one) return true;
+  if (!is_whole && !runtime_.transport->can_read(frame.source)) return false;
   if (header.endpoint >= Runtime::Impl::kMaxEndpoints) return true;  // and is malformed
   // acquire: as in on_short.
   const Endpoint::Impl* endpoint =
       runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
-  if (endpoint == nullptr) return false;
-  return header.type == PacketType::enveloped ||
+  if (endpoint == nullptr) return false;  // what is kept is one, and whole
+  return header.type == PacketType::enveloped || !is_one ||
          (header.type == PacketType::eager && endpoint->spec.arrival == Arrival::matched);
 }
 
@@ -146,7 +148,15 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
   comm::RendezvousBody rendezvous;
   comm::PutBody put;
   std::optional<comm::OpenPacket> open;
-  if (!frame.is_whole()) arrived.open = &open.emplace(*runtime_.transport, frame);
+  if (frame.open != nullptr && (frame.open->count > 1 || !frame.is_whole())) {
+    // Several are for a matcher only.
+    const bool fits = frame.open->count == 1 || header.type == PacketType::enveloped;
+    if (!fits) {
+      malformed_frame(frame, "several packets where one is expected");
+      return Taken::yes;
+    }
+    arrived.open = &open.emplace(*runtime_.transport, frame);
+  }
   switch (header.type) {
     case PacketType::eager:
       if (frame.loan) arrived.payload = frame.packet;

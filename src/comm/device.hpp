@@ -340,7 +340,7 @@ class Device final : public fabric::Sink {
   bool offer_share(comm::Operation& op);
   bool share_chunk(comm::Operation& op);
   void copy_share(comm::Operation& op);
-  void receive_share(comm::Operation& op, const fabric::Frame& frame, uint64_t offset);
+  void receive_share(comm::Operation& op, std::span<const std::byte> data, uint64_t offset);
   void end_share(comm::Operation& op);
   void take_share(const comm::Operation& op, uint16_t reply_port, const comm::ShareBody& offer);
   enum class Help : uint8_t { goes_on, rests, over };
@@ -355,7 +355,6 @@ class Device final : public fabric::Sink {
   bool send_answer(comm::Operation& op);
   bool send_signal(comm::Operation& op);
   void receive_fragment(const fabric::Frame& frame, const comm::DataBody& body);
-  Errc copy_packet(const fabric::Frame& frame, std::span<std::byte> into);
   bool look_at_deaths();
   static uint8_t wire_error(Errc error) noexcept;
   bool finish(comm::Operation& op);

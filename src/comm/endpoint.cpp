@@ -89,8 +89,9 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
                 .bytes = static_cast<uint32_t>(bytes),
                 .reply_port = device.number()};
   if (runtime.goes_eagerly(to, bytes)) {
-    if (pieces.size() == 1 && spec.arrival == Arrival::matched)
-      return runtime.send_open(device, to, Bytes(header).span(), pieces[0]);
+    if (pieces.size() == 1 && spec.arrival == Arrival::matched && runtime.opens(bytes) &&
+        runtime.send_open(device, to, Bytes(header).span(), pieces[0]) == Post::done)
+      return Post::done;
     return runtime.send_packet(device, to, Bytes(header).span(), pieces);
   }
   // Rendezvous. Pieces are gathered into memory of their own: the one copy that a list costs.

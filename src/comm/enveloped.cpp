@@ -22,7 +22,18 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
   }
   std::byte raw[sizeof header];
   std::memcpy(raw, &header, sizeof header);
-  return my.runtime.send_open(device, to, raw, data);
+  return my.runtime.opens(data.size()) && my.runtime.send_open(device, to, raw, data) == Post::done
+             ? Post::done
+             : my.runtime.send_packet(device, to, raw, {&data, 1});
+}
+
+Post Endpoint::send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
+                         Device* via) {
+  Impl& my = *impl_;
+  if (!my.runtime.opens(data.size())) return Post::retry;
+  Device& device = via != nullptr ? *via : my.pick_device();
+  const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
+  return my.runtime.send_open(device, to, header.bytes(), data);
 }
 
 WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
@@ -99,11 +110,16 @@ bool try_again(Endpoint::Impl& endpoint) {
 
 fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device,
                                const fabric::ShortHeader& header, const Arrived& arrived) {
-  if (!endpoint.spec.matcher->arrive(
-          {arrived.source, unpack_envelope(header), Payload(arrived.payload, arrived.open)})) {
+  OpenPacket* const open = arrived.open;
+  const Payload payload = open != nullptr ? Payload(*open) : Payload(arrived.payload);
+  if (!endpoint.spec.matcher->arrive({arrived.source, unpack_envelope(header), payload})) {
     return fabric::Taken::hold;
   }
-  if (arrived.loan) device.port().give_back(arrived.loan);
+  if (open != nullptr) {
+    open->give_back(device.port());
+  } else if (arrived.loan) {
+    device.port().give_back(arrived.loan);
+  }
   return fabric::Taken::yes;
 }
 

@@ -16,21 +16,20 @@ namespace comm {
 namespace {
 
 /// Each is told at the price of a cache line that goes to and fro.
-constexpr std::size_t kSliceBytes = 8 << 10;
+constexpr std::size_t kSliceBytes = 16 << 10;
 
 /// A writer that tells nothing for so long has lost its core: slices take a tenth of it.
 constexpr double kPatienceNs = 20'000;
 
 }  // namespace
 
-void write_open(std::byte* packet, std::span<const std::byte> data,
-                std::atomic<uint32_t>& written) noexcept {
-  const std::size_t slice =
-      std::clamp(data.size() / 4 / kSliceBytes * kSliceBytes, kSliceBytes, 4 * kSliceBytes);
+void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
+                std::span<const std::byte> data, std::atomic<uint32_t>& written) noexcept {
   std::size_t done = 0;
   while (done < data.size()) {
-    const std::size_t size = std::min(slice, data.size() - done);
-    std::memcpy(packet + done, data.data() + done, size);
+    const std::size_t at = done % packet_bytes;
+    const std::size_t size = std::min({kSliceBytes, packet_bytes - at, data.size() - done});
+    std::memcpy(packets[done / packet_bytes] + at, data.data() + done, size);
     done += size;
     // release: pairs with the receiver's acquire.
     written.store(static_cast<uint32_t>(done), std::memory_order_release);
@@ -42,8 +41,7 @@ std::size_t OpenPacket::written_past(std::size_t from) const noexcept {
   uint64_t since = 0;
   for (;;) {
     // acquire: pairs with write_open's release. It comes from outside.
-    const std::size_t now =
-        std::min<std::size_t>(written_.load(std::memory_order_acquire), bytes_.size());
+    const uint32_t now = std::min(open_.written->load(std::memory_order_acquire), open_.bytes);
     if (now > from) return now;
     base::settle();
     const uint64_t ticks = base::ticks();
@@ -54,11 +52,23 @@ std::size_t OpenPacket::written_past(std::size_t from) const noexcept {
 
 bool OpenPacket::is_whole() const noexcept {
   // acquire: as above.
-  return written_.load(std::memory_order_acquire) >= bytes_.size();
+  return open_.written->load(std::memory_order_acquire) >= open_.bytes;
+}
+
+void OpenPacket::copy_written(std::size_t from, std::byte* into, std::size_t bytes) const noexcept {
+  const std::size_t each = open_.pieces[0].size();  // of all but the last
+  while (bytes != 0) {
+    const std::span<const std::byte> piece = open_.pieces[from / each].subspan(from % each);
+    const std::size_t size = std::min(piece.size(), bytes);
+    std::memcpy(into, piece.data(), size);
+    from += size;
+    into += size;
+    bytes -= size;
+  }
 }
 
 bool OpenPacket::read_origin(std::size_t from, std::span<std::byte> into, Errc& error) noexcept {
-  error = transport_.read_memory(source_, origin_ + from, into);
+  error = transport_.read_memory(source_, open_.origin + from, into);
   // acquire: the look comes after the reading (invariant 2).
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!is_whole()) return true;
@@ -72,9 +82,9 @@ Errc OpenPacket::copy(std::span<std::byte> into) noexcept {
   while (done < into.size()) {
     const std::size_t there = std::min(written_past(done), into.size());
     if (there > done) {
-      std::memcpy(into.data() + done, bytes_.data() + done, there - done);
+      copy_written(done, into.data() + done, there - done);
       done = there;
-    } else if (origin_ == 0) {
+    } else if (open_.origin == 0) {
       ::sched_yield();  // a thread of this process
     } else if (read_origin(done, into.subspan(done), error)) {
       break;
@@ -84,22 +94,30 @@ Errc OpenPacket::copy(std::span<std::byte> into) noexcept {
 }
 
 std::span<const std::byte> OpenPacket::whole(Errc& error) noexcept {
-  for (std::size_t there = 0; there < bytes_.size();) {
-    const std::size_t now = written_past(there);
-    if (now == there && origin_ != 0 && aside_ == nullptr)
-      aside_.reset(static_cast<std::byte*>(std::malloc(bytes_.size())));
-    if (now == there && aside_ != nullptr) {
-      const std::span<std::byte> aside(aside_.get(), bytes_.size());
-      if (read_origin(0, aside, error)) return aside;
-    } else if (now == there) {
-      ::sched_yield();
-    }
-    there = now;
+  if (open_.count == 1) {
+    std::size_t there = 0;
+    for (std::size_t now = there; (now = written_past(there)) > there;) there = now;
+    if (there == open_.bytes) return open_.pieces[0];
   }
-  return bytes_;
+  aside_.reset(static_cast<std::byte*>(std::malloc(open_.bytes)));
+  if (aside_ == nullptr) {
+    error = Errc::no_memory;
+    return {};
+  }
+  const std::span<std::byte> all(aside_.get(), open_.bytes);
+  error = copy(all);
+  return all;
+}
+
+void OpenPacket::give_back(fabric::Port& port) const noexcept {
+  for (uint32_t i = 0; i < open_.count; ++i)
+    port.give_back({.owner = loan_.owner, .port = loan_.port, .index = open_.indices[i]});
 }
 
 }  // namespace comm
+
+Payload::Payload(comm::OpenPacket& open) noexcept
+    : bytes_(nullptr), size_(open.size()), open_(&open) {}
 
 Errc Payload::copy_open(std::span<std::byte> into) const noexcept { return open_->copy(into); }
 

@@ -78,41 +78,40 @@ class PacketStates {
   alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
 };
 
-/// The sender's side: writes `data` into an open packet and tells how far it is.
-void write_open(std::byte* packet, std::span<const std::byte> data,
-                std::atomic<uint32_t>& written) noexcept;
+/// The sender's side: writes `data` into open packets and tells how far it is.
+void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
+                std::span<const std::byte> data, std::atomic<uint32_t>& written) noexcept;
 
-/// The receiver's view of one.
+/// The receiver's view of a frame's.
 class OpenPacket {
  public:
   OpenPacket(fabric::Transport& transport, const fabric::Frame& frame) noexcept
-      : transport_(transport),
-        source_(frame.source),
-        bytes_(frame.packet),
-        written_(*frame.written),
-        origin_(frame.origin) {}
+      : transport_(transport), source_(frame.source), loan_(frame.loan), open_(*frame.open) {}
 
+  [[nodiscard]] std::size_t size() const noexcept { return open_.bytes; }
+  [[nodiscard]] bool is_whole() const noexcept;
   /// As Payload's.
   Errc copy(std::span<std::byte> into) noexcept;
   std::span<const std::byte> whole(Errc& error) noexcept;
-  [[nodiscard]] bool is_whole() const noexcept;
+  void give_back(fabric::Port& port) const noexcept;
 
  private:
   /// How far it is written, once that is further than `from`; `from` if its writer was not seen to
   /// go on for kPatienceNs.
   [[nodiscard]] std::size_t written_past(std::size_t from) const noexcept;
-  /// Reads bytes from the place that they are written from. False: all are in the packet.
+  /// Copies what is written from `from` on, `bytes` of it.
+  void copy_written(std::size_t from, std::byte* into, std::size_t bytes) const noexcept;
+  /// Reads bytes from the place that they are written from. False: all are in the packets.
   bool read_origin(std::size_t from, std::span<std::byte> into, Errc& error) noexcept;
 
   fabric::Transport& transport_;
   Rank source_;
-  std::span<const std::byte> bytes_;
-  const std::atomic<uint32_t>& written_;
-  uint64_t origin_;
+  const fabric::Loan& loan_;
+  const fabric::OpenLoan& open_;
   struct Free {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };
-  std::unique_ptr<std::byte, Free> aside_;  ///< what was read for `whole`
+  std::unique_ptr<std::byte, Free> aside_;  ///< what `whole` brought together, or read
 };
 
 }  // namespace weft::comm

@@ -285,34 +285,14 @@ void Runtime::relax() {
 
 // --- Posting helpers ---------------------------------------------------------------------------
 
-/// Whether a packet is better lent before it is written. Not beside another: a receiver that is
+/// Whether packets are better lent before they are written. Not beside others: a receiver that is
 /// behind has better to do than to follow. Nor where processes take turns on a core: none can.
-bool Runtime::Impl::opens(uint32_t bytes) const noexcept {
-  constexpr uint32_t kLeastBytes = 12 << 10;  // else what tells how far it is costs more
+bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
+  constexpr std::size_t kLeastBytes = 24 << 10;  // else what tells how far it is costs more
   if (bytes < kLeastBytes || settings.open_packets == OpenPackets::never) return false;
   // relaxed: a guess.
   return settings.open_packets == OpenPackets::always ||
          (packet_states->open() == 0 && !core_is_wanted.load(std::memory_order_relaxed));
-}
-
-Post Runtime::Impl::lend(Device& device, fabric::Address to, std::span<const std::byte> header,
-                         uint32_t index, std::span<const std::byte> data) {
-  fabric::Port& port = device.port();
-  const auto bytes = static_cast<uint32_t>(data.size());
-  std::atomic<uint32_t>* const written =
-      opens(bytes) ? transport->written(to.rank, index) : nullptr;
-  if (written == nullptr) {
-    std::memcpy(packet(index), data.data(), bytes);
-    return port.try_send_packet(to.rank, to.port, header, index, bytes);
-  }
-  written->store(0, std::memory_order_relaxed);  // published with the frame
-  packet_states->begins(index);
-  if (port.try_send_open(to.rank, to.port, header, index, bytes, data.data()) == Post::retry) {
-    return Post::retry;
-  }
-  comm::write_open(packet(index), data, *written);
-  if (packet_states->ends(index)) packets->free(index);
-  return Post::posted;
 }
 
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
@@ -333,12 +313,37 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
 
 Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte> header,
                               std::span<const std::byte> data) {
-  const uint32_t index = packets->alloc();
-  if (index == base::SlotPool::kNone) return Post::retry;
-  if (lend(device, {to, device.number()}, header, index, data) != Post::retry) return Post::done;
-  packet_states->reset(index);
-  packets->free(index);
-  return Post::retry;
+  constexpr uint32_t kMost = fabric::OpenLoan::kMost;
+  const std::size_t wanted = (data.size() + packet_bytes - 1) / packet_bytes;
+  if (wanted > kMost) return Post::retry;
+  uint32_t indices[kMost]{};
+  std::byte* places[kMost];
+  uint32_t count = 0;
+  for (; count < wanted; ++count) {
+    indices[count] = packets->alloc();
+    if (indices[count] == base::SlotPool::kNone) break;
+    places[count] = packet(indices[count]);
+  }
+  const std::span<const uint32_t> lent(indices, count);
+  std::atomic<uint32_t>* const written =
+      count == wanted ? transport->written(to, indices[0]) : nullptr;
+  Post answer = Post::retry;
+  if (written != nullptr) {
+    written->store(0, std::memory_order_relaxed);  // published with the frame
+    for (const uint32_t index : lent) packet_states->begins(index);
+    answer = device.port().try_send_open(to, device.number(), header, lent,
+                                         static_cast<uint32_t>(data.size()), data.data());
+  }
+  if (answer == Post::retry) {
+    for (const uint32_t index : lent) packet_states->reset(index);
+    packets->free(lent);
+    return Post::retry;
+  }
+  comm::write_open({places, count}, packet_bytes, data, *written);
+  for (const uint32_t index : lent) {
+    if (packet_states->ends(index)) packets->free(index);
+  }
+  return Post::done;
 }
 
 Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t device,

@@ -162,14 +162,12 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] Device& one_of_many_devices() const noexcept;
   static uint64_t next_serial() noexcept;
 
-  [[nodiscard]] bool opens(uint32_t bytes) const noexcept;
-  /// Writes `data` into packet `index` and lends it, or the other way round: posted or retry.
-  Post lend(Device& device, fabric::Address to, std::span<const std::byte> header, uint32_t index,
-            std::span<const std::byte> data);
+  [[nodiscard]] bool opens(std::size_t bytes) const noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);
-  /// The same for `data` that whoever it is for takes out of an open packet.
+  /// The same with open packets, one or several. For endpoints that copy messages where they
+  /// arrive.
   Post send_open(Device& device, Rank to, std::span<const std::byte> header,
                  std::span<const std::byte> data);
   /// The answer for an operation that expects its peer's answer and whose frame got `answer`.

@@ -75,7 +75,7 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "automatic",
      .choices = "automatic|always|never",
      .help =
-         "Which packets for this node, of 12 KiB and more, are lent before they are written, and "
+         "Which packets for this node, of 24 KiB and more, are lent before they are written, and "
          "read as they are. automatic: one at a time, where no other process wants the core."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,

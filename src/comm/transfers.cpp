@@ -253,7 +253,7 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
                                               : runtime_.operations->find_welcoming(
                                                     body.operation, frame.source, number_);
       shared != nullptr) {
-    receive_share(*shared, frame, body.offset);
+    receive_share(*shared, frame.packet, body.offset);
   } else if (op == nullptr || body.offset > op->bytes ||
              frame.packet.size() > op->bytes - body.offset) {
     count(op == nullptr ? late : malformed);
@@ -262,8 +262,7 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
     if (op == nullptr && source < shares_.size() && shares_[source] != nullptr)
       shares_[source]->unheard = 0;
   } else {
-    const std::span<std::byte> into(op->buffer + body.offset, frame.packet.size());
-    if (const Errc error = copy_packet(frame, into); error != Errc::ok) op->error = error;
+    std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
     op->moved += frame.packet.size();
     if (op->moved == op->bytes && comm::OperationTable::claim(*op)) {
       op->answers = op->kind == comm::Kind::put;  // of others the sender knows: it sent all
@@ -272,15 +271,6 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
     }
   }
   if (frame.loan) port_->give_back(frame.loan);
-}
-
-/// Copies what a frame's packet holds, which its sender may be writing still.
-Errc Device::copy_packet(const fabric::Frame& frame, std::span<std::byte> into) {
-  if (frame.written == nullptr) {
-    std::memcpy(into.data(), frame.packet.data(), into.size());
-    return Errc::ok;
-  }
-  return comm::OpenPacket(*runtime_.transport, frame).copy(into);
 }
 
 /// Sends a few fragments, each in a packet of its own; true once all are under way.
@@ -307,12 +297,12 @@ bool Device::may_stream() const noexcept {
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
   const uint32_t index = runtime_.packets->alloc();
   if (index == base::SlotPool::kNone) return false;
+  std::memcpy(runtime_.packet(index), op.buffer + offset, size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
                            comm::DataBody{op.remote, offset});
   runtime_.packet_states->streams(index);
   runtime_.streaming_packets.fetch_add(1, std::memory_order_relaxed);
-  if (runtime_.lend(*this, {op.peer, op.reply_port}, header.span(), index,
-                    {op.buffer + offset, size}) != Post::retry)
+  if (port_->try_send_packet(op.peer, op.reply_port, header.span(), index, size) != Post::retry)
     return true;
   runtime_.packet_states->reset(index);
   runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);

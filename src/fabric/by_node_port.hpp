@@ -42,9 +42,10 @@ class ByNodePort final : public Port {
                        uint32_t bytes) noexcept override {
     return side(to).try_send_packet(to, to_port, header, index, bytes);
   }
-  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                     uint32_t bytes, const std::byte* origin) noexcept override {
-    return side(to).try_send_open(to, to_port, header, index, bytes, origin);
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                     std::span<const uint32_t> indices, uint32_t bytes,
+                     const std::byte* origin) noexcept override {
+    return side(to).try_send_open(to, to_port, header, indices, bytes, origin);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return side(to).try_control(to, to_port, header);

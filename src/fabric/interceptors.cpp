@@ -42,10 +42,12 @@ class RefusingPort final : public PassingPort {
     return dice_.chance(share_) ? Post::retry
                                 : inner().try_send_packet(to, to_port, header, index, bytes);
   }
-  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                     uint32_t bytes, const std::byte* origin) noexcept override {
-    return dice_.chance(share_) ? Post::retry
-                                : inner().try_send_open(to, to_port, header, index, bytes, origin);
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                     std::span<const uint32_t> indices, uint32_t bytes,
+                     const std::byte* origin) noexcept override {
+    return dice_.chance(share_)
+               ? Post::retry
+               : inner().try_send_open(to, to_port, header, indices, bytes, origin);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return dice_.chance(share_) ? Post::retry : inner().try_control(to, to_port, header);
@@ -171,11 +173,12 @@ class StoppedPort final : public PassingPort {
     return stops_->is_stopped(self_) ? Post::retry
                                      : inner().try_send_packet(to, to_port, header, index, bytes);
   }
-  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                     uint32_t bytes, const std::byte* origin) noexcept override {
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                     std::span<const uint32_t> indices, uint32_t bytes,
+                     const std::byte* origin) noexcept override {
     return stops_->is_stopped(self_)
                ? Post::retry
-               : inner().try_send_open(to, to_port, header, index, bytes, origin);
+               : inner().try_send_open(to, to_port, header, indices, bytes, origin);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return stops_->is_stopped(self_) ? Post::retry : inner().try_control(to, to_port, header);

@@ -23,15 +23,12 @@ struct PacketRef {
 };
 static_assert(sizeof(PacketRef) == 8);
 struct OpenPacketRef {
-  PacketRef packet;
+  uint32_t bytes;  ///< of all packets
+  uint32_t count;
   uint64_t origin;
+  uint32_t indices[OpenLoan::kMost];
 };
-static_assert(sizeof(OpenPacketRef) == 16);
-
-/// True for the kinds whose frames begin with a PacketRef.
-constexpr bool lends(FrameKind kind) noexcept {
-  return kind == FrameKind::packet || kind == FrameKind::open_packet;
-}
+static_assert(sizeof(OpenPacketRef) == 32);
 
 constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
                                      ///< before the next's turn
@@ -155,22 +152,29 @@ Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::b
                                uint32_t index, uint32_t bytes) noexcept {
   WEFT_CHECK(bytes <= transport_.geometry().packet_bytes, "bytes within a packet");
   const PacketRef ref{index, bytes};
-  return lend(to, to_port, FrameKind::packet, std::as_bytes(std::span(&ref, 1)), header, index);
+  return lend(to, to_port, FrameKind::packet, std::as_bytes(std::span(&ref, 1)), header,
+              {&index, 1});
 }
 
 Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                             uint32_t index, uint32_t bytes, const std::byte* origin) noexcept {
-  WEFT_CHECK(bytes <= transport_.geometry().packet_bytes, "bytes within a packet");
-  const OpenPacketRef ref{{index, bytes}, transport_.origin_for_peers(origin)};
+                             std::span<const uint32_t> indices, uint32_t bytes,
+                             const std::byte* origin) noexcept {
+  const uint32_t each = transport_.geometry().packet_bytes;
+  WEFT_CHECK(indices.size() <= OpenLoan::kMost && indices.size() == (bytes + each - 1) / each,
+             "as many packets as the bytes fill");
+  OpenPacketRef ref{
+      bytes, static_cast<uint32_t>(indices.size()), transport_.origin_for_peers(origin), {}};
+  std::copy(indices.begin(), indices.end(), ref.indices);
   return lend(to, to_port, FrameKind::open_packet, std::as_bytes(std::span(&ref, 1)), header,
-              index);
+              indices);
 }
 
 Post LanePort::lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const std::byte> before,
-                    std::span<const std::byte> header, uint32_t index) noexcept {
+                    std::span<const std::byte> header, std::span<const uint32_t> indices) noexcept {
   const std::size_t length = before.size() + header.size();
-  WEFT_CHECK(length <= max_inline_ && index < transport_.geometry().packets,
-             "a packet frame within its bounds");
+  WEFT_CHECK(length <= max_inline_, "a packet frame within its bounds");
+  for (const uint32_t index : indices)
+    WEFT_CHECK(index < transport_.geometry().packets, "packets of this rank's area");
   Peer& peer = transport_.known_or_met(to);
   Post answer = Post::done;
   OutLane* const lane = lane_to(peer, to_port, answer);
@@ -186,13 +190,15 @@ Post LanePort::lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const s
       std::byte* const bytes = cell->bytes + kWordBytes;
       small_copy(bytes, before.data(), before.size());
       small_copy(bytes + before.size(), header.data(), header.size());
-      transport_.book().lend(index, to.value, number_);
+      for (const uint32_t index : indices) transport_.book().lend(index, to.value, number_);
       lane->messages.publish(cell, cells, length, kind, number_);
     }
   }
-  if (dead) [[unlikely]] {  // it comes back the way every packet does
-    transport_.book().lend(index, transport_.self().value, number_);
-    give_back({transport_.self().value, number_, index});
+  if (dead) [[unlikely]] {  // they come back the way every packet does
+    for (const uint32_t index : indices) {
+      transport_.book().lend(index, transport_.self().value, number_);
+      give_back({transport_.self().value, number_, index});
+    }
     return Post::posted;
   }
   ring_if_asleep(peer, *lane, to_port);
@@ -408,43 +414,65 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
   const std::byte* bytes = nullptr;
   const RingConsumer::Peek peek = lane.messages.peek(word, bytes);
   if (peek == RingConsumer::Peek::nothing) return false;
+  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
+  OpenLoan open;
   if (peek == RingConsumer::Peek::nonsense ||
-      (lends(word.kind) && !packet_makes_sense(lane, word, bytes))) [[unlikely]] {
+      (word.kind == FrameKind::packet && !read_packet(lane, word, bytes, frame)) ||
+      (word.kind == FrameKind::open_packet && !read_open(lane, word, bytes, frame, open)))
+      [[unlikely]] {
     break_lane(lane, "sent nonsense");
     return false;
   }
-  Frame frame{lane.peer->rank(), {bytes, word.length}, {}, {}};
-  if (lends(word.kind)) {
-    PacketRef ref;
-    std::memcpy(&ref, bytes, sizeof ref);
-    frame.head = frame.head.subspan(sizeof ref);
-    frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
-    frame.loan = {lane.peer->rank().value, word.port, ref.index};
-    if (word.kind == FrameKind::open_packet) {
-      OpenPacketRef open;
-      std::memcpy(&open, bytes, sizeof open);
-      frame.head = frame.head.subspan(sizeof open - sizeof ref);
-      frame.origin = open.origin;
-      frame.written = &lane.peer->view().written(ref.index);
-    }
-  }
-  // A packet that its owner did not live to write was not sent.
+  // What its owner did not live to write was not sent. relaxed: seen at the next offer, else.
   const bool sent = frame.is_whole() || !lane.peer->down.load(std::memory_order_relaxed);
   if (sent && sink.on_frame(frame) == Taken::hold) return false;
   lane.messages.consume(word);
   return true;
 }
 
-bool LanePort::packet_makes_sense(const InLane& lane, const ControlWord& word,
-                                  const std::byte* bytes) noexcept {
-  // A peer that could not be attached before it died: its packets died with it.
-  const std::size_t least =
-      word.kind == FrameKind::packet ? sizeof(PacketRef) : sizeof(OpenPacketRef);
-  if (!lane.peer->attached() || word.length < least) return false;
+bool LanePort::read_packet(const InLane& lane, const ControlWord& word, const std::byte* bytes,
+                           Frame& frame) noexcept {
   PacketRef ref;
+  // A peer that could not be attached before it died: its packets died with it.
+  if (!lane.peer->attached() || word.length < sizeof ref) return false;
   std::memcpy(&ref, bytes, sizeof ref);
   const Geometry& theirs = lane.peer->view().header().geometry;
-  return ref.index < theirs.packets && ref.bytes <= theirs.packet_bytes && word.port < theirs.ports;
+  if (ref.index >= theirs.packets || ref.bytes > theirs.packet_bytes || word.port >= theirs.ports)
+    return false;
+  frame.head = frame.head.subspan(sizeof ref);
+  frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
+  frame.loan = {lane.peer->rank().value, word.port, ref.index};
+  return true;
+}
+
+/// The same for open packets; `open` is what the frame will point to.
+bool LanePort::read_open(const InLane& lane, const ControlWord& word, const std::byte* bytes,
+                         Frame& frame, OpenLoan& open) noexcept {
+  OpenPacketRef ref;
+  if (!lane.peer->attached() || word.length < sizeof ref) return false;  // as above
+  std::memcpy(&ref, bytes, sizeof ref);
+  const SegmentView& view = lane.peer->view();
+  const Geometry& theirs = view.header().geometry;
+  if (word.port >= theirs.ports || ref.count == 0 || ref.count > OpenLoan::kMost ||
+      ref.bytes > uint64_t{ref.count} * theirs.packet_bytes ||
+      ref.bytes <= uint64_t{ref.count - 1} * theirs.packet_bytes)
+    return false;
+  for (uint32_t i = 0, left = ref.bytes; i < ref.count; ++i) {
+    if (ref.indices[i] >= theirs.packets) return false;
+    const uint32_t size = std::min(left, theirs.packet_bytes);
+    open.indices[i] = ref.indices[i];
+    open.pieces[i] = {view.packet(ref.indices[i]), size};
+    left -= size;
+  }
+  open.written = &view.written(ref.indices[0]);
+  open.origin = ref.origin;
+  open.bytes = ref.bytes;
+  open.count = ref.count;
+  frame.head = frame.head.subspan(sizeof ref);
+  frame.packet = open.pieces[0];
+  frame.loan = {lane.peer->rank().value, word.port, ref.indices[0]};
+  frame.open = &open;
+  return true;
 }
 
 void LanePort::break_lane(InLane& lane, std::string_view why) {

@@ -32,8 +32,9 @@ class LanePort final : public Port {
                       std::span<const std::byte> payload) noexcept override;
   Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
                        uint32_t bytes) noexcept override;
-  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                     uint32_t bytes, const std::byte* origin) noexcept override;
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                     std::span<const uint32_t> indices, uint32_t bytes,
+                     const std::byte* origin) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
   uint32_t linger(Sink& sink, uint32_t budget) override;
@@ -65,7 +66,7 @@ class LanePort final : public Port {
   [[gnu::noinline]] Post done_and_ring(Address to, uint32_t seen) noexcept;
   /// Lends a packet: `before` and the header in a frame of this kind.
   Post lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const std::byte> before,
-            std::span<const std::byte> header, uint32_t index) noexcept;
+            std::span<const std::byte> header, std::span<const uint32_t> indices) noexcept;
   /// The lane to a port of a peer, ready to use, or nullptr with `answer` set.
   OutLane* lane_to(Peer& peer, uint32_t to_port, Post& answer) noexcept;
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
@@ -77,8 +78,11 @@ class LanePort final : public Port {
   bool serve_other(InLane& lane, Sink& sink);
   /// After a lane's turn: whether it yielded a message.
   void note_yield(InLane& lane, bool yielded) noexcept;
-  static bool packet_makes_sense(const InLane& lane, const ControlWord& word,
-                                 const std::byte* bytes) noexcept;
+  /// What a packet's frame says; false: nonsense.
+  static bool read_packet(const InLane& lane, const ControlWord& word, const std::byte* bytes,
+                          Frame& frame) noexcept;
+  static bool read_open(const InLane& lane, const ControlWord& word, const std::byte* bytes,
+                        Frame& frame, OpenLoan& open) noexcept;
   void break_lane(InLane& lane, std::string_view why);
   uint32_t drain_returns(Sink& sink);
   void housekeeping(Sink& sink);

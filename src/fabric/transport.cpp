@@ -26,7 +26,7 @@ Post Port::try_send_short(Address to, ShortHeader header,
 }
 
 Post Port::try_send_open(Rank /*to*/, uint32_t /*to_port*/, std::span<const std::byte> /*header*/,
-                         uint32_t /*index*/, uint32_t /*bytes*/,
+                         std::span<const uint32_t> /*indices*/, uint32_t /*bytes*/,
                          const std::byte* /*origin*/) noexcept {
   WEFT_CHECK(false, "an open packet to a peer that this transport cannot lend it to");
 }

@@ -116,17 +116,22 @@ class OpenPackets : public ::testing::Test {
   static constexpr std::size_t kBytes = 40'000;
 
   void write(std::size_t upto) {
-    std::memcpy(packet.data(), origin.bytes.data(), upto);
+    for (std::size_t i = 0; i < packets.size() && i * kEach < upto; ++i) {
+      std::memcpy(packets[i].data(), origin.bytes.data() + i * kEach,
+                  std::min(upto - i * kEach, packets[i].size()));
+    }
     written.store(static_cast<uint32_t>(upto), std::memory_order_release);
   }
   [[nodiscard]] OpenPacket open(uint64_t from = ReadOrigin::kAt) {
-    return {transport,
-            {.source = Rank{0},
-             .head = {},
-             .packet = packet,
-             .loan = {},
-             .written = &written,
-             .origin = from}};
+    loan = {.written = &written,
+            .origin = from,
+            .bytes = kBytes,
+            .count = static_cast<uint32_t>(packets.size()),
+            .pieces = {},
+            .indices = {}};
+    std::copy(packets.begin(), packets.end(), loan.pieces);
+    frame = {.source = Rank{0}, .head = {}, .packet = packets[0], .loan = {}, .open = &loan};
+    return {transport, frame};
   }
   [[nodiscard]] bool got(std::size_t bytes) const {
     return std::equal(into.begin(), into.begin() + static_cast<std::ptrdiff_t>(bytes),
@@ -134,7 +139,12 @@ class OpenPackets : public ::testing::Test {
   }
 
   Origin origin{.bytes = pattern(kBytes, 7)};
-  std::vector<std::byte> packet = std::vector<std::byte>(kBytes);
+  static constexpr std::size_t kEach = 16'384;
+  std::vector<std::vector<std::byte>> packets{std::vector<std::byte>(kEach),
+                                              std::vector<std::byte>(kEach),
+                                              std::vector<std::byte>(kBytes - 2 * kEach)};
+  fabric::OpenLoan loan{};
+  fabric::Frame frame{};
   std::vector<std::byte> into = std::vector<std::byte>(kBytes);
   std::atomic<uint32_t> written{0};
   std::vector<std::unique_ptr<fabric::Job>> job = fabric::make_local_job(1);
@@ -144,9 +154,13 @@ class OpenPackets : public ::testing::Test {
 TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
   for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
     for (int time = 0; time < 50; ++time) {
-      std::fill(packet.begin(), packet.end(), std::byte{0});
+      std::vector<std::byte*> places;
+      for (auto& packet : packets) {
+        std::fill(packet.begin(), packet.end(), std::byte{0});
+        places.push_back(packet.data());
+      }
       written = 0;
-      std::jthread writer([&] { comm::write_open(packet.data(), origin.bytes, written); });
+      std::jthread writer([&] { comm::write_open(places, kEach, origin.bytes, written); });
       ASSERT_EQ(open(from).copy(into), Errc::ok);
       ASSERT_TRUE(got(kBytes));
     }
@@ -233,9 +247,10 @@ class CountingPort final : public fabric::PassingPort {
  public:
   CountingPort(std::unique_ptr<fabric::Port> inner, std::atomic<int>& opened)
       : PassingPort(std::move(inner)), opened_(opened) {}
-  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                     uint32_t bytes, const std::byte* origin) noexcept override {
-    const Post answer = PassingPort::try_send_open(to, to_port, header, index, bytes, origin);
+  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                     std::span<const uint32_t> indices, uint32_t bytes,
+                     const std::byte* origin) noexcept override {
+    const Post answer = PassingPort::try_send_open(to, to_port, header, indices, bytes, origin);
     if (answer != Post::retry) ++opened_;
     return answer;
   }

@@ -115,18 +115,6 @@ class MeddledPort final : public fabric::PassingPort {
     waiting_.push_back({to, to_port, {header.begin(), header.end()}, index, bytes});
     return Post::posted;
   }
-  /// What waits goes whole: it was written long ago by then.
-  Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                     uint32_t bytes, const std::byte* origin) noexcept override {
-    if (comm::unpack(header.data()).type == comm::PacketType::data &&
-        how_.fragments != Meddling::Fragments::pass)
-      return try_send_packet(to, to_port, header, index, bytes);
-    if (comm::unpack(header.data()).type == comm::PacketType::data) {
-      how_.note(bytes);
-      how_.sent += bytes;
-    }
-    return PassingPort::try_send_open(to, to_port, header, index, bytes, origin);
-  }
   uint32_t poll(fabric::Sink& sink, uint32_t budget) override {
     while (how_.fragments == Meddling::Fragments::pass && !waiting_.empty()) {
       const Waiting& last = waiting_.back();

@@ -1,5 +1,6 @@
 // Frames: sizes, order, hold, control, packets by reference, retry and recovery.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <random>
@@ -365,42 +366,58 @@ TEST_P(Frames, PacketsAreLentAndComeBack) {
 TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
   Ranks ranks = make(2);
   const int to = ranks.at(1);
-  std::atomic<uint32_t>* const written = ranks.transport(0).written(Rank{to}, 5);
+  const std::array<uint32_t, 3> indices{5, 2, 7};
+  std::atomic<uint32_t>* const written = ranks.transport(0).written(Rank{to}, indices[0]);
   // Over a network packets go whole, and within the rank nothing would be gained.
   const bool can =
       to != 0 && !ranks.transport(0).is_far(Rank{to}) && ranks.transport(0).can_read(Rank{to});
   ASSERT_EQ(written != nullptr, can);
   if (!can) return;
-  const Geometry g = ranks.transport(0).geometry();
-  const std::span packet(ranks.transport(0).packet_area().data() + std::size_t{5} * g.packet_bytes,
-                         g.packet_bytes);
-  const std::string body = pattern(g.packet_bytes, 3);
-  written->store(0);
-  const auto* const origin = reinterpret_cast<const std::byte*>(body.data());
-  while (ranks.port(0).try_send_open(Rank{to}, 0, bytes_of("open"), 5, g.packet_bytes, origin) ==
-         Post::retry) {
+  const uint32_t each = ranks.transport(0).geometry().packet_bytes;
+  const auto write = [&](std::string_view text) {
+    for (std::size_t i = 0; i * each < text.size(); ++i) {
+      const std::string_view part = text.substr(i * each, each);
+      std::memcpy(ranks.transport(0).packet_area().data() + std::size_t{indices[i]} * each,
+                  part.data(), part.size());
+    }
+    written->store(static_cast<uint32_t>(text.size()), std::memory_order_release);
+  };
+  for (const std::size_t size : {std::size_t{1}, std::size_t{each}, std::size_t{3} * each - 5}) {
+    const std::string body = pattern(size, size);
+    const auto count = (size + each - 1) / each;
+    write("");
+    const auto* const origin = reinterpret_cast<const std::byte*>(body.data());
+    while (ranks.port(0).try_send_open(Rank{to}, 0, bytes_of("open"), {indices.data(), count},
+                                       static_cast<uint32_t>(size), origin) == Post::retry) {
+    }
+    // It is offered, and held, before it is whole; control frames pass.
+    Recorder sink;
+    std::string got;
+    sink.hold = [&](const Frame& frame) {
+      if (!frame.is_whole()) return true;
+      for (uint32_t i = 0; i < frame.open->count; ++i) got += text_of(frame.open->pieces[i]);
+      return false;
+    };
+    while (ranks.port(0).try_control(Rank{to}, 0, bytes_of("control")) == Post::retry) {
+    }
+    ASSERT_TRUE(poll_until(ranks.port(to), sink,
+                           [&] { return sink.held > 0 && sink.control.size() == 1; }));
+    EXPECT_TRUE(sink.frames.empty());
+    write(std::string_view(body).substr(0, size / 2));
+    const int before = sink.held;
+    ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.held > before; }));
+    write(body);
+    ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
+    EXPECT_EQ(sink.frames[0].head, "open");
+    EXPECT_EQ(got, body);
+    for (std::size_t i = 0; i < count; ++i) {
+      Loan loan = sink.frames[0].loan;
+      loan.index = indices[i];
+      ranks.port(to).give_back(loan);
+    }
+    Recorder owner;
+    ASSERT_TRUE(poll_until(ranks.port(0), owner, [&] { return owner.returned.size() == count; }));
   }
-  // It is offered, and held, before it is whole; control frames pass.
-  Recorder sink;
-  sink.hold = [](const Frame& frame) { return !frame.is_whole(); };
-  while (ranks.port(0).try_control(Rank{to}, 0, bytes_of("control")) == Post::retry) {
-  }
-  ASSERT_TRUE(
-      poll_until(ranks.port(to), sink, [&] { return sink.held > 0 && sink.control.size() == 1; }));
-  EXPECT_TRUE(sink.frames.empty());
-  std::memcpy(packet.data(), body.data(), body.size() / 2);
-  written->store(g.packet_bytes / 2, std::memory_order_release);
-  const int before = sink.held;
-  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.held > before; }));
-  std::memcpy(packet.data(), body.data(), body.size());
-  written->store(g.packet_bytes, std::memory_order_release);
-  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
-  EXPECT_EQ(sink.frames[0].head, "open");
-  EXPECT_EQ(sink.frames[0].packet, body);
-  ranks.port(to).give_back(sink.frames[0].loan);
-  Recorder owner;
-  ASSERT_TRUE(poll_until(ranks.port(0), owner, [&] { return owner.returned.size() == 1; }));
-  EXPECT_EQ(owner.returned[0], 5u);
 }
 
 TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {

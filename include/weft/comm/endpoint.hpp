@@ -132,6 +132,10 @@ class Endpoint {
   /// over `via`, or the policy's device: done or retry.
   Post send(Rank to, const Envelope& envelope, std::span<const std::byte> data,
             Device* via = nullptr);
+  /// The same for a larger one, of a few packets, to a rank that probably waits for it: done; or
+  /// retry, and it is better announced.
+  Post send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
+                 Device* via = nullptr);
   /// Announces a message of any size, which waits here until it is fetched: posted or retry. The
   /// completion tells that the buffer may be used again.
   Post announce(Rank to, const Envelope& envelope, std::span<const std::byte> data,

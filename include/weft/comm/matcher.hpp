@@ -41,31 +41,32 @@ class OpenPacket;
 /// they are got elsewhere.
 class Payload {
  public:
-  explicit Payload(std::span<const std::byte> bytes, comm::OpenPacket* open = nullptr) noexcept
-      : bytes_(bytes), open_(open) {}
-  [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
-  [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
+  explicit Payload(std::span<const std::byte> bytes) noexcept
+      : bytes_(bytes.data()), size_(bytes.size()) {}
+  explicit Payload(comm::OpenPacket& open) noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
   /// Copies the first bytes of it. Not ok, mostly peer_died: the sender did not live to write them.
   Errc copy(std::span<std::byte> into) const noexcept {
     if (open_ != nullptr) [[unlikely]]
       return copy_open(into);
-    if (!into.empty()) std::memcpy(into.data(), bytes_.data(), into.size());
+    if (!into.empty()) std::memcpy(into.data(), bytes_, into.size());
     return Errc::ok;
   }
   /// All of it, for who reads it otherwise; in vain, with an error, as above.
   std::span<const std::byte> whole(Errc& error) const noexcept {
     if (open_ != nullptr) [[unlikely]]
       return whole_open(error);
-    return bytes_;
+    return {bytes_, size_};
   }
 
  private:
   Errc copy_open(std::span<std::byte> into) const noexcept;
   std::span<const std::byte> whole_open(Errc& error) const noexcept;
 
-  std::span<const std::byte> bytes_;
-  comm::OpenPacket* open_;  ///< set: they are not all there yet
+  const std::byte* bytes_;
+  std::size_t size_;
+  comm::OpenPacket* open_ = nullptr;  ///< set: they are not all there yet, or in several places
 };
 
 /// An eager message, as it arrives.

@@ -33,6 +33,19 @@ struct Loan {
   explicit operator bool() const noexcept { return owner >= 0; }
 };
 
+/// Of packets that are lent *open*: their owner writes them still, one after the other, front to
+/// back.
+struct OpenLoan {
+  static constexpr uint32_t kMost = 4;
+  const std::atomic<uint32_t>* written;  ///< how far, in bytes
+  uint64_t origin;                       ///< what they are written from, in the source's process;
+                                         ///< 0: not to be read there
+  uint32_t bytes;                        ///< when they are whole
+  uint32_t count;
+  std::span<const std::byte> pieces[kMost];
+  uint32_t indices[kMost];
+};
+
 /// One arrived frame. The spans are valid until the sink returns; `packet` stays valid until the
 /// loan is given back.
 struct Frame {
@@ -40,15 +53,13 @@ struct Frame {
   std::span<const std::byte> head;    ///< header, followed by payload sent inline with it
   std::span<const std::byte> packet;  ///< payload by reference; empty if none
   Loan loan;                          ///< set if and only if `packet` came by reference
-  /// Set: the packet is *open*. Its owner writes it still, front to back, and this is how far.
-  const std::atomic<uint32_t>* written = nullptr;
-  /// Of an open packet: what it is written from, in the source's process; 0: not to be read there.
-  uint64_t origin = 0;
+  /// Set: it is of the first of these packets, which are all the sink's.
+  const OpenLoan* open = nullptr;
 
   /// All of it is there.
   [[nodiscard]] bool is_whole() const noexcept {
     // acquire: pairs with the owner's release; the bytes are there.
-    return written == nullptr || written->load(std::memory_order_acquire) >= packet.size();
+    return open == nullptr || open->written->load(std::memory_order_acquire) >= open->bytes;
   }
 };
 
@@ -202,12 +213,13 @@ class Port {
   /// then it comes back at the next poll.
   virtual Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                                uint32_t index, uint32_t bytes) noexcept = 0;
-  /// The same for an *open* packet, which the caller writes only when it is lent, if it is: front
-  /// to back, from memory at `origin` that stays as it is meanwhile, telling by
-  /// `Transport::written` how far it is. The packet may come back before that. To peers that
-  /// `written` answers for.
+  /// The same for up to OpenLoan::kMost packets, full but for the last, which the caller writes
+  /// only when they are lent, if they are: front to back, from `bytes` of memory at `origin` that
+  /// stay as they are meanwhile, telling by `Transport::written` of the first how far it is. A
+  /// packet may come back before that. To peers that `written` answers for.
   virtual Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                             uint32_t index, uint32_t bytes, const std::byte* origin) noexcept;
+                             std::span<const uint32_t> indices, uint32_t bytes,
+                             const std::byte* origin) noexcept;
   /// As try_send, on the control ring, which a held frame never blocks. A header alone.
   virtual Post try_control(Rank to, uint32_t to_port,
                            std::span<const std::byte> header) noexcept = 0;
@@ -279,8 +291,8 @@ class Transport {
   /// Opens port `number` < geometry().ports; once each. Senders may send to it from then on;
   /// before, they are told retry, or what they send waits, within the lane's length.
   virtual std::unique_ptr<Port> open_port(uint32_t number) = 0;
-  /// How far packet `index` of this rank is written, where `to` can follow (`Port::try_send_open`);
-  /// nullptr: packets are lent to it whole.
+  /// How far what begins with packet `index` of this rank is written, where `to` can follow
+  /// (`Port::try_send_open`); nullptr: packets are lent to it whole.
   [[nodiscard]] virtual std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept;
 
   /// The launcher says that `peer` died. A transport that notices by itself need not hear it; one

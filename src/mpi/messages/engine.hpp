@@ -136,6 +136,7 @@ class Engine final : public Matcher {
     return bytes <= eager_bytes_ || bytes <= runtime_.eager_bytes(to);
   }
   Post post(Transfer& transfer, std::span<const std::byte> data, bool eager);
+  bool send_wide(Transfer& transfer, std::span<const std::byte> data);
   void stall(Transfer& transfer, Peer& peer);
   void link_stalled(Peer& peer) noexcept;
   bool drain(Peer& peer, int& most, std::vector<Transfer*>& over);

@@ -43,6 +43,12 @@ inline bool Engine::send_at_once(Channel& channel, Rank to, int tag,
   return true;
 }
 
+/// A message that would be announced goes at once where its receiver probably waits for it.
+bool Engine::send_wide(Transfer& transfer, std::span<const std::byte> data) {
+  return endpoint_->send_wide(transfer.process, envelope_of(*transfer.channel, transfer), data,
+                              via(*transfer.channel, transfer.tag)) == Post::done;
+}
+
 /// One try. done: it has gone; posted: its completion will tell.
 Post Engine::post(Transfer& transfer, std::span<const std::byte> data, bool eager) {
   const Envelope envelope = envelope_of(*transfer.channel, transfer);
@@ -66,8 +72,9 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     transfer.end();
     return;
   }
-  const bool eager = mode != SendMode::synchronous && goes_eagerly(to, bytes) &&
-                     !peer.stopped.load(std::memory_order_relaxed);
+  const bool at_once =
+      mode != SendMode::synchronous && !peer.stopped.load(std::memory_order_relaxed);
+  const bool eager = at_once && goes_eagerly(to, bytes);
   std::span<const std::byte> data{transfer.buffer, bytes};
   std::array<std::byte, kSmallPack> small;
   if (!transfer.type->contiguous()) {
@@ -91,7 +98,8 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   }
   // acquire: as in send_at_once.
   if (peer.waiting.load(std::memory_order_acquire) == 0) [[likely]] {
-    const Post answer = post(transfer, data, eager);
+    const bool went = at_once && !eager && send_wide(transfer, data);
+    const Post answer = went ? Post::done : post(transfer, data, eager);
     if (answer == Post::posted) {
       counts.add(ChannelCount::announced);
       return;
