@@ -269,8 +269,7 @@ RuntimeOptions counting(std::atomic<int>& opened) {
   return options;
 }
 
-const std::vector<std::size_t> kSizes{12'287, 12'288, 12'289, 16'384,
-                                      20'001, 32'768, 65'535, 65'536};
+const std::vector<std::size_t> kSizes{24'575, 24'576, 24'577, 32'768, 50'001, 65'535, 65'536};
 
 TEST(OpenMessages, OfAllSizesArriveWhole) {
   register_comm_config();
@@ -306,6 +305,58 @@ TEST(OpenMessages, OfAllSizesArriveWhole) {
       },
       counting(opened));
   EXPECT_GE(opened, 20 * static_cast<int>(kSizes.size() - 1));
+}
+
+/// Keeps what came, each message read in a way of its own.
+class Keeping final : public Matcher {
+ public:
+  bool arrive(const Delivery& message) noexcept override {
+    if (refusals > 0) {
+      --refusals;
+      return false;
+    }
+    std::vector<std::byte> bytes(message.payload.size());
+    Errc error = Errc::ok;
+    if (message.envelope.tag % 2 == 0) {
+      error = message.payload.copy(bytes);
+    } else {
+      const auto whole = message.payload.whole(error);
+      std::copy(whole.begin(), whole.end(), bytes.begin());
+    }
+    if (error != Errc::ok) bytes.clear();
+    all.push_back(std::move(bytes));
+    return true;
+  }
+  bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
+  bool try_again() noexcept override { return true; }
+  void peer_down(Rank) noexcept override {}
+
+  std::vector<std::vector<std::byte>> all;
+  int refusals = 5;
+};
+
+TEST(OpenMessages, WideOnesArriveWhole) {
+  register_comm_config();
+  const test::ConfigOverride all(test::ConfigOverride::List{{"comm.open_packets", "always"}});
+  const std::vector<std::size_t> sizes{65'537, 131'072, 200'001, 262'143, 262'144};
+  on_ranks(2, [&](Runtime& runtime) {
+    Keeping matcher;
+    Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &matcher});
+    runtime.barrier();
+    for (uint32_t i = 0; i < 4 * sizes.size(); ++i) {
+      const auto data = pattern(sizes[i / 4], i);
+      if (runtime.rank() == Rank{0}) {
+        // Refused are more than a few packets, and what finds none.
+        EXPECT_EQ(endpoint.send_wide(Rank{1}, {.tag = i}, std::vector<std::byte>(262'145)),
+                  Post::retry);
+        while (endpoint.send_wide(Rank{1}, {.tag = i}, data) != Post::done) runtime.relax();
+      } else {
+        while (matcher.all.size() <= i) runtime.relax();
+        EXPECT_EQ(matcher.all[i], data);
+      }
+    }
+    runtime.barrier();
+  });
 }
 
 TEST(OpenMessages, ReceiversThatAreTooSmallAreTold) {
