@@ -71,6 +71,10 @@ class Held {
   T* object_ = nullptr;
 };
 
+/// Where the program called what makes a handle now, if leaks are to be told, else nullptr:
+/// leaks.cpp.
+const void* program_call() noexcept;
+
 /// A handle as a number: predefined below kFirstOwn.
 inline constexpr uintptr_t kFirstOwn = 0x1000;
 inline constexpr unsigned kGenerationBits = 12;
@@ -111,6 +115,7 @@ class HandleTable {
       ++used_;
     }
     Place& place = *this->place(index);
+    place.made_at.store(program_call(), std::memory_order_relaxed);
     // release: pairs with find's acquire; the object is whole.
     place.object.store(object, std::memory_order_release);
     return name(index, place.generation.load(std::memory_order_relaxed));
@@ -144,13 +149,15 @@ class HandleTable {
     }
     return place->object.load(std::memory_order_acquire);
   }
-  /// Calls `each(handle, object)` for those that were added and not removed: leaks, at the end.
+  /// Calls `each(handle, object, made_at)` for those that were added and not removed: leaks, at the
+  /// end. `made_at`: see program_call.
   template <class Each>
   void for_each(Each each) {
     for (uint32_t i = 0; i < used_; ++i) {
       Place& place = *this->place(i);
       if (T* object = place.object.load(std::memory_order_acquire); object != nullptr) {
-        each(name(i, place.generation.load(std::memory_order_relaxed)), object);
+        each(name(i, place.generation.load(std::memory_order_relaxed)), object,
+             place.made_at.load(std::memory_order_relaxed));
       }
     }
   }
@@ -161,6 +168,7 @@ class HandleTable {
   struct Place {
     std::atomic<T*> object{nullptr};
     std::atomic<uint32_t> generation{0};
+    std::atomic<const void*> made_at{nullptr};
   };
   [[nodiscard]] Place* place(uint32_t index) const noexcept {
     Place* chunk = chunks_[index / kChunk].load(std::memory_order_acquire);

@@ -4,6 +4,7 @@ process_test.py WEFTRUN MISUSE [unittest arguments]
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,15 @@ class Ends(JobTest):
                      "key values not freed (1)", "requests not freed (2): receive in context", "persistent request",
                      "messages that were probed and never received, not freed (1): context"]:
             self.assertIn(left, job.err)
+        # And where the program made them: where addr2line is, in which function of it.
+        program = os.path.basename(MISUSE)
+        for kind in "communicators", "groups", "datatypes", "operations", "error handlers", "info objects", "messages":
+            place = re.search(rf"{kind}.* not freed.*, made (in \S+ )?at {program}\+(0x[0-9a-f]+)", job.err)
+            self.assertIsNotNone(place, kind + " in " + job.err)
+            if shutil.which("addr2line"):
+                function = subprocess.run(["addr2line", "-Cfe", MISUSE, place[2]], capture_output=True, text=True,
+                                          check=True).stdout
+                self.assertRegex(function, r"^(main|.*leak)")
         self.assertNotIn("not freed", self.good("-n", 1, MISUSE, "leak").err)
         # What nobody left is not told.
         job = self.run_job("-n", 1, MISUSE, "nothing", env={"WEFT_MPI_REPORT_LEAKS": "1"})

@@ -46,9 +46,9 @@ template <class T, class Handle, class Describe>
 void end_leaked(HandleTable<T, Handle>& table, const char* what, Describe describe) {
   std::vector<Handle> handles;
   std::vector<std::string> names;
-  table.for_each([&](Handle handle, T* object) {
+  table.for_each([&](Handle handle, T* object, const void* call) {
     handles.push_back(handle);
-    names.push_back(describe(*object));
+    names.push_back(describe(*object) + made_at(call));
   });
   tell_leaks(what, names.size(), names);
   for (const Handle handle : handles) table.remove(handle)->drop();

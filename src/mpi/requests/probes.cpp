@@ -78,10 +78,11 @@ HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
 void end_leaked_messages() {
   std::vector<MPI_Message> handles;
   std::vector<std::string> which;
-  matched_messages().for_each([&](MPI_Message handle, const MatchedMessage* leaked) {
-    handles.push_back(handle);
-    which.push_back(fmt::format("context {}", leaked->comm->context));
-  });
+  matched_messages().for_each(
+      [&](MPI_Message handle, const MatchedMessage* leaked, const void* call) {
+        handles.push_back(handle);
+        which.push_back(fmt::format("context {}{}", leaked->comm->context, made_at(call)));
+      });
   tell_leaks("messages that were probed and never received,", which.size(), which);
   for (const MPI_Message handle : handles) {
     const std::unique_ptr<MatchedMessage> leaked(matched_messages().remove(handle));

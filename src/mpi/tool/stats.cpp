@@ -54,7 +54,7 @@ void print_stats() {
   tell_counters(text, nullptr, "");
   // Those with a handle of their own are not among the others.
   std::vector<Comm*> all{comms().find(MPI_COMM_WORLD), comms().find(MPI_COMM_SELF)};
-  comms().for_each([&](MPI_Comm, Comm* made) { all.push_back(made); });
+  comms().for_each([&](MPI_Comm, Comm* made, const void*) { all.push_back(made); });
   for (Comm* comm : all) {
     if (comm != nullptr && was_used(*comm))
       tell_counters(text, comm, " (" + comm_name(*comm) + ")");

@@ -51,14 +51,15 @@ namespace {
 /// Ends what programs left; with mpi.report_leaks, says so.
 void end_leaked_types() {
   std::vector<MPI_Datatype> left;
-  std::map<int, std::size_t> by_combiner;
-  datatypes().for_each([&](MPI_Datatype handle, Datatype* type) {
+  std::map<int, std::vector<std::string>> by_combiner;
+  datatypes().for_each([&](MPI_Datatype handle, Datatype* type, const void* call) {
     if (type->predefined()) return;
     left.push_back(handle);
-    ++by_combiner[type->recipe->combiner];
+    by_combiner[type->recipe->combiner].push_back(
+        fmt::format("{} bytes{}", type->size(), made_at(call)));
   });
-  for (const auto& [combiner, number] : by_combiner) {
-    tell_leaks(fmt::format("datatypes of {}", maker_name(combiner)), number);
+  for (const auto& [combiner, which] : by_combiner) {
+    tell_leaks(fmt::format("datatypes of {}", maker_name(combiner)), which.size(), which);
   }
   for (const MPI_Datatype handle : left) {
     if (Datatype* type = datatypes().remove(handle); type != nullptr) type->drop();
@@ -67,8 +68,12 @@ void end_leaked_types() {
 
 void end_leaked_ops() {
   std::vector<MPI_Op> left;
-  ops().for_each([&](MPI_Op handle, Op*) { left.push_back(handle); });
-  tell_leaks("operations", left.size());
+  std::vector<std::string> which;
+  ops().for_each([&](MPI_Op handle, Op*, const void* call) {
+    left.push_back(handle);
+    which.push_back("one" + made_at(call));
+  });
+  tell_leaks("operations", left.size(), which);
   for (const MPI_Op handle : left) {
     if (Op* leaked = ops().remove(handle); leaked != nullptr) leaked->drop();
   }
