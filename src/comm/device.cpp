@@ -104,7 +104,7 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     // For an operation: a fragment that nobody waits for may come after its endpoint's end.
     std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
     comm::DataBody body;
-    if (comm::take(rest, body) && frame.packet.size() == header.bytes) {
+    if (comm::take(rest, body) && frame.packet.size() == header.bytes && frame.open == nullptr) {
       receive_fragment(frame, body);
       count(frames_in);
     } else {
@@ -137,9 +137,11 @@ bool Device::may_take_open(const fabric::Frame& frame, const Header& header) {
   // acquire: as in on_short.
   const Endpoint::Impl* endpoint =
       runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
-  if (endpoint == nullptr) return false;  // what is kept is one, and whole
+  if (endpoint == nullptr) return is_whole;  // it is kept, or its endpoint has ended
+  // A receive from anybody shall not end by a message that its sender did not live to write.
   return header.type == PacketType::enveloped || !is_one ||
-         (header.type == PacketType::eager && endpoint->spec.arrival == Arrival::matched);
+         (header.type == PacketType::eager && endpoint->spec.arrival == Arrival::matched &&
+          endpoint->spec.match_on != MatchOn::tag);
 }
 
 Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
@@ -297,7 +299,16 @@ void Device::malformed_frame(const fabric::Frame& frame, const char* why) {
                           frame.source.value, why));
   }
   count(malformed);
-  if (frame.loan) port_->give_back(frame.loan);
+  give_back(frame);
+}
+
+void Device::give_back(const fabric::Frame& frame) noexcept {
+  if (frame.open == nullptr) {
+    if (frame.loan) port_->give_back(frame.loan);
+    return;
+  }
+  for (uint32_t i = 0; i < frame.open->count; ++i)
+    port_->give_back({frame.loan.owner, frame.loan.port, frame.open->indices[i]});
 }
 
 // --- Pending work --------------------------------------------------------------------------------

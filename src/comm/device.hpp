@@ -161,6 +161,8 @@ class Device final : public fabric::Sink {
     if (queued_ == &waiters) queued_ = nullptr;
   }
   /// (lock) Drops a frame that makes no sense; the first is told.
+  /// All packets that came with it.
+  void give_back(const fabric::Frame& frame) noexcept;
   void malformed_frame(const fabric::Frame& frame, const char* why);
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }

@@ -21,23 +21,27 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
     early_lock.unlock();
     if (!ended) return device.on_frame(frame);
     device.count(Device::late);
-    if (frame.loan) device.port().give_back(frame.loan);
+    device.give_back(frame);
     return Taken::yes;
   }
   Unexpected* record = unexpected->allocate();
   const uint32_t copy = record != nullptr ? packets->alloc() : base::SlotPool::kNone;
-  if (copy == base::SlotPool::kNone || frame.head.size() > packet_bytes) {
+  const bool wide = frame.open != nullptr && frame.open->count > 1;
+  const std::size_t kept = frame.head.size() + (wide ? sizeof *frame.open : 0);
+  if (copy == base::SlotPool::kNone || kept > packet_bytes) {
     if (copy != base::SlotPool::kNone) packets->free(copy);
     if (record != nullptr) unexpected->release(*record);
     early_lock.unlock();
     return Taken::hold;
   }
   std::memcpy(packet(copy), frame.head.data(), frame.head.size());
+  if (wide) std::memcpy(packet(copy) + frame.head.size(), frame.open, sizeof *frame.open);
   record->source = frame.source;
   record->endpoint = header.endpoint;
   record->reply_port = device.number();  // here: the device it came by
   record->bytes = static_cast<uint32_t>(frame.head.size());
   record->packet = copy;
+  record->flags = wide ? 1 : 0;  // here: what it says of its packets lies behind the frame
   record->lent = {frame.packet.data(), frame.loan};
   record->tag = Tag{static_cast<uint32_t>(frame.packet.size())};  // here: the packet's bytes
   record->next = nullptr;
@@ -79,10 +83,15 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
       return !others;
     }
     early_lock.unlock();  // only this device's lock holder takes this record out
-    const fabric::Frame frame{record->source,
-                              {packet(record->packet), record->bytes},
-                              {record->lent.place, record->tag.value},
-                              record->lent.loan};
+    fabric::Frame frame{record->source,
+                        {packet(record->packet), record->bytes},
+                        {record->lent.place, record->tag.value},
+                        record->lent.loan};
+    fabric::OpenLoan open;
+    if (record->flags != 0) {
+      std::memcpy(&open, packet(record->packet) + record->bytes, sizeof open);
+      frame.open = &open;
+    }
     Header header;
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");

@@ -60,7 +60,7 @@ struct Arrived {
   uint16_t reply_port;
   std::span<const std::byte> payload;
   const fabric::Loan& loan;    ///< set: the payload lies in the sender's packet
-  OpenPacket* open = nullptr;  ///< set: which is being written still; of Arrival::matched alone
+  OpenPacket* open = nullptr;  ///< set: which is being written still, or one of several
 };
 
 /// What an endpoint does with arriving messages: one function for each kind, bound when it is made

@@ -34,6 +34,9 @@ void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
     // release: pairs with the receiver's acquire.
     written.store(static_cast<uint32_t>(done), std::memory_order_release);
   }
+  // seq_cst: what the caller does with `data` next comes after the count that frees it (invariant
+  // 2).
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::size_t OpenPacket::written_past(std::size_t from) const noexcept {
@@ -67,36 +70,37 @@ void OpenPacket::copy_written(std::size_t from, std::byte* into, std::size_t byt
   }
 }
 
-bool OpenPacket::read_origin(std::size_t from, std::span<std::byte> into, Errc& error) noexcept {
-  error = transport_.read_memory(source_, open_.origin + from, into);
+bool OpenPacket::read_origin(std::size_t from, std::span<std::byte> into, bool& died) noexcept {
+  const Errc error = transport_.read_memory(source_, open_.origin + from, into);
   // acquire: the look comes after the reading (invariant 2).
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (!is_whole()) return true;
-  error = Errc::ok;
-  return false;
+  if (is_whole()) return false;
+  died = error == Errc::peer_died;
+  return error == Errc::ok;
 }
 
 Errc OpenPacket::copy(std::span<std::byte> into) noexcept {
-  Errc error = Errc::ok;
   std::size_t done = 0;
+  bool died = false;
   while (done < into.size()) {
     const std::size_t there = std::min(written_past(done), into.size());
     if (there > done) {
       copy_written(done, into.data() + done, there - done);
       done = there;
-    } else if (open_.origin == 0) {
-      ::sched_yield();  // a thread of this process
-    } else if (read_origin(done, into.subspan(done), error)) {
-      break;
+      continue;
     }
+    if (open_.origin != 0 && read_origin(done, into.subspan(done), died)) return Errc::ok;
+    if (died) return Errc::peer_died;
+    ::sched_yield();
   }
-  return error;
+  return Errc::ok;
 }
 
 std::span<const std::byte> OpenPacket::whole(Errc& error) noexcept {
   if (open_.count == 1) {
     std::size_t there = 0;
-    for (std::size_t now = there; (now = written_past(there)) > there;) there = now;
+    for (std::size_t now = 0; there < open_.bytes && (now = written_past(there)) > there;)
+      there = now;
     if (there == open_.bytes) return open_.pieces[0];
   }
   aside_.reset(static_cast<std::byte*>(std::malloc(open_.bytes)));

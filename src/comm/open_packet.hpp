@@ -6,9 +6,8 @@
 // 1. The sender writes front to back and tells how far it is (`written`, release); a receiver
 //    reads no byte behind that (acquire).
 // 2. The sender's buffer stays as it is until all is written, which is told last. So what a
-// receiver
-//    read *there* holds if it finds afterwards that not all is written: nobody waits for a sender
-//    who has lost his core, or was stopped.
+//    receiver read *there* holds if it finds afterwards that not all is written: nobody waits for a
+//    sender who has lost his core, or was stopped.
 // 3. A packet that came back is free only when its writer is done with it (PacketStates).
 #pragma once
 
@@ -43,7 +42,7 @@ class PacketStates {
     if ((states_[index].load(kOwn) & kOpen) != 0) open_.fetch_sub(1, std::memory_order_relaxed);
     states_[index].store(0, kOwn);
   }
-  /// So many receivers are not done yet with an open packet, as far as is known here.
+  /// So many open packets have not come back, or are being written, as far as is known here.
   [[nodiscard]] uint32_t open() const noexcept { return open_.load(std::memory_order_relaxed); }
 
   struct Return {
@@ -101,8 +100,9 @@ class OpenPacket {
   [[nodiscard]] std::size_t written_past(std::size_t from) const noexcept;
   /// Copies what is written from `from` on, `bytes` of it.
   void copy_written(std::size_t from, std::byte* into, std::size_t bytes) const noexcept;
-  /// Reads bytes from the place that they are written from. False: all are in the packets.
-  bool read_origin(std::size_t from, std::span<std::byte> into, Errc& error) noexcept;
+  /// Reads bytes from the place that they are written from. False: all are in the packets by now,
+  /// or their sender died, or they cannot be read there although it lives.
+  bool read_origin(std::size_t from, std::span<std::byte> into, bool& died) noexcept;
 
   fabric::Transport& transport_;
   Rank source_;

@@ -315,7 +315,7 @@ Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte
                               std::span<const std::byte> data) {
   constexpr uint32_t kMost = fabric::OpenLoan::kMost;
   const std::size_t wanted = (data.size() + packet_bytes - 1) / packet_bytes;
-  if (wanted > kMost) return Post::retry;
+  if (wanted > kMost || transport->written(to, 0) == nullptr) return Post::retry;
   uint32_t indices[kMost]{};
   std::byte* places[kMost];
   uint32_t count = 0;

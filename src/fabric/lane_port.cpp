@@ -423,8 +423,9 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
     break_lane(lane, "sent nonsense");
     return false;
   }
-  // What its owner did not live to write was not sent. relaxed: seen at the next offer, else.
-  const bool sent = frame.is_whole() || !lane.peer->down.load(std::memory_order_relaxed);
+  // What its owner did not live to write was not sent. acquire: first this, then how far it is.
+  const bool down = lane.peer->down.load(std::memory_order_acquire);
+  const bool sent = frame.is_whole() || !down;
   if (sent && sink.on_frame(frame) == Taken::hold) return false;
   lane.messages.consume(word);
   return true;
@@ -447,14 +448,14 @@ bool LanePort::read_packet(const InLane& lane, const ControlWord& word, const st
 
 /// The same for open packets; `open` is what the frame will point to.
 bool LanePort::read_open(const InLane& lane, const ControlWord& word, const std::byte* bytes,
-                         Frame& frame, OpenLoan& open) noexcept {
+                         Frame& frame, OpenLoan& open) const noexcept {
   OpenPacketRef ref;
   if (!lane.peer->attached() || word.length < sizeof ref) return false;  // as above
   std::memcpy(&ref, bytes, sizeof ref);
   const SegmentView& view = lane.peer->view();
   const Geometry& theirs = view.header().geometry;
-  if (word.port >= theirs.ports || ref.count == 0 || ref.count > OpenLoan::kMost ||
-      ref.bytes > uint64_t{ref.count} * theirs.packet_bytes ||
+  if (word.port >= theirs.ports || (ref.origin == 0) != transport_.in_process() || ref.count == 0 ||
+      ref.count > OpenLoan::kMost || ref.bytes > uint64_t{ref.count} * theirs.packet_bytes ||
       ref.bytes <= uint64_t{ref.count - 1} * theirs.packet_bytes)
     return false;
   for (uint32_t i = 0, left = ref.bytes; i < ref.count; ++i) {

@@ -81,8 +81,8 @@ class LanePort final : public Port {
   /// What a packet's frame says; false: nonsense.
   static bool read_packet(const InLane& lane, const ControlWord& word, const std::byte* bytes,
                           Frame& frame) noexcept;
-  static bool read_open(const InLane& lane, const ControlWord& word, const std::byte* bytes,
-                        Frame& frame, OpenLoan& open) noexcept;
+  bool read_open(const InLane& lane, const ControlWord& word, const std::byte* bytes, Frame& frame,
+                 OpenLoan& open) const noexcept;
   void break_lane(InLane& lane, std::string_view why);
   uint32_t drain_returns(Sink& sink);
   void housekeeping(Sink& sink);

@@ -100,7 +100,7 @@ std::atomic<uint32_t>* LaneTransport::written(Rank to, uint32_t index) noexcept 
 
 /// Not within a process: its threads die together, and an unordered read is a data race.
 uint64_t LaneTransport::origin_for_peers(const std::byte* place) const noexcept {
-  return backing_->in_process() ? 0 : reinterpret_cast<uintptr_t>(place);
+  return in_process() ? 0 : reinterpret_cast<uintptr_t>(place);
 }
 
 std::unique_ptr<Port> LaneTransport::open_port(uint32_t number) {

@@ -101,6 +101,7 @@ class LaneTransport final : public Transport {
   [[nodiscard]] Death death(std::size_t number);
   void forget_port(uint32_t number) noexcept;
 
+  [[nodiscard]] bool in_process() const noexcept { return backing_->in_process(); }
   /// Where peers may read what an open packet is written from.
   [[nodiscard]] uint64_t origin_for_peers(const std::byte* place) const noexcept;
 

@@ -164,7 +164,7 @@ class ShmBacking final : public Backing {
     ShmObject segment = store_.create(kSegmentPart, layout.total);
     // Lanes are reserved by those who open them.
     store_.reserve(segment, 0, layout.lanes_begin);
-    store_.reserve(segment, layout.packets, layout.total - layout.packets);
+    store_.reserve(segment, layout.written, layout.total - layout.written);
     address_ = store_.address_of(segment);
     segment_ = std::make_unique<SharedMapping>(std::move(segment.fd), layout.total);
     job_.put(kAddressKey, address_.text());

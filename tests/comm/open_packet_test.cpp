@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -270,10 +271,12 @@ RuntimeOptions counting(std::atomic<int>& opened) {
 
 const std::vector<std::size_t> kSizes{24'575, 24'576, 24'577, 32'768, 50'001, 65'535, 65'536};
 
-TEST(OpenMessages, OfAllSizesArriveWhole) {
+/// How many of them were lent open; in trouble nobody counts.
+int send_all_sizes(bool counted) {
   register_comm_config();
   const test::ConfigOverride all(test::ConfigOverride::List{{"comm.open_packets", "always"}});
   std::atomic<int> opened{0};
+  const RuntimeOptions how = counted ? counting(opened) : RuntimeOptions{};
   on_ranks(
       2,
       [&](Runtime& runtime) {
@@ -302,8 +305,14 @@ TEST(OpenMessages, OfAllSizesArriveWhole) {
           }
         }
       },
-      counting(opened));
-  EXPECT_GE(opened, 20 * static_cast<int>(kSizes.size() - 1));
+      how);
+  return opened;
+}
+
+TEST(OpenMessages, OfAllSizesArriveWhole) { send_all_sizes(false); }
+
+TEST(OpenMessages, AreLentFromASizeOn) {
+  EXPECT_EQ(send_all_sizes(true), 20 * static_cast<int>(kSizes.size() - 1));
 }
 
 /// Keeps what came, each message read in a way of its own.
@@ -355,6 +364,39 @@ TEST(OpenMessages, WideOnesArriveWhole) {
       }
     }
     runtime.barrier();
+  });
+}
+
+TEST(OpenMessages, WideOnesWaitForTheirEndpointAndAreDroppedAfterIt) {
+  register_comm_config();
+  const test::ConfigOverride all(test::ConfigOverride::List{{"comm.open_packets", "always"}});
+  const auto data = pattern(200'000, 9);
+  on_ranks(2, [&](Runtime& runtime) {
+    const bool sends = runtime.rank() == Rank{0};
+    // Behind more than there are packets: none is lost.
+    for (int time = 0; time < 100; ++time) {
+      const auto send = [&](Endpoint& endpoint) {
+        while (endpoint.send_wide(Rank{1}, {}, data) != Post::done) runtime.relax();
+      };
+      Keeping matcher;
+      matcher.refusals = 0;
+      const EndpointSpec spec{.arrival = Arrival::matcher, .matcher = &matcher};
+      {
+        std::optional<Endpoint> endpoint;
+        if (sends) send(endpoint.emplace(runtime, spec));
+        runtime.barrier();
+        if (!sends) {
+          endpoint.emplace(runtime, spec);
+          while (matcher.all.empty()) runtime.relax();
+          ASSERT_EQ(matcher.all[0], data);
+        }
+        runtime.barrier();
+        if (!sends) endpoint.reset();
+        runtime.barrier();
+        if (sends) send(*endpoint);
+        runtime.barrier();
+      }
+    }
   });
 }
 
@@ -438,11 +480,10 @@ struct Trapped {
   static std::byte* place;
   static int signal;
 
-  static std::span<std::byte> make(int what) {
+  static std::span<std::byte> make(int what, std::span<const std::byte> data) {
     signal = what;
     place = static_cast<std::byte*>(
-        ::mmap(nullptr, 2 * kHalf, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    const auto data = pattern(2 * kHalf, 5);
+        ::mmap(nullptr, data.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     std::memcpy(place, data.data(), data.size());
     ::mprotect(place + kHalf, kHalf, PROT_NONE);
     struct sigaction action {};
@@ -451,11 +492,31 @@ struct Trapped {
       ::raise(signal);
     };
     ::sigaction(SIGSEGV, &action, nullptr);
-    return {place, 2 * kHalf};
+    return {place, data.size()};
   }
 };
 std::byte* Trapped::place = nullptr;
 int Trapped::signal = 0;
+
+/// Keeps what came, or its error.
+struct Noting final : Matcher {
+  bool arrive(const Delivery& message) noexcept override {
+    bytes.resize(message.payload.size());
+    if (copies) {
+      error = message.payload.copy(bytes);
+    } else if (const auto whole = message.payload.whole(error); error == Errc::ok) {
+      std::copy(whole.begin(), whole.end(), bytes.begin());
+    }
+    came = true;
+    return true;
+  }
+  bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
+  bool try_again() noexcept override { return true; }
+  void peer_down(Rank) noexcept override { is_down = true; }
+  bool copies = true, came = false, is_down = false;
+  Errc error = Errc::ok;
+  std::vector<std::byte> bytes;
+};
 
 /// Rank 1, in a process of its own, is met by `signal` while it writes a message for rank 0.
 class HalfWritten : public ::testing::Test {
@@ -478,7 +539,7 @@ class HalfWritten : public ::testing::Test {
       const std::byte word{};
       endpoint.send_wait(Rank{0}, Tag{0}, {&word, 1});
       while (shared.word(0) == 0) ::usleep(1000);
-      const auto data = Trapped::make(signal);
+      const auto data = Trapped::make(signal, pattern(2 * Trapped::kHalf, 5));
       endpoint.send_wait(Rank{0}, Tag{1}, data);
       // The packet is its owner's again only now.
       for (uint32_t i = 2; i < 12; ++i) endpoint.send_wait(Rank{0}, Tag{i}, pattern(40'000, i));
@@ -520,6 +581,44 @@ TEST_F(HalfWritten, AStoppedSendersMessageArrives) {
     runtime.barrier();
   }
   EXPECT_TRUE(fabric::test::ended_well(child));
+}
+
+TEST_F(HalfWritten, MatchersGetTheRestOfAStoppedSendersAndLearnOfADeadOnes) {
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    for (const bool copies : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << "signal " << signal << ", copies " << copies);
+      const pid_t child = shared.start(1, [&](fabric::Job& job) {
+        Runtime runtime({.job = &job});
+        Noting none;
+        Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &none});
+        runtime.barrier();
+        const auto data = pattern(3 * 2 * Trapped::kHalf, 5);
+        const auto trapped = Trapped::make(signal, data);
+        while (endpoint.send_wide(Rank{0}, {}, trapped) != Post::done) runtime.relax();
+        runtime.barrier();
+        return 0;
+      });
+      const auto job = shared.rank(0);
+      {
+        Runtime runtime({.job = job.get()});
+        Noting matcher;
+        matcher.copies = copies;
+        Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &matcher});
+        runtime.barrier();
+        if (signal == SIGSTOP) wait_until_stopped(child);
+        while (!matcher.came && !matcher.is_down) runtime.progress();
+        if (signal == SIGSTOP) {
+          EXPECT_EQ(matcher.error, Errc::ok);
+          EXPECT_EQ(matcher.bytes, pattern(3 * 2 * Trapped::kHalf, 5));
+          ::kill(child, SIGCONT);
+          runtime.barrier();
+        } else if (matcher.came) {
+          EXPECT_EQ(matcher.error, Errc::peer_died);
+        }
+      }
+      EXPECT_EQ(fabric::test::ended_well(child), signal == SIGSTOP);
+    }
+  }
 }
 
 TEST_F(HalfWritten, AKilledSendersMessageIsNone) {

@@ -1,5 +1,20 @@
 weft_mpi_test(flood RANKS 2 SOURCES programs/flood.cpp)
 
+# Of sizes that go in one packet, in several or announced; and however they are lent.
+weft_mpi_test(p2p_wide RANKS 2 SOURCES programs/p2p_wide.cpp)
+set(ways WEFT_COMM_OPEN_PACKETS=always)
+if(NOT WEFT_SANITIZE)
+  list(APPEND ways WEFT_COMM_OPEN_PACKETS=never WEFT_FABRIC_CMA=off WEFT_COMM_DEVICES=2
+    WEFT_MPI_MATCHING=tail)
+endif()
+foreach(way IN LISTS ways)
+  string(REGEX REPLACE "^WEFT_[A-Z]+_(.*)=(.*)$" "\\1_\\2" test ${way})
+  string(TOLOWER mpi.p2p_wide_with_${test}.2 test)
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+    $<TARGET_FILE:mpi_program_p2p_wide>)
+  set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs" ENVIRONMENT "${way}")
+endforeach()
+
 # A rank dies while another has this or that under way with it.
 add_executable(mpi_program_p2p_deaths programs/p2p_deaths.cpp)
 target_link_libraries(mpi_program_p2p_deaths PRIVATE weft_flags mpi_abi)

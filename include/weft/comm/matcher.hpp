@@ -37,8 +37,8 @@ class OpenPacket;
 }
 
 /// The bytes of an eager message, valid during the call that delivers it only. Its sender may still
-/// be writing them; who asks for them waits, for as long as a copy takes, and if he is kept from it
-/// they are got elsewhere.
+/// be writing them; who asks for them waits, for as long as a copy takes, and if the sender is kept
+/// from it they are got elsewhere.
 class Payload {
  public:
   explicit Payload(std::span<const std::byte> bytes) noexcept

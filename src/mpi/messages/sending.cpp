@@ -98,7 +98,8 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   }
   // acquire: as in send_at_once.
   if (peer.waiting.load(std::memory_order_acquire) == 0) [[likely]] {
-    const bool went = at_once && !eager && send_wide(transfer, data);
+    // Not where its copy would be made under the lock of an order between devices.
+    const bool went = at_once && !eager && !sequenced_ && send_wide(transfer, data);
     const Post answer = went ? Post::done : post(transfer, data, eager);
     if (answer == Post::posted) {
       counts.add(ChannelCount::announced);
