@@ -34,10 +34,16 @@ const void* program_call() noexcept {
   const int count = ::backtrace(frames, kFrames);
   Dl_info here{};
   if (::dladdr(reinterpret_cast<const void*>(&program_call), &here) == 0) return nullptr;
-  // The first that is not this library's.
+  // The first behind this library's. (A sanitizer's, which asks for them, comes before.)
+  bool within = false;
   for (int i = 0; i < count; ++i) {
     Dl_info there{};
-    if (::dladdr(frames[i], &there) != 0 && there.dli_fbase != here.dli_fbase) return frames[i];
+    const bool known = ::dladdr(frames[i], &there) != 0;
+    if (known && there.dli_fbase == here.dli_fbase) {
+      within = true;
+    } else if (known && within) {
+      return frames[i];
+    }
   }
   return nullptr;
 }
