@@ -338,7 +338,7 @@ class Device final : public fabric::Sink {
   struct Shares;
   Shares& shares_with(Rank peer);
   [[nodiscard]] bool takes_turns() const noexcept;
-  [[nodiscard]] uint64_t patience() const noexcept;
+  [[nodiscard]] uint64_t patience(const Shares& shares) const noexcept;
   bool offer_share(comm::Operation& op);
   bool share_chunk(comm::Operation& op);
   void copy_share(comm::Operation& op);

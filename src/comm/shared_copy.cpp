@@ -64,6 +64,9 @@ constexpr uint64_t kPage = 4096;
 /// Fragments under way to a peer: more would be in the caches' way, and the receiver, who reads
 /// what is not claimed, be done no sooner.
 constexpr uint32_t kMostAhead = 4;
+/// Sent in a turn: a look at what came, between turns, takes a quarter of a chunk's time. Few, so
+/// that packets that come back meanwhile are the next to go: they stay in the caches.
+constexpr int kChunksATurn = 2;
 /// Where processes take turns on a core: for as long as the sender has its own.
 constexpr uint32_t kMostAheadInTurns = 16;
 
@@ -78,7 +81,9 @@ constexpr uint8_t kAskAgain = 64;
 /// A sender of whom nothing came for so long is taken for one that computes: copies of two chunks
 /// from memory.
 constexpr double kPatienceNs = 6'000;
-/// The same where processes take turns on a core: it may have to wait for its own.
+/// The same of one who copies for this rank, too: what came from here comes first.
+constexpr double kPatienceBothWaysNs = 48'000;
+/// Where processes take turns on a core: it may have to wait for its own.
 constexpr double kPatienceInTurnsNs = 100'000;
 /// What it claimed and did not send in this time may never come; or it has lost its core.
 constexpr double kLostNs = 300'000;
@@ -162,7 +167,7 @@ bool Device::offer_share(Operation& op) {
   }
   const uint64_t now = base::ticks();
   const bool patient = shares.unheard < kPatientOffers || asks_again;
-  shares.heard = std::max(shares.heard, patient ? now : now - patience());
+  shares.heard = std::max(shares.heard, patient ? now : now - patience(shares));
   op.offer_number = ++shares.offered;
   ++shares.open;
   ++shares.unheard;
@@ -185,11 +190,13 @@ bool Device::share_chunk(Operation& op) {
   return true;
 }
 
-/// How long fragments are waited for, in ticks.
-uint64_t Device::patience() const noexcept {
+/// How long a peer's fragments are waited for, in ticks.
+uint64_t Device::patience(const Shares& shares) const noexcept {
   static const uint64_t own_core = base::to_ticks(kPatienceNs);
+  static const uint64_t both_ways = base::to_ticks(kPatienceBothWaysNs);
   static const uint64_t in_turns = base::to_ticks(kPatienceInTurnsNs);
-  return takes_turns() ? in_turns : own_core;
+  if (takes_turns()) return in_turns;
+  return shares.helping != nullptr ? both_ways : own_core;
 }
 
 /// Reads a chunk, unless fragments come: the next from the front, or one that the sender claimed
@@ -200,7 +207,7 @@ void Device::copy_share(Operation& op) {
   const Shares& shares = shares_with(op.peer);
   const bool passed = static_cast<int16_t>(shares.served - op.offer_number) > 0;
   const uint64_t quiet = base::ticks() - shares.heard;
-  if (!passed && quiet < patience()) return;
+  if (!passed && quiet < patience(shares)) return;
   const Cut cut = Cut::of(op.bytes, most_of(runtime_));
   // relaxed: nobody else changes the generation.
   const auto generation =
@@ -295,7 +302,9 @@ void Device::take_share(const Operation& op, uint16_t reply_port, const comm::Sh
 bool Device::help_copy(Operation& op) {
   Operation* help = &op;
   for (;;) {
-    switch (send_help(*help)) {
+    Help now = send_help(*help);
+    for (int more = 1; more < kChunksATurn && now == Help::goes_on; ++more) now = send_help(*help);
+    switch (now) {
       case Help::goes_on:
         if (help == &op) return false;
         enqueue_locked(*help);
@@ -319,8 +328,7 @@ bool Device::help_copy(Operation& op) {
 }
 
 /// Sends the next chunk from the back, unless it is far enough ahead: then it rests until a packet
-/// comes back, of which some are out. One chunk a turn, so that packets that come back meanwhile
-/// are the next to go: few stay in the caches.
+/// comes back, of which some are out.
 Device::Help Device::send_help(Operation& op) {
   constexpr uint16_t kMostTries = 64;
   if (runtime_.is_dead(op.peer)) return Help::over;  // what was announced has ended, and its buffer
