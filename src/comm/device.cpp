@@ -394,10 +394,10 @@ uint32_t Device::work() {
     } else if (step(*op)) {
       ++moved;
     } else {
-      if (shared) copied += op->moved - std::min(before, op->moved);
       if (op->moved != before || op->work != work) ++moved;
       enqueue_locked(*op);
     }
+    if (shared) copied += std::exchange(shared_copied_, 0);
   }
   if (waiting != nullptr) {
     *waiting_end = pending_;

@@ -160,9 +160,9 @@ class Device final : public fabric::Sink {
   void forget(const comm::WaitSet& waiters) noexcept {
     if (queued_ == &waiters) queued_ = nullptr;
   }
-  /// (lock) Drops a frame that makes no sense; the first is told.
   /// All packets that came with it.
   void give_back(const fabric::Frame& frame) noexcept;
+  /// (lock) Drops a frame that makes no sense; the first is told.
   void malformed_frame(const fabric::Frame& frame, const char* why);
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }
@@ -410,6 +410,7 @@ class Device final : public fabric::Sink {
   };
   std::vector<std::unique_ptr<Shares>> shares_;  // (lock) by rank; made with a large message
   std::vector<comm::Operation*> resting_;        // (lock) helps, until a packet comes back
+  uint64_t shared_copied_ = 0;                   // (lock) bytes, by a turn of one of both ends
   uint32_t early_delivered_ = 0;                 // (lock)
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};

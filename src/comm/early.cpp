@@ -41,7 +41,7 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
   record->reply_port = device.number();  // here: the device it came by
   record->bytes = static_cast<uint32_t>(frame.head.size());
   record->packet = copy;
-  record->flags = wide ? 1 : 0;  // here: what it says of its packets lies behind the frame
+  record->wide = wide;  // what it says of its packets lies behind the frame
   record->lent = {frame.packet.data(), frame.loan};
   record->tag = Tag{static_cast<uint32_t>(frame.packet.size())};  // here: the packet's bytes
   record->next = nullptr;
@@ -88,7 +88,7 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
                         {record->lent.place, record->tag.value},
                         record->lent.loan};
     fabric::OpenLoan open;
-    if (record->flags != 0) {
+    if (record->wide) {
       std::memcpy(&open, packet(record->packet) + record->bytes, sizeof open);
       frame.open = &open;
     }

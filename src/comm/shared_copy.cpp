@@ -226,6 +226,7 @@ void Device::copy_share(Operation& op) {
   op.error =
       runtime_.transport->read_memory(op.peer, op.remote_address + at, {op.buffer + at, size});
   op.moved += size;
+  shared_copied_ += size;
 }
 
 /// A fragment of a shared copy came; if it is not the next from the back, it came too late.
@@ -302,8 +303,12 @@ void Device::take_share(const Operation& op, uint16_t reply_port, const comm::Sh
 bool Device::help_copy(Operation& op) {
   Operation* help = &op;
   for (;;) {
-    Help now = send_help(*help);
-    for (int more = 1; more < kChunksATurn && now == Help::goes_on; ++more) now = send_help(*help);
+    Help now = Help::goes_on;
+    for (int sent = 0; sent < kChunksATurn && now == Help::goes_on; ++sent) {
+      const uint64_t before = help->moved;
+      now = send_help(*help);
+      if (help->moved == before) break;  // there was no room
+    }
     switch (now) {
       case Help::goes_on:
         if (help == &op) return false;
@@ -319,7 +324,8 @@ bool Device::help_copy(Operation& op) {
     Shares& shares = shares_with(help->peer);
     Operation* const next = shares.helps;
     shares.helping = next;
-    (void)finish(*help);  // nobody is to be told
+    shares.heard = base::ticks();  // the peer has time for its own messages from now on
+    (void)finish(*help);           // nobody is to be told
     if (next == nullptr) return true;
     shares.helps = next->next;
     if (shares.helps == nullptr) shares.helps_end = &shares.helps;
@@ -348,6 +354,7 @@ Device::Help Device::send_help(Operation& op) {
   ++op.chunks;
   op.tries = 0;
   op.moved += size;
+  shared_copied_ += size;
   return Help::goes_on;
 }
 

@@ -25,8 +25,7 @@ struct alignas(base::kCacheLine) Unexpected {
   uint16_t endpoint = 0;
   uint16_t reply_port = 0;
   Holds holds = Holds::inlined;
-  uint8_t flags = 0;           // early frames: the header's
-  PacketType type{};           // early frames: the header's
+  bool wide = false;           // early frames: it brought several packets
   uint32_t packet = 0;         // own_packet: its number
   Unexpected* next = nullptr;  // early frames: in the runtime's list
   union {

@@ -426,7 +426,12 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
   // What its owner did not live to write was not sent. acquire: first this, then how far it is.
   const bool down = lane.peer->down.load(std::memory_order_acquire);
   const bool sent = frame.is_whole() || !down;
-  if (sent && sink.on_frame(frame) == Taken::hold) return false;
+  if (!sent) {
+    for (uint32_t i = 0; i < open.count; ++i)  // to one that is taken for dead and is not
+      give_back({frame.loan.owner, frame.loan.port, open.indices[i]});
+  } else if (sink.on_frame(frame) == Taken::hold) {
+    return false;
+  }
   lane.messages.consume(word);
   return true;
 }

@@ -248,8 +248,10 @@ void LaneTransport::mark_down(Peer& peer, std::string cause) noexcept {
 }
 
 void LaneTransport::enter_death(Peer& peer, std::string cause) noexcept {
-  peer.down.store(true, std::memory_order_relaxed);  // relaxed: the locks below publish it
-  for (uint32_t p = 0; p < peer.ports(); ++p) {      // invariant 2
+  // release: pairs with who looks for it before how far a packet is written. Senders have the
+  // locks.
+  peer.down.store(true, std::memory_order_release);
+  for (uint32_t p = 0; p < peer.ports(); ++p) {  // invariant 2
     OutLane& lane = peer.lane(p);
     // relaxed: opened under the lock that this thread holds.
     if (!lane.open.load(std::memory_order_relaxed)) continue;  // relaxed: set under `setup_`
@@ -321,7 +323,12 @@ Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte
   if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
   // relaxed: a death noticed a moment later is told by the system call.
   if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;
-  return peer->link().read(address, local);
+  const Errc error = peer->link().read(address, local);
+  if (error == Errc::ok || error == Errc::peer_died) [[likely]]
+    return error;
+  // Of another process, perhaps, which has the dead one's number.
+  const std::scoped_lock hold(setup_);
+  return peer->link().gone() ? Errc::peer_died : error;
 }
 
 Errc LaneTransport::write_memory(Rank rank, uint64_t address,

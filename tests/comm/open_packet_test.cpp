@@ -221,6 +221,18 @@ TEST_F(OpenPackets, AWriterThatDiedIsTold) {
   EXPECT_EQ(error, Errc::peer_died);
 }
 
+TEST_F(OpenPackets, AWriterThatLivesAndCannotBeReadIsWaitedFor) {
+  origin.answer = Errc::no_permission;
+  origin.meanwhile = [&] {
+    if (origin.reads.size() == 3) write(20'000);
+    if (origin.reads.size() == 6) write(kBytes);
+  };
+  write(10'000);
+  EXPECT_EQ(open().copy(into), Errc::ok);
+  EXPECT_TRUE(got(kBytes));
+  EXPECT_EQ(origin.reads.size(), 6U);
+}
+
 TEST_F(OpenPackets, WithinAProcessTheWriterIsWaitedFor) {
   write(10'000);
   std::jthread late([&] {
@@ -532,10 +544,10 @@ class HalfWritten : public ::testing::Test {
     base::set_config("comm.open_packets", "automatic");
   }
 
-  pid_t start(int signal) {
-    return shared.start(1, [this, signal](fabric::Job& job) {
+  pid_t start(int signal, MatchOn match_on = MatchOn::rank_and_tag) {
+    return shared.start(1, [this, signal, match_on](fabric::Job& job) {
       Runtime runtime({.job = &job});
-      Endpoint endpoint(runtime, {.arrival = Arrival::matched});
+      Endpoint endpoint(runtime, {.arrival = Arrival::matched, .match_on = match_on});
       const std::byte word{};
       endpoint.send_wait(Rank{0}, Tag{0}, {&word, 1});
       while (shared.word(0) == 0) ::usleep(1000);
@@ -619,6 +631,26 @@ TEST_F(HalfWritten, MatchersGetTheRestOfAStoppedSendersAndLearnOfADeadOnes) {
       EXPECT_EQ(fabric::test::ended_well(child), signal == SIGSTOP);
     }
   }
+}
+
+TEST_F(HalfWritten, AReceiveFromAnybodyIsNotEndedByAKilledSenders) {
+  const pid_t child = start(SIGKILL, MatchOn::tag);
+  const auto job = shared.rank(0);
+  Runtime runtime({.job = job.get()});
+  Endpoint endpoint(runtime, {.arrival = Arrival::matched, .match_on = MatchOn::tag});
+  std::byte word{};
+  endpoint.recv_wait({}, Tag{0}, {&word, 1});
+  std::vector<std::byte> into(2 * Trapped::kHalf);
+  Synchronizer done;
+  (void)until_posted(runtime, [&] { return endpoint.recv({}, Tag{1}, into, &done); });
+  shared.word(0) = 1;
+  while (runtime.cause_of_death(Rank{1}).empty()) runtime.progress();
+  for (int i = 0; i < 1000; ++i) runtime.progress();
+  EXPECT_FALSE(done.ready());
+  EXPECT_TRUE(endpoint.cancel({}, Tag{1}, nullptr));
+  runtime.wait(done);
+  EXPECT_EQ(done.event().error, Errc::cancelled);
+  fabric::test::wait_for(child);
 }
 
 TEST_F(HalfWritten, AKilledSendersMessageIsNone) {

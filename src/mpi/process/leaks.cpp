@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "mpi/errhandler.hpp"
 #include "mpi/handle.hpp"
@@ -16,7 +17,10 @@
 namespace weft::mpi {
 namespace {
 constexpr std::size_t kMostNamed = 20;
-}
+constinit std::atomic<bool> makers_noted{false};  // relaxed: a setting
+}  // namespace
+
+void note_makers(bool noted) noexcept { makers_noted.store(noted, std::memory_order_relaxed); }
 
 void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std::string>& which) {
   if (number == 0 || !settings().report_leaks) return;
@@ -29,7 +33,7 @@ void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std
 
 const void* program_call() noexcept {
   constexpr int kFrames = 48;
-  if (!settings().report_leaks) return nullptr;
+  if (!makers_noted.load(std::memory_order_relaxed)) return nullptr;
   void* frames[kFrames];
   const int count = ::backtrace(frames, kFrames);
   Dl_info here{};

@@ -8,6 +8,8 @@
 
 namespace weft::mpi {
 
+/// Whether places are to be noted; from MPI_Init to the end. Before, nobody knows yet.
+void note_makers(bool noted) noexcept;
 /// Warns of so many handles of a kind (its plural) that nobody freed. `which` says more of each.
 void tell_leaks(std::string_view kind, std::size_t number,
                 const std::vector<std::string>& which = {});

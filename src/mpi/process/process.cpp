@@ -95,6 +95,7 @@ void make(int level) {
   const bool check_threads = settings.check_threads;
   auto made = std::make_unique<TheProcess>(std::move(settings), level);
   base::set_log_rank(made->runtime().rank().value);
+  note_makers(made->settings().report_leaks);
   life().process.store(made.get(), std::memory_order_release);
   try {
     open_all();
@@ -122,6 +123,7 @@ void end() {
   meet_at_the_end(*process);
   if (process->settings().stats) print_stats();
   g_gate.store(Gate::after, std::memory_order_release);
+  note_makers(false);
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
   delete process;
