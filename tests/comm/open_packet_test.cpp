@@ -500,7 +500,8 @@ struct Trapped {
     ::mprotect(place + kHalf, kHalf, PROT_NONE);
     struct sigaction action {};
     action.sa_handler = [](int) {
-      ::mprotect(place + kHalf, kHalf, PROT_READ | PROT_WRITE);
+      // Of one who dies nobody gets that half: else it may be read just before.
+      if (signal != SIGKILL) ::mprotect(place + kHalf, kHalf, PROT_READ | PROT_WRITE);
       ::raise(signal);
     };
     ::sigaction(SIGSEGV, &action, nullptr);
