@@ -208,14 +208,15 @@ bool LaneTransport::open_lane(Peer& peer, uint32_t port) noexcept {
 void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept {
   constexpr int kGone = -2;
   OutLane& lane = peer.lane(port);
-  int bell = lane.bell.load(std::memory_order_relaxed);  // relaxed: a number, nothing behind it
+  // acquire: pairs with the release below; behind the number is what was opened.
+  int bell = lane.bell.load(std::memory_order_acquire);
   if (bell == OutLane::kNoBell) [[unlikely]] {
     const std::scoped_lock hold(setup_);
     bell = lane.bell.load(std::memory_order_relaxed);
     if (bell == OutLane::kNoBell) {
       bell = peer.link().open_bell(port);
       if (bell < 0) bell = kGone;
-      lane.bell.store(bell, std::memory_order_relaxed);
+      lane.bell.store(bell, std::memory_order_release);
     }
   }
   if (bell != kGone) ring(peer.view().port(port), seen, bell, Knock::frame);
