@@ -154,10 +154,11 @@ TEST(Turns, WhoStaysAwayForLongMayNotLeaveForAWhile) {
   for (bool was_soon = false; !was_soon;) {
     std::jthread([&] {
       Turns turns(true, 25'000, nothing, nullptr);
+      EXPECT_TRUE(turns.may_leave());  // which starts a watch
       const auto before = Clock::now();
-      EXPECT_TRUE(leaves(turns));
+      turns.leave();
       turns.begin_wait();
-      if (Clock::now() - before > std::chrono::microseconds(20)) return;
+      if (Clock::now() - before > std::chrono::microseconds(45)) return;
       was_soon = true;
       EXPECT_TRUE(leaves(turns));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
