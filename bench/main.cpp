@@ -48,6 +48,7 @@ constexpr Entry kEntries[] = {
     {"task", Needs::nothing, run_task_as_wanted, "tasks: spawn, switch, signal, steal, wait"},
     {"quick", Needs::nothing, run_quick, "what a message costs, in a few seconds"},
     {"all", Needs::nothing, run_all, "everything, into a file"},
+    {"scaling", Needs::nothing, run_scaling, "threads and workers, up to one a core, into a file"},
     {"report", Needs::nothing, run_report, "a file's figures beside their targets"},
     {"compare", Needs::nothing, run_compare, "two files, figure by figure"},
     {"hello", Needs::launcher, run_hello, ""},
@@ -132,7 +133,10 @@ void add_task_flags(CLI::App& command, TaskOptions& task) {
       ->check(CLI::IsMember(task_benchmarks()));
   command.add_option("--tasks", task.tasks, "this many, or not more, instead of the usual")
       ->check(CLI::Range(uint64_t{1}, uint64_t{100'000'000}));
-  command.add_option("--workers", task.workers, "with so many alone; default: one, and two")
+  command
+      .add_option("--workers", task.workers,
+                  "with so many alone, or several numbers, from few to many; default: one, and two")
+      ->delimiter(',')
       ->check(CLI::Range(1U, 1024U));
 }
 
@@ -158,7 +162,7 @@ int run(const Entry& entry, const Options& options, char** arguments) {
     return 2;
   }
   if (entry.needs == Needs::two_ranks && !started_by_launcher()) {
-    start_under_weftrun(2, true, arguments);
+    start_under_weftrun(2, options.threads == 1 ? Bound::core : Bound::share, arguments);
     return 2;  // it said why
   }
   return entry.run(options);
@@ -174,7 +178,7 @@ int parse_and_run(int count, char** arguments) {
     if (entry.needs == Needs::launcher) command->group("");  // internal: not shown
     add_flags(*command, options);
     const std::string name = entry.name;
-    if (name == "all") {
+    if (name == "all" || name == "scaling") {
       command->add_option("--only", options.only, "only runs whose words contain this");
       command->add_option("file,--file", options.file, "where the results go")->required();
     }

@@ -26,6 +26,7 @@ int run_matching(const Options& options);
 int run_memory(const Options& options);
 int run_quick(const Options& options);
 int run_all(const Options& options);
+int run_scaling(const Options& options);
 int run_report(const Options& options);
 int run_compare(const Options& options);
 

@@ -16,9 +16,9 @@
 namespace weft::bench {
 namespace {
 
-int only_core() noexcept {
+int first_core() noexcept {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) != 1) return -1;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return -1;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) return core;
   }
@@ -27,12 +27,12 @@ int only_core() noexcept {
 
 }  // namespace
 
-Pair::Pair() : job_(fabric::join_job()), yard_(std::make_unique<Yard>(*job_)), core_(only_core()) {
+Pair::Pair() : job_(fabric::join_job()), yard_(std::make_unique<Yard>(*job_)), core_(first_core()) {
   peer_core_ = static_cast<int>(static_cast<int64_t>(yard_->trade(static_cast<uint64_t>(core_))));
   peer_pid_ = static_cast<int>(yard_->trade(static_cast<uint64_t>(getpid())));
   if (leads() && !bound_apart()) {
     fmt::print(stderr,
-               "weft-bench: the ranks are not bound to a core each (weftrun --bind core); "
+               "weft-bench: the ranks have no cores of their own (weftrun --bind core, or share); "
                "latencies will read far too long\n");
   }
 }
@@ -53,10 +53,10 @@ std::string program_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
-void start_under_weftrun(int ranks, bool bind, char** arguments) {
-  std::vector<std::string> words{program_folder() + "/weftrun", "-n",
-                                 std::to_string(ranks),         "--bind",
-                                 bind ? "core" : "none",        program_path()};
+void start_under_weftrun(int ranks, Bound bound, char** arguments) {
+  std::vector<std::string> words{
+      program_folder() + "/weftrun",           "-n",          std::to_string(ranks), "--bind",
+      bound == Bound::core ? "core" : "share", program_path()};
   for (char** word = arguments + 1; *word != nullptr; ++word) words.emplace_back(*word);
   std::vector<char*> raw;
   raw.reserve(words.size() + 1);

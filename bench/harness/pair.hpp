@@ -21,15 +21,13 @@ class Pair {
   [[nodiscard]] bool leads() const noexcept { return rank() == 0; }
   void meet() noexcept { yard_->meet(); }
 
-  /// The processor that this rank, or the other, is bound to; -1: to several.
+  /// The first of the processors that this rank, or the other, may run on.
   [[nodiscard]] int core() const noexcept { return core_; }
   [[nodiscard]] int peer_core() const noexcept { return peer_core_; }
   /// The other rank's process number.
   [[nodiscard]] int peer_pid() const noexcept { return peer_pid_; }
-  /// Each rank bound to a processor of its own.
-  [[nodiscard]] bool bound_apart() const noexcept {
-    return core_ >= 0 && peer_core_ >= 0 && core_ != peer_core_;
-  }
+  /// Each rank has processors of its own: one, or its share of them.
+  [[nodiscard]] bool bound_apart() const noexcept { return core_ != peer_core_; }
 
  private:
   std::unique_ptr<fabric::Job> job_;
@@ -42,9 +40,12 @@ class Pair {
 /// True if a launcher started this process as a rank.
 bool started_by_launcher();
 
-/// Replaces this process by `weftrun -n ranks [--bind core] <this program> <same arguments>`, with
+/// What weftrun binds a rank to: one processor, or its share of all.
+enum class Bound { core, share };
+
+/// Replaces this process by `weftrun -n ranks --bind bound <this program> <same arguments>`, with
 /// the weftrun that lies beside it. Returns only on failure, having said why.
-void start_under_weftrun(int ranks, bool bind, char** arguments);
+void start_under_weftrun(int ranks, Bound bound, char** arguments);
 
 /// Folder of the running program.
 std::string program_folder();

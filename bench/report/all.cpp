@@ -1,8 +1,11 @@
 // weft-bench all FILE: the whole list of figures, one run after the other, each a job of its own,
 // so that one that fails costs its own figures alone. Results go to the file as they come.
+// weft-bench scaling FILE: what becomes of it with more threads, and workers, up to one a core.
 // weft-bench quick: what a message costs, in a few seconds, as a table.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -13,6 +16,7 @@
 #include "harness/process.hpp"
 #include "report/results_file.hpp"
 #include "task/task.hpp"
+#include "turns.hpp"
 
 namespace weft::bench {
 namespace {
@@ -122,6 +126,43 @@ constexpr QuickRun kQuick[] = {
     {"bandwidth --mode put --size 1M", "1 MiB puts into weft's memory"},
 };
 
+// 1, 2, 4 … and `most` itself.
+std::vector<unsigned> doubling(unsigned most) {
+  std::vector<unsigned> counts;
+  for (unsigned count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
+
+// Each rank has half the cores. About six minutes on 16 with --seconds 2, the default.
+std::vector<Run> scaling_plan(unsigned cores, double seconds) {
+  std::vector<Run> runs;
+  const auto add = [&](std::string words, double share = 1) {
+    runs.push_back({std::move(words), share * seconds});
+  };
+  const std::vector<unsigned> all = doubling(cores);
+  for (const char* name : {"fib", "queens", "uts", "barrier"})
+    add(fmt::format("task {} --workers {}", name, fmt::join(all, ",")), 2);
+  for (const unsigned threads : all) {
+    add(fmt::format("task mutex --workers {}", threads));
+    add(fmt::format("locks --threads {}", threads));
+    for (const unsigned length : {0U, 1U, 32U, 1024U})
+      add(fmt::format("matching --threads {} --length {}", threads, length));
+  }
+  std::vector<unsigned> of_a_rank = doubling(std::max(1U, cores / 2));
+  of_a_rank.push_back(8 * cores);  // many more than cores
+  for (const unsigned threads : of_a_rank) {
+    for (const char* mode : kModes) {
+      add(fmt::format("rate --mode {} --threads {}", mode, threads));
+      add(fmt::format("latency --mode {} --threads {}", mode, threads));
+    }
+    add(fmt::format("rate --mode matched --threads {} --devices 1", threads));
+    add(fmt::format("bandwidth --mode matched --threads {} --size 64K", threads));
+    add(fmt::format("pingpong --threads {}", threads));
+  }
+  return runs;
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::istringstream words(text);
   return {std::istream_iterator<std::string>(words), {}};
@@ -201,7 +242,9 @@ int run_quick(const Options& options) {
   return 0;
 }
 
-int run_all(const Options& options) {
+namespace {
+
+int perform_all(const std::vector<Run>& runs, const Options& options) {
   std::ofstream file(options.file);
   if (!file) throw std::runtime_error("cannot write " + options.file);
   if (const double load = load_average(); load > 0.5) {
@@ -209,7 +252,7 @@ int run_all(const Options& options) {
                load);
   }
   unsigned failures = 0;
-  for (const Run& run : plan(options.seconds)) {
+  for (const Run& run : runs) {
     if (run.words.find(options.only) == std::string::npos) continue;
     for (const Result& result : perform(run, options)) {
       failures += result.verdict.rfind("failed", 0) == 0 ? 1 : 0;
@@ -220,6 +263,15 @@ int run_all(const Options& options) {
   }
   if (failures != 0) fmt::print(stderr, "weft-bench: {} runs failed\n", failures);
   return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int run_all(const Options& options) { return perform_all(plan(options.seconds), options); }
+
+int run_scaling(const Options& options) {
+  const auto cores = static_cast<unsigned>(turns::cores().size());
+  return perform_all(scaling_plan(cores, options.seconds), options);
 }
 
 }  // namespace weft::bench

@@ -38,10 +38,11 @@ void ByWorkers::print(const std::string& mode, const std::vector<std::size_t>& r
     print_with(contest_.results(form(mode + "_half_words", counts_.back()),
                                 {*entry_of_half_words_, entries_.back()}));
   }
-  if (counts_ == std::vector{1U, 2U}) {
-    Result speedup = figure("task", mode + "_2_over_1", "x", Better::higher);
-    speedup.threads = 2;
-    print_with(contest_.speedups(speedup, entries_[1], entries_[0]));
+  for (std::size_t i = 1; i < counts_.size() && counts_.front() == 1; ++i) {
+    Result speedup =
+        figure("task", fmt::format("{}_{}_over_1", mode, counts_[i]), "x", Better::higher);
+    speedup.threads = counts_[i];
+    print_with(contest_.speedups(speedup, entries_[i], entries_[0]));
   }
 }
 

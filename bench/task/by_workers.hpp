@@ -21,8 +21,8 @@ class ByWorkers {
 
   [[nodiscard]] Contest& contest() noexcept { return contest_; }
   /// The fewest workers beside `rivals`, the first of them their limit; more workers beside the
-  /// fewest, their limit, and `rivals`; two over one as a figure of its own; half words beside
-  /// whole ones. `extra` goes to each.
+  /// fewest, their limit, and `rivals`; more over one as figures of their own; half words
+  /// beside whole ones. `extra` goes to each.
   void print(const std::string& mode, const std::vector<std::size_t>& rivals,
              const nlohmann::ordered_json& extra) const;
 

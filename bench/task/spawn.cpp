@@ -86,7 +86,7 @@ void measure(const Wanted& wanted, unsigned workers, uint64_t tasks, double seco
 }  // namespace
 
 void measure_spawn(const Wanted& wanted) {
-  const unsigned workers = wanted.workers != 0 ? wanted.workers : 1;
+  const unsigned workers = wanted.workers.empty() ? 1 : wanted.workers.back();
   std::vector<uint64_t> sizes{1, 64, 512, 4096, 65536};
   if (wanted.tasks != 0) sizes = {wanted.tasks};
   for (const uint64_t tasks : sizes) {

@@ -2,6 +2,9 @@
 #include "task.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "turns.hpp"
 
@@ -28,14 +31,15 @@ constexpr Entry kEntries[] = {
     {"barrier", tasks::measure_barrier},
 };
 
-bool has_too_many_workers(const Entry& entry, unsigned workers) {
-  return entry.most_workers != 0 && workers > entry.most_workers;
+bool has_too_many_workers(const Entry& entry, const std::vector<unsigned>& counts) {
+  return entry.most_workers != 0 &&
+         std::ranges::any_of(counts, [&](unsigned count) { return count > entry.most_workers; });
 }
 
 }  // namespace
 
 std::vector<unsigned> tasks::Wanted::workers_or_one_and_two() const {
-  if (workers != 0) return {workers};
+  if (!workers.empty()) return workers;
   if (turns::cores().size() < 2) return {1};
   return {1, 2};
 }
@@ -52,7 +56,7 @@ std::string contradiction(const TaskOptions& wanted) {
     if (has_too_many_workers(entry, wanted.workers)) {
       return fmt::format("{} is for {}, not for --workers {}", entry.name,
                          entry.most_workers == 1 ? "one worker" : "one worker or two",
-                         wanted.workers);
+                         fmt::join(wanted.workers, ","));
     }
     if (wanted.tasks != 0 && wanted.tasks < entry.least_tasks) {
       return fmt::format("{} is between two tasks at least, not for --tasks {}", entry.name,
@@ -68,7 +72,7 @@ int run_task(const Options& options, const TaskOptions& task_options) {
     if (!task_options.name.empty() && task_options.name != entry.name) continue;
     if (has_too_many_workers(entry, wanted.workers)) {
       fmt::print(stderr, "weft-bench task: {} is left out, not being for --workers {}\n",
-                 entry.name, wanted.workers);
+                 entry.name, fmt::join(wanted.workers, ","));
       continue;
     }
     if (wanted.tasks != 0 && wanted.tasks < entry.least_tasks) continue;

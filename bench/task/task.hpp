@@ -15,9 +15,9 @@ namespace weft::bench {
 
 /// The flags that `task` has beside those of all benchmarks.
 struct TaskOptions {
-  std::string name;      ///< one of task_benchmarks(); empty: all
-  uint64_t tasks = 0;    ///< this many, or about so many at most; 0: as the benchmark likes
-  unsigned workers = 0;  ///< with this many only; 0: as the benchmark likes
+  std::string name;    ///< one of task_benchmarks(); empty: all
+  uint64_t tasks = 0;  ///< this many, or about so many at most; 0: as the benchmark likes
+  std::vector<unsigned> workers;  ///< with these numbers of them; empty: as the benchmark likes
 };
 
 std::vector<std::string> task_benchmarks();
@@ -31,7 +31,7 @@ namespace tasks {
 struct Wanted {
   const Options& options;
   uint64_t tasks;
-  unsigned workers;
+  const std::vector<unsigned>& workers;
 
   /// The numbers of workers to measure with: what was asked for, else one, and two where there are
   /// two cores.

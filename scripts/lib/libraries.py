@@ -67,8 +67,8 @@ def compile_program(command, what):
 class Libraries:
     """Those that are there: weft in `build`, and the rivals of `names` in their virtual environments."""
 
-    def __init__(self, build, rivals, names):
-        self.build, self.rivals = build, rivals
+    def __init__(self, build, rivals, names, bind="core"):
+        self.build, self.rivals, self.bind = build, rivals, bind
         self.names = [name for name in ("weft", *RIVALS) if name in names]
         for name in [name for name in self.names if name != "weft"]:
             if not os.path.exists(os.path.join(rivals, name, "bin", "mpiexec")):
@@ -119,6 +119,8 @@ class Libraries:
         if name == "impi-rt":
             words[0] = os.path.join(binaries, "mpiexec.hydra")
             environment["I_MPI_ROOT"] = self.place(name)
+            if self.bind == "share":  # whoever starts it has bound it
+                environment["I_MPI_PIN"] = "0"
         return words, environment
 
 

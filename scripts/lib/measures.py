@@ -3,7 +3,9 @@ reached. What they are: docs/benchmarks.md.
 """
 import dataclasses
 import itertools
+import os
 
+CORES = len(os.sched_getaffinity(0))
 # By size of what each rank gives to, or gets from, another.
 COLLECTIVES = ("barrier", *(f"{name}-{size}" for size in ("8", "64K") for name in ("allreduce", "bcast")),
                *(f"{name}-8" for name in ("reduce", "gather", "scatter", "allgather", "alltoall", "reduce-scatter")))
@@ -59,8 +61,8 @@ class Measure:
 
     @property
     def outnumbers(self):
-        """More ranks on a machine than the two that are bound to a core each."""
-        return self.hosts == 1 and self.ranks > 2
+        """More ranks on a machine than cores."""
+        return self.hosts == 1 and self.ranks > CORES
 
     @property
     def weft_only(self):
@@ -118,7 +120,7 @@ def measures(threads):
         with_threads("shapes", ["depth", "--length", str(posted), "--unexpected", str(unexpected)],
                      "M/s", [1, 2], length=posted, label=application, engines=("list", "tail"))
     sizes = {"8": 8, "64K": 1 << 16}
-    for ranks in (2, 8):
+    for ranks in dict.fromkeys((2, 8, max(8, CORES))):
         for each in COLLECTIVES:
             call, _, size = each.rpartition("-") if each != "barrier" else (each, "", "8")
             add(each, [call], "us", sizes[size], ranks=ranks)
