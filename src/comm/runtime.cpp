@@ -200,6 +200,10 @@ void Runtime::use_device(std::optional<uint32_t> number) {
   asked_for = number ? AskedFor{impl_->serial, *number} : AskedFor{};
 }
 
+void Runtime::prefer_device(const Device* device) noexcept {
+  asked_for = device != nullptr ? AskedFor{impl_->serial, device->number()} : AskedFor{};
+}
+
 uint64_t Runtime::Impl::next_serial() noexcept {
   static std::atomic<uint64_t> made{0};
   return made.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: only unlike

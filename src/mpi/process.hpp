@@ -21,8 +21,8 @@ struct Settings {
   std::size_t unexpected_bytes_per_peer;  ///< past it, that sender announces instead of sending
   std::size_t unexpected_bytes;           ///< the same, of all senders
   uint32_t requests;                      ///< that may exist at once
-  std::string devices;                    ///< "dedicated", "round-robin", "communicator", "hash"
-  uint32_t operations;                    ///< of the runtime; 0: comm.operations
+  std::string devices;  ///< "automatic", "dedicated", "round-robin", "communicator", "hash"
+  uint32_t operations;  ///< of the runtime; 0: comm.operations
 };
 
 /// Owner: one per process, made by the first Init_thread or Session_init, ended by the last

@@ -1,6 +1,7 @@
 // Short-section locks: spin (try-lock on the message path), ticket, and MCS, which also sleeps.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -32,11 +33,14 @@ class SpinLock {
  private:
   [[gnu::noinline]] void wait() noexcept {
     Backoff backoff;
+    uint32_t looks_away = 1;
     do {
+      for (uint32_t i = 0; i < looks_away; ++i) backoff.pause();
+      looks_away = std::min(looks_away * 2, kLongestPause);
       // relaxed: only decides when to try again; try_lock's acquire does the synchronizing.
-      while (held_.load(std::memory_order_relaxed)) backoff.pause();
-    } while (!try_lock());
+    } while (held_.load(std::memory_order_relaxed) || !try_lock());
   }
+  static constexpr uint32_t kLongestPause = 32;
 
   std::atomic<bool> held_{false};
 };

@@ -309,11 +309,13 @@ void Engine::peer_down(Rank peer) noexcept {
   {
     const std::scoped_lock guard(stalled_lock_);
     Peer& dead = this->peer(peer);
+    take_refused(dead);
+    const std::size_t before = over.size();
     for (Entry* each = dead.backlog; each != nullptr; each = each->next) {
       over.push_back(static_cast<Transfer*>(each));
     }
     dead.backlog = dead.backlog_last = nullptr;
-    dead.waiting.store(0, std::memory_order_relaxed);
+    dead.waiting.fetch_sub(static_cast<uint32_t>(over.size() - before), std::memory_order_relaxed);
   }
   for (Transfer* each : over) {
     std::free(std::exchange(each->packed, nullptr));

@@ -25,6 +25,7 @@ void unmap(T* memory, std::size_t count) noexcept {
 Engine::Engine(Runtime& runtime, DeviceOf device_of, bool sequenced)
     : runtime_(runtime),
       device_of_(device_of),
+      chooses_devices_(device_of != DeviceOf::thread && runtime.device_count() > 1),
       sequenced_(sequenced),
       eager_bytes_(runtime.eager_bytes()),
       match_times_(settings().match_times),
@@ -74,6 +75,7 @@ void Engine::open(Channel& channel, Group* group, bool may_overtake, bool exact_
   const std::scoped_lock guard(channels_lock_);  // against peer_down
   channel.group = group;
   channel.may_overtake = may_overtake;
+  channel.by_key = exact_keys && channel.plane == Plane::program;
   channel.promise_exact_keys(exact_keys);
 }
 
@@ -106,7 +108,12 @@ SourceOrder& Engine::order(Channel& channel, Rank process) {
 
 Device* Engine::via_chosen(const Channel& channel, int tag) const noexcept {
   uint32_t number = channel.context;
-  if (device_of_ == DeviceOf::key) number = number * 31 + static_cast<uint32_t>(tag);
+  bool by_key = device_of_ == DeviceOf::key;
+  if (device_of_ == DeviceOf::hints) {
+    if (channel.may_overtake) return nullptr;
+    by_key = channel.by_key;
+  }
+  if (by_key) number = number * 31 + static_cast<uint32_t>(tag);
   return &runtime_.device(number % runtime_.device_count());
 }
 
@@ -129,11 +136,14 @@ int error_class_of(Errc error) noexcept {
 
 void open_messages() {
   const std::string& devices = settings().devices;
-  const DeviceOf device_of = devices == "communicator" ? DeviceOf::communicator
-                             : devices == "hash"       ? DeviceOf::key
-                                                       : DeviceOf::thread;
-  // One device keeps order by itself, and so do messages of a communicator that all use the same.
-  const bool sequenced = runtime().device_count() > 1 && device_of != DeviceOf::communicator;
+  const DeviceOf device_of = devices == "automatic"      ? DeviceOf::hints
+                             : devices == "communicator" ? DeviceOf::communicator
+                             : devices == "hash"         ? DeviceOf::key
+                                                         : DeviceOf::thread;
+  // One device keeps order by itself, and so do messages of a communicator that all use the same,
+  // or those of a key, where nobody asks for the order of unlike ones.
+  const bool sequenced =
+      runtime().device_count() > 1 && (device_of == DeviceOf::thread || device_of == DeviceOf::key);
   the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced);
   register_counters();
 }

@@ -27,8 +27,9 @@
 
 namespace weft::mpi {
 
-/// How sends choose their device.
-enum class DeviceOf : uint8_t { thread, communicator, key };
+/// How sends choose their device; `hints`: by communicator, so that there is an order without
+/// numbers, or what the communicator's hints allow instead.
+enum class DeviceOf : uint8_t { thread, communicator, key, hints };
 
 /// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog;
 /// kSequenced: it has a sequence number; else it may be matched as it comes: its sender has one
@@ -48,6 +49,7 @@ struct alignas(base::kCacheLine) Peer {
   std::atomic<uint32_t> waiting;          ///< sends in the backlog; they go first
   std::atomic<int64_t> unexpected_bytes;  ///< of its messages that wait here
   std::atomic<bool> told_to_stop;         ///< we told it
+  std::atomic<Entry*> refused;  ///< sends that join the backlog, newest first (Entry::next)
   // Under Engine::stalled_lock_:
   Entry* backlog;  ///< sends that were answered retry, oldest first (Entry::next)
   Entry* backlog_last;
@@ -118,7 +120,13 @@ class Engine final : public Matcher {
   [[nodiscard]] std::vector<Channel*> all_channels();
   /// The device for a message; nullptr: the calling thread's.
   [[nodiscard]] Device* via(const Channel& channel, int tag) const noexcept {
-    return device_of_ == DeviceOf::thread ? nullptr : via_chosen(channel, tag);
+    return chooses_devices_ ? via_chosen(channel, tag) : nullptr;
+  }
+  /// The calling thread will wait for messages of this channel: it polls the device that they come
+  /// by.
+  void expect(const Channel& channel, int tag) const noexcept {
+    if (chooses_devices_) [[unlikely]]
+      runtime_.prefer_device(via_chosen(channel, tag));
   }
 
  private:
@@ -140,6 +148,7 @@ class Engine final : public Matcher {
   void stall(Transfer& transfer, Peer& peer);
   void link_stalled(Peer& peer) noexcept;
   bool drain(Peer& peer, int& most, std::vector<Transfer*>& over);
+  static void take_refused(Peer& peer) noexcept;
 
   bool accept(Channel& channel, const Delivery& message);
   bool accept(Channel& channel, const Envelope& envelope, const Announcement& message);
@@ -174,6 +183,7 @@ class Engine final : public Matcher {
 
   Runtime& runtime_;
   const DeviceOf device_of_;
+  const bool chooses_devices_;     ///< there are several, and they are not by thread
   const bool sequenced_;           ///< our devices race: receivers have to make their order again
   const std::size_t eager_bytes_;  ///< to any rank
   const bool match_times_;

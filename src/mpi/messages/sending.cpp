@@ -136,23 +136,47 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
     transfer.type->pack(transfer.buffer, transfer.count, 0,
                         {transfer.packed, static_cast<std::size_t>(transfer.capacity)});
   }
-  transfer.next = nullptr;
+  // relaxed: before the push, so that this thread's next send, and whoever learns of this one, sees
+  // it.
+  peer.waiting.fetch_add(1, std::memory_order_relaxed);
+  Entry* newest = peer.refused.load(std::memory_order_relaxed);
+  do {
+    transfer.next = newest;
+    // release: pairs with take_refused. The last access: it may go from there, and end.
+  } while (!peer.refused.compare_exchange_weak(newest, &transfer, std::memory_order_release,
+                                               std::memory_order_relaxed));
+  // Whoever was first of those that lie there has the peer looked at.
+  if (newest != nullptr) return;
   {
     const std::scoped_lock guard(stalled_lock_);
-    (peer.backlog != nullptr ? peer.backlog_last->next : peer.backlog) = &transfer;
-    peer.backlog_last = &transfer;
-    peer.waiting.fetch_add(1, std::memory_order_relaxed);
     link_stalled(peer);
   }
   endpoint_->try_again_later();
+}
+
+/// (stalled_lock_) What was refused since goes behind the backlog, oldest first.
+void Engine::take_refused(Peer& peer) noexcept {
+  Entry* each = peer.refused.exchange(nullptr, std::memory_order_acquire);
+  if (each == nullptr) return;
+  Entry* const newest = each;
+  Entry* oldest = nullptr;
+  while (each != nullptr) {
+    Entry* const before = each->next;
+    each->next = oldest;
+    oldest = std::exchange(each, before);
+  }
+  (peer.backlog != nullptr ? peer.backlog_last->next : peer.backlog) = oldest;
+  peer.backlog_last = newest;
 }
 
 /// (stalled_lock_) Sends what waits for this peer, as far as there is room and `most` allows. True:
 /// nothing is left.
 bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
   if (peer.owes_notice && !send_notice(peer)) return false;
-  for (; peer.backlog != nullptr; --most) {
-    if (most == 0) return false;
+  uint32_t went = 0;
+  for (;; --most) {
+    if (peer.backlog == nullptr) take_refused(peer);
+    if (peer.backlog == nullptr || most == 0) break;
     auto& first = static_cast<Transfer&>(*peer.backlog);
     Entry* const next = first.next;
     const std::byte* const from = first.packed != nullptr ? first.packed : first.buffer;
@@ -164,17 +188,19 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
     const Post answer = post(first, {from, static_cast<std::size_t>(first.capacity)}, eager);
     if (answer == Post::retry) {
       first.kind |= eager ? 0 : kAnnounce;
-      return false;
+      break;
     }
     peer.backlog = next;
-    peer.waiting.fetch_sub(1, std::memory_order_release);
+    ++went;
     if (answer == Post::done) {
       over.push_back(&first);
     } else {
       counts.add(ChannelCount::announced);
     }
   }
-  return true;
+  // Of all at once: senders add to it. release: who sees that nobody waits goes behind all these.
+  if (went != 0) peer.waiting.fetch_sub(went, std::memory_order_release);
+  return peer.backlog == nullptr && peer.refused.load(std::memory_order_relaxed) == nullptr;
 }
 
 bool Engine::try_again() noexcept {
@@ -183,7 +209,9 @@ bool Engine::try_again() noexcept {
   std::vector<std::pair<Transfer*, Announcement>> fetches;
   bool all = true;
   {
-    const std::scoped_lock guard(stalled_lock_);
+    // Somebody else is at it: no two of those who poll wait for each other.
+    const std::unique_lock guard(stalled_lock_, std::try_to_lock);
+    if (!guard) return false;
     std::size_t kept = 0;
     int most = kSendsAtALook;
     for (Peer* peer : stalled_) {
@@ -248,6 +276,7 @@ void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, co
   prepare(transfer, channel, comm.process(to), tag, const_cast<void*>(buffer), count, type);
   transfer.kind = static_cast<uint8_t>(plane);
   Engine& my = engine();
+  my.expect(channel, tag);
   my.send(transfer, mode);
   my.runtime().run_deferred();
 }
@@ -269,6 +298,7 @@ void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, 
   prepare(transfer, channel, process, tag, buffer, count, type);
   transfer.outcome.source = from;
   Engine& my = engine();
+  my.expect(channel, tag);
   if (Arrived* const met = my.post_receive(transfer); met != nullptr) {
     my.receive(transfer, *met);
   } else if (my.deaths() && process != kAnySource && my.runtime().is_dead(process) &&

@@ -140,6 +140,7 @@ bool probe(Comm& comm, int from, int tag, Outcome& found) {
     const Channel& channel;
     Outcome& found;
   } look{program_channel(comm), found};
+  engine().expect(look.channel, tag);
   return program_channel(comm).find(
       process_of(comm, from), tag,
       [](void* argument, const Arrived& message) {

@@ -67,10 +67,12 @@ constexpr base::ConfigKey kKeys[] = {
      .help = "Requests that may exist at once in a rank."},
     {.key = "mpi.devices",
      .type = ConfigType::choice,
-     .fallback = "dedicated",
-     .choices = "dedicated|round-robin|communicator|hash",
-     .help = "How MPI calls get devices: each thread its own, in turn, by communicator, or by "
-             "communicator and tag."},
+     .fallback = "automatic",
+     .choices = "automatic|dedicated|round-robin|communicator|hash",
+     .help =
+         "How messages get devices: each thread its own, in turn, by communicator, or by "
+         "communicator and tag; automatic: by communicator, but by tag, too, or each thread its "
+         "own, where hints of the communicator allow that."},
     {.key = "mpi.operations",
      .type = ConfigType::integer,
      .fallback = "0",
