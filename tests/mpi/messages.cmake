@@ -15,6 +15,19 @@ foreach(way IN LISTS ways)
   set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs" ENVIRONMENT "${way}")
 endforeach()
 
+# Lanes and packets so few that most sends are refused at first.
+add_executable(mpi_program_p2p_backlog programs/p2p_backlog.cpp)
+target_link_libraries(mpi_program_p2p_backlog PRIVATE weft_flags mpi_abi)
+add_dependencies(mpi_program_p2p_backlog weft_mpi_generated)
+foreach(devices "1" "4" "4;WEFT_MPI_DEVICES=dedicated")
+  string(MAKE_C_IDENTIFIER "mpi.p2p_backlog_over_${devices}" test)
+  string(REPLACE "mpi_p2p" "mpi.p2p" test ${test}.2)
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+    $<TARGET_FILE:mpi_program_p2p_backlog>)
+  set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+    ENVIRONMENT "WEFT_FABRIC_LANE_CELLS=16;WEFT_FABRIC_PACKETS=64;WEFT_COMM_DEVICES=${devices}")
+endforeach()
+
 # A rank dies while another has this or that under way with it.
 add_executable(mpi_program_p2p_deaths programs/p2p_deaths.cpp)
 target_link_libraries(mpi_program_p2p_deaths PRIVATE weft_flags mpi_abi)
@@ -30,7 +43,7 @@ endforeach()
 
 # The same messages over several devices, chosen in each way, and matched by each engine.
 if(NOT WEFT_SANITIZE)
-  foreach(devices dedicated round-robin communicator hash)
+  foreach(devices automatic dedicated round-robin communicator hash)
     foreach(program p2p_order p2p_model p2p_probe collectives_many)
       set(test mpi.${program}_over_${devices}.2)
       add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
@@ -52,7 +65,7 @@ if(NOT WEFT_SANITIZE)
   add_test(NAME mpi.p2p_order_64_over_two_devices.2 COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
     $<TARGET_FILE:mpi_program_p2p_order_64> 64)
   set_tests_properties(mpi.p2p_order_64_over_two_devices.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
-    ENVIRONMENT "WEFT_COMM_DEVICES=2")
+    ENVIRONMENT "WEFT_COMM_DEVICES=2;WEFT_MPI_DEVICES=dedicated")
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
     set(devices 1)
     foreach(program p2p_order p2p_model)

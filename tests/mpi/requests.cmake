@@ -24,7 +24,7 @@ if(DEFINED ENV{WEFT_STRESS_SECONDS})
   endif()
 endif()
 weft_mpi_test(p2p_model_64 RANKS 1 2 3 SOURCES programs/p2p_model.cpp ARGUMENTS 64 50 ${model_seconds}
-  ENV WEFT_COMM_DEVICES=2)
+  ENV WEFT_COMM_DEVICES=2 WEFT_MPI_DEVICES=dedicated)
 
 # By the large-count twins.
 weft_mpi_by_large_counts(p2p_modes RANKS 2)
