@@ -1,6 +1,8 @@
 // Ticket and MCS locks.
 #include "weft/base/locks.hpp"
 
+#include "weft/base/backoff.hpp"
+
 namespace weft::base {
 
 bool TicketLock::try_lock() noexcept {

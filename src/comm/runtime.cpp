@@ -201,6 +201,7 @@ void Runtime::use_device(std::optional<uint32_t> number) {
 }
 
 void Runtime::prefer_device(const Device* device) noexcept {
+  if (!base::this_parker().may_poll()) return;
   asked_for = device != nullptr ? AskedFor{impl_->serial, device->number()} : AskedFor{};
 }
 
@@ -226,8 +227,12 @@ Device& Runtime::Impl::one_of_many_devices() const noexcept {
 uint32_t Runtime::progress() { return impl_->progress(impl_->this_device()); }
 
 uint32_t Runtime::Impl::progress(Device& own, bool lingers) {
-  const uint32_t served = own.try_progress(lingers);
-  return served != 0 || only_device != nullptr ? served : progress_others(own);
+  uint32_t served = own.try_progress(lingers);
+  if (only_device != nullptr) return served;
+  // A stream on one's own device does not keep one from the others.
+  thread_local uint32_t turn = 0;
+  if (served == 0 || ++turn % kTurnsBetweenOthers == 0) served += progress_others(own);
+  return served;
 }
 
 /// 002 Alg. 2: the others in turn, by try-lock, until one yields, or `most` of them did not;

@@ -222,6 +222,29 @@ TEST(Devices, AStreamOnTheOwnOneLeavesTheOthersTheirTurn) {
            {.devices = kDevices, .progress = Progress::explicit_});
 }
 
+/// Who finds something on its own device each time it polls comes to the others, too.
+TEST(Devices, AStreamOnOnesOwnKeepsNobodyWaiting) {
+  on_ranks(1,
+           [](Runtime& rt) {
+             Endpoint queue(rt, {.arrival = Arrival::queue});
+             rt.use_device(1);
+             queue.send_wait(Rank{0}, Tag{1}, bytes_of(1));
+             rt.use_device(0);
+             constexpr int kMost = 200;
+             const Counts before = Counts::of(rt);
+             int sent = 0;
+             while (sent < kMost && (Counts::of(rt) - before).frames[1] == 0) {
+               queue.send_wait(Rank{0}, Tag{0}, bytes_of(0));
+               ++sent;
+               (void)rt.progress();
+             }
+             EXPECT_LT(sent, kMost);
+             for (int taken = 0; taken < sent + 1; ++taken) (void)queue.dequeue_wait();
+             rt.use_device({});
+           },
+           {.devices = kDevices, .progress = Progress::explicit_});
+}
+
 /// Two threads on one device, and none on the policy's.
 TEST(Devices, AThreadUsesTheOneItAsksFor) {
   on_ranks(1,
@@ -244,6 +267,10 @@ TEST(Devices, AThreadUsesTheOneItAsksFor) {
              for (uint32_t d = 0; d < kDevices; ++d)
                EXPECT_EQ(now.frames[d], d == others ? 2U : 0U) << d;
              rt.use_device({});
+             EXPECT_NE(rt.this_device().number(), others);
+             rt.prefer_device(&rt.device(others));
+             EXPECT_EQ(rt.this_device().number(), others);
+             rt.prefer_device(nullptr);
              EXPECT_NE(rt.this_device().number(), others);
            },
            {.devices = kDevices, .progress = Progress::explicit_});

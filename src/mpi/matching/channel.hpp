@@ -66,7 +66,6 @@ class Channel {
   // Set by open_channels:
   Group* group = nullptr;     ///< sources are told by their rank in it
   bool may_overtake = false;  ///< hint: sequence numbers are not looked at
-  bool by_key = false;        ///< hints: nobody asks for the order of unlike keys
   // Set when it is made:
   uint16_t context = 0;
   Plane plane = Plane::program;

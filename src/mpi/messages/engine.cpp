@@ -75,7 +75,6 @@ void Engine::open(Channel& channel, Group* group, bool may_overtake, bool exact_
   const std::scoped_lock guard(channels_lock_);  // against peer_down
   channel.group = group;
   channel.may_overtake = may_overtake;
-  channel.by_key = exact_keys && channel.plane == Plane::program;
   channel.promise_exact_keys(exact_keys);
 }
 
@@ -108,12 +107,8 @@ SourceOrder& Engine::order(Channel& channel, Rank process) {
 
 Device* Engine::via_chosen(const Channel& channel, int tag) const noexcept {
   uint32_t number = channel.context;
-  bool by_key = device_of_ == DeviceOf::key;
-  if (device_of_ == DeviceOf::hints) {
-    if (channel.may_overtake) return nullptr;
-    by_key = channel.by_key;
-  }
-  if (by_key) number = number * 31 + static_cast<uint32_t>(tag);
+  if (device_of_ == DeviceOf::hints && channel.may_overtake) return nullptr;
+  if (device_of_ == DeviceOf::key) number = number * 31 + static_cast<uint32_t>(tag);
   return &runtime_.device(number % runtime_.device_count());
 }
 
@@ -140,8 +135,7 @@ void open_messages() {
                              : devices == "communicator" ? DeviceOf::communicator
                              : devices == "hash"         ? DeviceOf::key
                                                          : DeviceOf::thread;
-  // One device keeps order by itself, and so do messages of a communicator that all use the same,
-  // or those of a key, where nobody asks for the order of unlike ones.
+  // One device keeps order by itself, and so do messages of a communicator that all use the same.
   const bool sequenced =
       runtime().device_count() > 1 && (device_of == DeviceOf::thread || device_of == DeviceOf::key);
   the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced);

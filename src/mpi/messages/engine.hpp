@@ -27,8 +27,8 @@
 
 namespace weft::mpi {
 
-/// How sends choose their device; `hints`: by communicator, so that there is an order without
-/// numbers, or what the communicator's hints allow instead.
+/// How sends choose their device; `hints`: by communicator, which keeps order without numbers, or
+/// by thread where a communicator's messages may overtake each other.
 enum class DeviceOf : uint8_t { thread, communicator, key, hints };
 
 /// What an envelope's `kind` says; kAnnounce only while a send waits in the backlog;

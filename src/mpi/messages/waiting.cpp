@@ -152,6 +152,7 @@ bool probe(Comm& comm, int from, int tag, Outcome& found) {
 
 void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
   Runtime& core = runtime();
+  engine().expect(program_channel(comm), tag);  // before it is settled which device is polled
   bool dead = false;
   core.wait_until([&] {
     if (probe(comm, from, tag, found)) return true;
@@ -168,6 +169,7 @@ struct Extracted : Arrived {};
 
 Extracted* extract(Comm& comm, int from, int tag, Outcome& found) {
   Channel& channel = program_channel(comm);
+  engine().expect(channel, tag);
   Arrived* const message = engine().extract(channel, process_of(comm, from), tag);
   if (message != nullptr) found = outcome_of(channel, *message);
   return static_cast<Extracted*>(message);

@@ -69,10 +69,9 @@ constexpr base::ConfigKey kKeys[] = {
      .type = ConfigType::choice,
      .fallback = "automatic",
      .choices = "automatic|dedicated|round-robin|communicator|hash",
-     .help =
-         "How messages get devices: each thread its own, in turn, by communicator, or by "
-         "communicator and tag; automatic: by communicator, but by tag, too, or each thread its "
-         "own, where hints of the communicator allow that."},
+     .help = "How messages get devices: each thread its own, in turn, by communicator, or by "
+             "communicator and tag; automatic: by communicator, but each thread its own where the "
+             "communicator says that messages may overtake each other."},
     {.key = "mpi.operations",
      .type = ConfigType::integer,
      .fallback = "0",
