@@ -134,7 +134,7 @@ std::vector<unsigned> doubling(unsigned most) {
   return counts;
 }
 
-// Each rank has half the cores. About six minutes on 16 with --seconds 2, the default.
+// Each rank has half the cores. About ten minutes on 16 with --seconds 2, the default.
 std::vector<Run> scaling_plan(unsigned cores, double seconds) {
   std::vector<Run> runs;
   const auto add = [&](std::string words, double share = 1) {
