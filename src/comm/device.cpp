@@ -303,12 +303,7 @@ void Device::malformed_frame(const fabric::Frame& frame, const char* why) {
 }
 
 void Device::give_back(const fabric::Frame& frame) noexcept {
-  if (frame.open == nullptr) {
-    if (frame.loan) port_->give_back(frame.loan);
-    return;
-  }
-  for (uint32_t i = 0; i < frame.open->count; ++i)
-    port_->give_back({frame.loan.owner, frame.loan.port, frame.open->indices[i]});
+  port_->give_back_all(frame.loan, frame.indices());
 }
 
 // --- Pending work --------------------------------------------------------------------------------

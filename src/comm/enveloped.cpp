@@ -116,7 +116,7 @@ fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device,
     return fabric::Taken::hold;
   }
   if (open != nullptr) {
-    open->give_back(device.port());
+    device.port().give_back_all(arrived.loan, open->indices());
   } else if (arrived.loan) {
     device.port().give_back(arrived.loan);
   }

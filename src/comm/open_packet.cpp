@@ -113,11 +113,6 @@ std::span<const std::byte> OpenPacket::whole(Errc& error) noexcept {
   return all;
 }
 
-void OpenPacket::give_back(fabric::Port& port) const noexcept {
-  for (uint32_t i = 0; i < open_.count; ++i)
-    port.give_back({.owner = loan_.owner, .port = loan_.port, .index = open_.indices[i]});
-}
-
 }  // namespace comm
 
 Payload::Payload(comm::OpenPacket& open) noexcept

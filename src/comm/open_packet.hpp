@@ -85,14 +85,17 @@ void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
 class OpenPacket {
  public:
   OpenPacket(fabric::Transport& transport, const fabric::Frame& frame) noexcept
-      : transport_(transport), source_(frame.source), loan_(frame.loan), open_(*frame.open) {}
+      : transport_(transport), source_(frame.source), open_(*frame.open) {}
 
   [[nodiscard]] std::size_t size() const noexcept { return open_.bytes; }
   [[nodiscard]] bool is_whole() const noexcept;
   /// As Payload's.
   Errc copy(std::span<std::byte> into) noexcept;
   std::span<const std::byte> whole(Errc& error) noexcept;
-  void give_back(fabric::Port& port) const noexcept;
+  /// The numbers of its packets (Port::give_back_all).
+  [[nodiscard]] std::span<const uint32_t> indices() const noexcept {
+    return {open_.indices, open_.count};
+  }
 
  private:
   /// How far it is written, once that is further than `from`; `from` if its writer was not seen to
@@ -106,7 +109,6 @@ class OpenPacket {
 
   fabric::Transport& transport_;
   Rank source_;
-  const fabric::Loan& loan_;
   const fabric::OpenLoan& open_;
   struct Free {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }

@@ -51,6 +51,9 @@ class ByNodePort final : public Port {
     return side(to).try_control(to, to_port, header);
   }
   void give_back(Loan loan) noexcept override { side(Rank{loan.owner}).give_back(loan); }
+  void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept override {
+    side(Rank{loan.owner}).give_back_all(loan, indices);
+  }
   [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override {
     return side(peer).offer(peer, memory);
   }

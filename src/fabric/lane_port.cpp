@@ -205,13 +205,14 @@ Post LanePort::lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const s
   return Post::posted;
 }
 
-void LanePort::give_back(Loan loan) noexcept {
+void LanePort::give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept {
+  if (indices.empty()) return;
   Peer* const owner = transport_.find(Rank{loan.owner});
   WEFT_CHECK(owner != nullptr && owner->attached() && loan.port < owner->ports(),
              "a loan that a frame delivered");
   const SegmentView& view = owner->view();
   PortControl& port = view.port(loan.port);
-  push_returned(port.returned, view.links(), loan.index);
+  push_returned(port.returned, view.links(), indices);
   // A read-modify-write that succeeded is a fence on x86 only; ask as every sender does.
   const bool fence =
       view.header().has_membarrier == 0 || transport_.own().header().has_membarrier == 0;
@@ -427,8 +428,7 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
   const bool down = lane.peer->down.load(std::memory_order_acquire);
   const bool sent = frame.is_whole() || !down;
   if (!sent) {
-    for (uint32_t i = 0; i < open.count; ++i)  // to one that is taken for dead and is not
-      give_back({frame.loan.owner, frame.loan.port, open.indices[i]});
+    give_back_all(frame.loan, frame.indices());  // to one that is taken for dead and is not
   } else if (sink.on_frame(frame) == Taken::hold) {
     return false;
   }

@@ -39,7 +39,8 @@ class LanePort final : public Port {
   uint32_t poll(Sink& sink, uint32_t budget) override;
   uint32_t linger(Sink& sink, uint32_t budget) override;
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
-  void give_back(Loan loan) noexcept override;
+  void give_back(Loan loan) noexcept override { give_back_all(loan, {&loan.index, 1}); }
+  void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept override;
   void arm() noexcept override { bell_.arm(); }
   void disarm() noexcept override;
   [[nodiscard]] int bell_fd() const noexcept override { return bell_.fd(); }

@@ -8,7 +8,8 @@
 // Layout: head = number + 1 of the last packet pushed, 0 for empty; links[i] = the head before i.
 //
 // Invariants
-//  1. A packet is on at most one stack: only the holder of its loan pushes it, once.
+//  1. A packet is on at most one stack: only the holder of its loan pushes it, once, alone or with
+//     others.
 //  2. The owner takes the whole stack by exchange, so that no pop can meet a reused head (no ABA).
 //  3. What comes from outside is not believed: the walk visits a packet only if it is a number in
 //     range that the owner's own book says is lent from this port, and the book's entry is struck
@@ -20,17 +21,21 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 
 namespace weft::fabric {
 
-/// Pushes packet `index`; `links` is the owner's link array.
+/// Pushes packets, one at least, by one exchange; `links` is the owner's link array.
 inline void push_returned(std::atomic<uint32_t>& head, std::atomic<uint32_t>* links,
-                          uint32_t index) noexcept {
+                          std::span<const uint32_t> indices) noexcept {
+  // relaxed, all links: covered by the release
+  for (std::size_t i = 1; i < indices.size(); ++i)
+    links[indices[i]].store(indices[i - 1] + 1, std::memory_order_relaxed);
   uint32_t before = head.load(std::memory_order_relaxed);  // relaxed: verified by the exchange
   do {
-    links[index].store(before, std::memory_order_relaxed);  // relaxed: covered by the release
-    // release: pairs with take_returned's acquire; link, and the reading of the packet, precede.
-  } while (!head.compare_exchange_weak(before, index + 1, std::memory_order_release,
+    links[indices.front()].store(before, std::memory_order_relaxed);
+    // release: pairs with take_returned's acquire; links, and the reading of the packets, precede.
+  } while (!head.compare_exchange_weak(before, indices.back() + 1, std::memory_order_release,
                                        std::memory_order_relaxed));
 }
 

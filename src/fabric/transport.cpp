@@ -44,6 +44,10 @@ Post Port::try_read(Address /*from*/, uint64_t /*address*/, uint64_t /*key*/, ui
 
 uint32_t Port::linger(Sink& /*sink*/, uint32_t /*budget*/) { return 0; }
 
+void Port::give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept {
+  for (const uint32_t index : indices) give_back({loan.owner, loan.port, index});
+}
+
 ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*/) noexcept {
   return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
 }

@@ -393,8 +393,10 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
     // It is offered, and held, before it is whole; control frames pass.
     Recorder sink;
     std::string got;
+    std::vector<uint32_t> came;
     sink.hold = [&](const Frame& frame) {
       if (!frame.is_whole()) return true;
+      came.assign(frame.indices().begin(), frame.indices().end());
       for (uint32_t i = 0; i < frame.open->count; ++i) got += text_of(frame.open->pieces[i]);
       return false;
     };
@@ -410,13 +412,14 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
     ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
     EXPECT_EQ(sink.frames[0].head, "open");
     EXPECT_EQ(got, body);
-    for (std::size_t i = 0; i < count; ++i) {
-      Loan loan = sink.frames[0].loan;
-      loan.index = indices[i];
-      ranks.port(to).give_back(loan);
-    }
+    EXPECT_EQ(came, std::vector<uint32_t>(&indices[0], &indices[0] + count));
+    ranks.port(to).give_back_all(sink.frames[0].loan, came);
+    ranks.port(to).give_back_all({}, {});  // nothing
     Recorder owner;
     ASSERT_TRUE(poll_until(ranks.port(0), owner, [&] { return owner.returned.size() == count; }));
+    std::sort(came.begin(), came.end());
+    std::sort(owner.returned.begin(), owner.returned.end());
+    EXPECT_EQ(owner.returned, came);
   }
 }
 

@@ -56,6 +56,11 @@ struct Frame {
   /// Set: it is of the first of these packets, which are all the sink's.
   const OpenLoan* open = nullptr;
 
+  /// The numbers of all packets that came with it, `loan`'s owner's (Port::give_back_all).
+  [[nodiscard]] std::span<const uint32_t> indices() const noexcept {
+    if (open != nullptr) return {open->indices, open->count};
+    return {&loan.index, loan ? std::size_t{1} : 0};
+  }
   /// All of it is there.
   [[nodiscard]] bool is_whole() const noexcept {
     // acquire: pairs with the owner's release; the bytes are there.
@@ -242,6 +247,8 @@ class Port {
 
   /// Returns a packet to its owner. Never fails.
   virtual void give_back(Loan loan) noexcept = 0;
+  /// The same for several that came from where `loan` did (Frame::indices).
+  virtual void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept;
 
   /// Lets `peer` read `memory` over the network, from this port, until `withdraw_offer`; nothing is
   /// copied. (What keeps others from it is that the key cannot be guessed.) Nothing is offered
