@@ -52,7 +52,7 @@ class ByNodePort final : public Port {
   }
   void give_back(Loan loan) noexcept override { side(Rank{loan.owner}).give_back(loan); }
   void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept override {
-    side(Rank{loan.owner}).give_back_all(loan, indices);
+    if (!indices.empty()) side(Rank{loan.owner}).give_back_all(loan, indices);
   }
   [[nodiscard]] ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept override {
     return side(peer).offer(peer, memory);

@@ -247,7 +247,7 @@ class Port {
 
   /// Returns a packet to its owner. Never fails.
   virtual void give_back(Loan loan) noexcept = 0;
-  /// The same for several that came from where `loan` did (Frame::indices).
+  /// The same for several that came from where `loan` did (Frame::indices); none: nothing is done.
   virtual void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept;
 
   /// Lets `peer` read `memory` over the network, from this port, until `withdraw_offer`; nothing is
