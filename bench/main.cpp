@@ -137,6 +137,7 @@ void add_task_flags(CLI::App& command, TaskOptions& task) {
       .add_option("--workers", task.workers,
                   "with so many alone, or several numbers, from few to many; default: one, and two")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1U, 1024U));
 }
 

@@ -150,13 +150,13 @@ std::vector<Run> scaling_plan(unsigned cores, double seconds) {
       add(fmt::format("matching --threads {} --length {}", threads, length));
   }
   std::vector<unsigned> of_a_rank = doubling(std::max(1U, cores / 2));
-  of_a_rank.push_back(8 * cores);  // many more than cores
+  of_a_rank.push_back(std::min(8 * cores, 1024U));  // many more than cores
   for (const unsigned threads : of_a_rank) {
     for (const char* mode : kModes) {
       add(fmt::format("rate --mode {} --threads {}", mode, threads));
       add(fmt::format("latency --mode {} --threads {}", mode, threads));
     }
-    add(fmt::format("rate --mode matched --threads {} --devices 1", threads));
+    if (threads > 1) add(fmt::format("rate --mode matched --threads {} --devices 1", threads));
     add(fmt::format("bandwidth --mode matched --threads {} --size 64K", threads));
     add(fmt::format("pingpong --threads {}", threads));
   }

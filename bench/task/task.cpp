@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "turns.hpp"
 
@@ -51,6 +52,9 @@ std::vector<std::string> task_benchmarks() {
 }
 
 std::string contradiction(const TaskOptions& wanted) {
+  if (!std::ranges::is_sorted(wanted.workers, std::less_equal<>())) {
+    return fmt::format("--workers {}: from few to many, each once", fmt::join(wanted.workers, ","));
+  }
   for (const Entry& entry : kEntries) {
     if (wanted.name != entry.name) continue;
     if (has_too_many_workers(entry, wanted.workers)) {

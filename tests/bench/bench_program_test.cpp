@@ -262,11 +262,21 @@ TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
   EXPECT_EQ(run("task sleep", true).code, 2);
   EXPECT_EQ(run("task spawn --tasks 0", true).code, 2);
   // What they would not honour they refuse.
-  for (const char* words : {"pingpong --workers 3", "pingpong --tasks 1", "yield --workers 2",
-                            "yield --tasks 1", "blocked --workers 2"}) {
+  for (const char* words :
+       {"pingpong --workers 3", "pingpong --tasks 1", "yield --workers 2", "yield --tasks 1",
+        "blocked --workers 2", "queens --workers 2,1", "queens --workers 1,2,2"}) {
     EXPECT_EQ(run(std::string("task ") + words, true).code, 2) << words;
   }
   EXPECT_EQ(measure("task pingpong --workers 1").size(), 2U);
+}
+
+TEST(WeftBench, SeveralNumbersOfWorkersAreBesideEachOther) {
+  const auto all = measure("task --workers 1,2,3 queens --tasks 40");
+  for (const unsigned workers : {2U, 3U}) {
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [&](const Result& r) {
+      return r.threads == workers && r.mode.ends_with("_" + std::to_string(workers) + "_over_1");
+    })) << workers;
+  }
 }
 
 TEST(WeftBench, QuickPrintsLinesAndTakesItsLengthFromTheUser) {
@@ -296,6 +306,8 @@ TEST(WeftBench, AllIntoAFileThenReportAndCompare) {
   EXPECT_EQ(same.code, 0);
   EXPECT_NE(same.output.find("no verdict"), std::string::npos) << same.output;
   EXPECT_EQ(same.output.find("worse"), std::string::npos) << same.output;
+  EXPECT_EQ(run("scaling " + file + " --seconds 0.02 --only pingpong").code, 0);
+  EXPECT_FALSE(read_results(file).empty());
   std::filesystem::remove_all(folder);
 }
 

@@ -25,7 +25,10 @@ foreach(devices "1" "4" "4;WEFT_MPI_DEVICES=dedicated")
   add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
     $<TARGET_FILE:mpi_program_p2p_backlog>)
   set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
-    ENVIRONMENT "WEFT_FABRIC_LANE_CELLS=16;WEFT_FABRIC_PACKETS=64;WEFT_COMM_DEVICES=${devices}")
+    ENVIRONMENT "WEFT_FABRIC_LANE_CELLS=16;WEFT_FABRIC_PACKETS=64;WEFT_COMM_DEVICES=${devices};WEFT_MPI_STATS=1"
+    # Instead of its exit code: that it went well, and that most were refused.
+    PASS_REGULAR_EXPRESSION "rank 0: stalls = [0-9][0-9][0-9][0-9]"
+    FAIL_REGULAR_EXPRESSION "failed;exited;aborted")
 endforeach()
 
 # A rank dies while another has this or that under way with it.

@@ -65,7 +65,7 @@ class Channel {
 
   // Set by open_channels:
   Group* group = nullptr;     ///< sources are told by their rank in it
-  bool may_overtake = false;  ///< hint: sequence numbers are not looked at
+  bool may_overtake = false;  ///< hint: each thread sends by its own device, unnumbered
   // Set when it is made:
   uint16_t context = 0;
   Plane plane = Plane::program;

@@ -59,7 +59,7 @@ void test_windows_of_threads() {
         fill(wanted, {thread, round * kWindow + i});
         if (!expect(message == wanted, "thread %d: message %d is another one", thread,
                     round * kWindow + i))
-          return;
+          MPI_Abort(MPI_COMM_WORLD, 1);
       }
     }
   });
@@ -76,7 +76,7 @@ void test_threads_in_turn(int tags, int messages) {
       MPI_Recv(&value, 1, MPI_INT, 0, tags == 1 ? 100 : MPI_ANY_TAG, MPI_COMM_WORLD, &status);
       if (!expect(value == i && status.MPI_TAG == 100 + i % tags,
                   "message %d came, with tag %d, where %d was due", value, status.MPI_TAG, i))
-        std::exit(1);
+        MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return;
   }
