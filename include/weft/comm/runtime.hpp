@@ -89,7 +89,8 @@ class Runtime {
   [[nodiscard]] Device& device(uint32_t number) const noexcept;
   /// The device that this thread's next call uses: the one it asked for, or by the policy.
   [[nodiscard]] Device& this_device() const noexcept;
-  /// As use_device, for who may be a task, too, in which it does nothing; nullptr: no device.
+  /// As use_device, for who may be a task, too, in which it does nothing; nullptr: the
+  /// policy's again.
   void prefer_device(const Device* device) noexcept;
   /// The calling thread uses this device from now on, whatever the policy; nothing: the policy's
   /// again. An endpoint that names one uses its own all the same. Throws Error(bad_argument) for a

@@ -161,10 +161,6 @@ void Engine::take_refused(Peer& peer) noexcept {
   Entry* const newest = each;
   Entry* oldest = nullptr;
   while (each != nullptr) {
-    // All of it lies in other cores' caches: fetched side by side, what the sends read after the
-    // links, and what the one before, whose second line is there by now, points at.
-    __builtin_prefetch(&static_cast<Transfer*>(each)->buffer);
-    if (oldest != nullptr) __builtin_prefetch(static_cast<Transfer*>(oldest)->buffer);
     Entry* const before = each->next;
     each->next = oldest;
     oldest = std::exchange(each, before);
