@@ -12,6 +12,11 @@ check_cxx_source_compiles("
   #error none
   #endif
   int main() {}" WEFT_OWN_SWITCH)
+option(WEFT_BOOST_SWITCH "Tasks switch by Boost.Context though weft has a switch of its own here" OFF)
+if(WEFT_BOOST_SWITCH)
+  set(WEFT_OWN_SWITCH FALSE)
+  add_compile_definitions(WEFT_BOOST_SWITCH)
+endif()
 set(WEFT_SWITCH_LIBRARY "")
 if(NOT WEFT_OWN_SWITCH)
   find_package(Boost REQUIRED COMPONENTS context)

@@ -66,6 +66,13 @@ constexpr base::ConfigKey kKeys[] = {
      .help =
          "After how long a standstill, with tasks alive and none that can run, a scheduler logs "
          "which they are and where they wait; 0: never."},
+    {.key = "task.dump_signal",
+     .type = ConfigType::choice,
+     .fallback = "none",
+     .choices = "none|USR1|USR2|QUIT",
+     .help =
+         "The signal that makes the process write all its tasks to stderr, where each waits, and "
+         "go on, from its first scheduler on; as task::dump_on_signal does."},
     {.key = "task.blocking_threads",
      .type = ConfigType::integer,
      .fallback = "16",

@@ -1,12 +1,13 @@
 // A suspended flow of execution, as the place on its own stack where what it will need is saved;
 // and the switch from one to another.
 //
-// On x86-64 the switch is ours (context.cpp); elsewhere it is Boost.Context's.
+// On x86-64 the switch is ours (context.cpp); elsewhere, and where the build is told so
+// (WEFT_BOOST_SWITCH), it is Boost.Context's.
 #pragma once
 
 #include <cstddef>
 
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__ILP32__)
+#if defined(__x86_64__) && defined(__ELF__) && !defined(__ILP32__) && !defined(WEFT_BOOST_SWITCH)
 #define WEFT_OWN_SWITCH 1
 #else
 #define WEFT_OWN_SWITCH 0

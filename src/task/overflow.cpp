@@ -25,10 +25,12 @@ void say_overflowed(const detail::Worker& worker, const Stack& stack) noexcept {
   // relaxed: its own.
   const char* name = task != nullptr ? task->name.load(std::memory_order_relaxed) : nullptr;
   char text[256];
+  // Numbered as in dumps: by its home, wherever it runs.
   const auto end = fmt::format_to_n(
       text, sizeof text, "weft: task '{}' ({}.{}) overflowed its stack of {} KiB\n",
-      name != nullptr ? name : "unnamed", worker.number(), task != nullptr ? task->index() : 0,
-      (std::size_t{1} << stack.size_class) / 1024);
+      name != nullptr ? name : "unnamed",
+      task != nullptr ? task->home()->number() : worker.number(),
+      task != nullptr ? task->index() : 0, (std::size_t{1} << stack.size_class) / 1024);
   (void)!::write(STDERR_FILENO, text, std::min(end.size, sizeof text));
 }
 

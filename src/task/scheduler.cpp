@@ -2,10 +2,14 @@
 #include "weft/task/scheduler.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
+#include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -17,6 +21,7 @@
 #include "weft/base/log.hpp"
 #include "weft/base/topology.hpp"
 #include "weft/task/config.hpp"
+#include "weft/task/introspect.hpp"
 
 namespace weft::task {
 
@@ -49,7 +54,28 @@ Options complete(Options options) {
 
 void start_in_loop(Stack& stack) { prepare(stack, Worker::loop); }
 
+/// As the configuration says.
+void dump_on_asked_signal() {
+  constexpr std::pair<std::string_view, int> kSignals[] = {
+      {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"QUIT", SIGQUIT}};
+  const std::string asked = base::config_text("task.dump_signal");
+  for (const auto& [name, number] : kSignals) {
+    if (asked == name) dump_on_signal(number);
+  }
+}
+
+std::atomic<uint32_t> forks{0};
+
 }  // namespace
+
+uint32_t Scheduler::Impl::forks_so_far() noexcept {
+  static std::once_flag once;
+  // relaxed: who looks is of the one thread that the child has, or was made by it.
+  std::call_once(once, [] {
+    ::pthread_atfork(nullptr, nullptr, [] { task::forks.fetch_add(1, std::memory_order_relaxed); });
+  });
+  return task::forks.load(std::memory_order_relaxed);
+}
 
 Scheduler::Impl::Impl(const Options& given)
     : options(complete(given)),
@@ -69,6 +95,8 @@ Scheduler::Impl::Impl(const Options& given)
   spin_ticks = base::to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
   base::set_idlers_call(Crew::offer_all);
+  static std::once_flag once;
+  std::call_once(once, dump_on_asked_signal);
   for (auto& worker : workers) worker->enter(*this);
   const char* missing = nullptr;
   try {
@@ -165,7 +193,7 @@ uint64_t Scheduler::Impl::activity() const noexcept {
 
 Scheduler::Scheduler(const Options& options) : impl_(std::make_unique<Impl>(options)) {}
 Scheduler::~Scheduler() {
-  if (impl_->process == ::getpid()) return;
+  if (impl_->is_of_this_process()) return;
   // A child process has none of the workers: nothing can be awaited or ended, so it stays.
   [[maybe_unused]] static Impl* volatile kept = nullptr;  // for who looks for leaks
   kept = impl_.release();

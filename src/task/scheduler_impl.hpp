@@ -1,8 +1,6 @@
 // What the workers of one scheduler share.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdint>
 #include <latch>
@@ -42,8 +40,13 @@ class Scheduler::Impl {
   /// Their threads have ended when this returns, and they are the next scheduler's.
   void end_workers() noexcept;
 
+  /// False in a child by fork, which has none of the workers.
+  [[nodiscard]] bool is_of_this_process() const noexcept { return forks == forks_so_far(); }
+  /// Of this process and those that it comes from, since one of them made a scheduler.
+  static uint32_t forks_so_far() noexcept;
+
   Options options;
-  const pid_t process = ::getpid();
+  const uint32_t forks = forks_so_far();
   uint32_t stack_class = 0;              ///< of a task that does not say
   std::size_t room_to_run_in_place = 0;  ///< bytes of stack that a child run in place must find
   uint64_t look_ticks = 0;               ///< how long a waiting task looks before it is suspended

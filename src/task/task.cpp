@@ -61,6 +61,11 @@ const char* name_of(const Record& record) noexcept {
       (worker == kAnywhere || worker == here->number())) [[likely]] {
     record = here->take_record();
   } else {
+    if (!impl.is_of_this_process()) {
+      throw Error(Errc::not_initialized,
+                  "spawn: this process came by fork, without the scheduler's workers; it may make "
+                  "a Scheduler of its own");
+    }
     if (worker < kAnywhere || worker >= static_cast<int>(impl.workers.size())) {
       throw Error(Errc::bad_argument, fmt::format("spawn: there is no worker {}, but 0 to {}",
                                                   worker, impl.workers.size() - 1));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -70,7 +71,7 @@ TYPED_TEST(Arbitrated, AWaiterThatSleepsGetsTheLock) {
 }
 
 TYPED_TEST(Arbitrated, StressOneAtATimeOnFewCores) {
-  test::stress_seed();
+  const uint64_t seed = test::stress_seed();
   for (const int threads_count : {2, 16, 64}) {
     TypeParam lock;
     uint64_t entered = 0;  // plain: lost if two are inside
@@ -81,9 +82,10 @@ TYPED_TEST(Arbitrated, StressOneAtATimeOnFewCores) {
     for (int t = 0; t < threads_count; ++t) {
       threads.emplace_back([&, t] {
         uint64_t mine = 0;
+        std::minstd_rand draw(static_cast<uint32_t>(seed) + static_cast<uint32_t>(t));
         for (uint64_t turn = 0; clock.running(turn); ++turn) {
           typename TypeParam::Place place;
-          switch ((turn + static_cast<uint64_t>(t)) % 4) {
+          switch (draw() % 4) {
             case 0:
               if (!lock.try_acquire(place)) continue;
               break;

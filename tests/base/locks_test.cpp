@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -65,7 +66,7 @@ TYPED_TEST(Locks, AWaiterGetsTheLockWhenItsHolderLetsGo) {
 }
 
 TYPED_TEST(Locks, StressOneAtATimeOnFewCores) {
-  test::stress_seed();
+  const uint64_t seed = test::stress_seed();
   constexpr int kThreads = 16;
   TypeParam lock;
   uint64_t entered = 0;  // plain: lost if two are inside
@@ -76,9 +77,10 @@ TYPED_TEST(Locks, StressOneAtATimeOnFewCores) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       uint64_t mine = 0;
+      std::minstd_rand draw(static_cast<uint32_t>(seed) + static_cast<uint32_t>(t));
       for (uint64_t turn = 0; clock.running(turn); ++turn) {
         // A third of the turns try only; their failures do not count.
-        if (turn % 3 == 0) {
+        if (draw() % 3 == 0) {
           if (!lock.try_lock()) continue;
         } else {
           lock.lock();

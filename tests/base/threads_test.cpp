@@ -151,7 +151,6 @@ TEST(ThreadCounters, CountRightWhenThreadsOutnumberSlots) {
 }
 
 TEST(ThreadCounters, ReadersNeverSeeACountFall) {
-  test::stress_seed();
   const test::StressClock clock(0.5);
   auto counters = std::make_unique<ThreadCounters<1>>();
   CounterCells<1> cells;

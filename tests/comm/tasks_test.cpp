@@ -9,6 +9,8 @@
 
 #include "base/idle.hpp"
 #include "comm/ranks.hpp"
+#include "task/captured_stderr.hpp"
+#include "task/configured.hpp"
 #include "weft/task/scheduler.hpp"
 
 namespace weft {
@@ -38,7 +40,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting{Progress::workers, 4, 3}, Setting{Progress::workers, 8, 1},
                     Setting{Progress::workers, 64, 2}, Setting{Progress::server, 2, 1},
                     Setting{Progress::server, 64, 1}, Setting{Progress::waiters, 1, 1},
-                    Setting{Progress::waiters, 2, 2}, Setting{Progress::explicit_, 2, 1}));
+                    Setting{Progress::waiters, 2, 2}, Setting{Progress::waiters, 8, 1},
+                    Setting{Progress::waiters, 64, 2}, Setting{Progress::explicit_, 2, 1}));
 
 TEST_P(TasksAndMessages, ConversationsBlockTheirTaskAlone) {
   on_ranks(
@@ -191,6 +194,32 @@ TEST_P(TasksAndMessages, AnIdleProcessUsesNoProcessorTime) {
         EXPECT_LT(test::processors_while_idle(), test::kAlmostNone);
         endpoint.send_wait(Rank{0}, Tag{1}, bytes_of(1));
         waits.join();
+      },
+      runtime_options());
+}
+
+TEST_P(TasksAndMessages, AStandstillSaysWhoWaitsForAMessage) {
+  if (GetParam().progress == Progress::explicit_ || GetParam().progress == Progress::waiters) {
+    GTEST_SKIP() << "a task that waits for a message polls";
+  }
+  const test::Configured soon("task.report_quiet", "20ms");
+  test::CapturedStderr err;
+  on_ranks(
+      1,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {});
+        task::Scheduler scheduler(task_options());
+        auto waits = scheduler.spawn(
+            [&] {
+              int came = 0;
+              endpoint.recv_wait(Rank{0}, Tag{1}, writable(came));
+              return came;
+            },
+            {.name = "abandoned"});
+        err.wait_for("nothing can run");
+        err.wait_for("'abandoned': waits");
+        endpoint.send_wait(Rank{0}, Tag{1}, bytes_of(1));  // and goes on
+        EXPECT_EQ(waits.join(), 1);
       },
       runtime_options());
 }

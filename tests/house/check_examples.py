@@ -27,10 +27,12 @@ for ranks in 1, 2:
                 for rank in range(ranks) for thread in range(4)]
     if printed != expected:
         findings.append(f"hello with {ranks} rank(s) printed {printed}")
-printed = lines_of(weftrun, "-n", "2", "--timeout", "60", os.path.join(bin_folder, "conversations"),
-                   "3000", "3")
-if len(printed) != 1 or not printed[0].startswith("3000 conversations, 3 questions each: "):
-    findings.append(f"conversations printed {printed}")
+for arguments, start in (((), "100000 conversations, 10 questions each: "),
+                         (("3000", "3"), "3000 conversations, 3 questions each: ")):
+    printed = lines_of(weftrun, "-n", "2", "--timeout", "60",
+                       os.path.join(bin_folder, "conversations"), *arguments)
+    if len(printed) != 1 or not printed[0].startswith(start):
+        findings.append(f"conversations {arguments} printed {printed}")
 
 
 def heat_on_average(size, steps):

@@ -16,6 +16,7 @@
 #include "base/stress.hpp"
 #include "task/captured_stderr.hpp"
 #include "task/configured.hpp"
+#include "task/context.hpp"
 #include "task/workers.hpp"
 #include "weft/task/blocking.hpp"
 #include "weft/task/group.hpp"
@@ -23,11 +24,7 @@
 namespace weft::task {
 namespace {
 
-#if defined(__x86_64__)
-constexpr bool kFramesAreKnown = true;
-#else
-constexpr bool kFramesAreKnown = false;
-#endif
+constexpr bool kFramesAreKnown = WEFT_OWN_SWITCH != 0;
 
 bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -253,6 +250,26 @@ TEST(IntrospectTest, ASignalBringsTheDump) {
   task.join();
   ::signal(SIGUSR1, SIG_DFL);
   ::signal(SIGUSR2, SIG_DFL);
+}
+
+TEST(IntrospectTest, TheConfigurationMayNameTheSignal) {
+  // In a process whose first scheduler is this one.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask = [] {
+    const test::Configured by("task.dump_signal", "USR1");
+    Scheduler scheduler({.workers = 1});
+    auto task = scheduler.spawn([] { wait(); }, {.name = "visitor"});
+    dump_with(scheduler, "'visitor': waits");
+    {
+      test::CapturedStderr err;
+      ::kill(::getpid(), SIGUSR1);
+      err.wait_for("'visitor': waits");
+    }
+    signal(task.ref());  // all goes on
+    task.join();
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(ask(), testing::ExitedWithCode(7), "");
 }
 
 class Standstill : public test::WithWorkers {};

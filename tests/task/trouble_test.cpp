@@ -88,6 +88,31 @@ bool can_guard_by(const char* name) {
   }
 }
 
+// The sentence numbers it as dumps do, by its home, though another worker runs it.
+TEST_P(Trouble, AStolenTaskThatOverflowsIsNamedByItsHome) {
+  if (options().workers < 2) GTEST_SKIP() << "nobody steals";
+  const auto overflow = [&] {
+    Scheduler scheduler(options());
+    scheduler.run([&] {
+      std::atomic<bool> is_listed{false};
+      const std::thread::id here = std::this_thread::get_id();
+      auto stolen = spawn(
+          [&] {
+            while (!is_listed) std::this_thread::yield();
+            if (std::this_thread::get_id() == here) std::_Exit(3);
+            return without_end(0);
+          },
+          {.name = "deep"});
+      std::fputs(scheduler.dump().c_str(), stderr);
+      is_listed = true;
+      for (;;) std::this_thread::yield();
+    });
+  };
+  // Group 2, not 1: GoogleTest compiles it within parentheses of its own, too, and there must be
+  // one before.
+  EXPECT_DEATH(overflow(), "(task) ([0-9]+\\.[0-9]+) 'deep'.*task 'deep' \\(\\2\\) overflowed");
+}
+
 TEST_P(Trouble, AStackThatOverflowsEndsInASentence) {
   for (const char* name : {"automatic", "madvise", "mprotect"}) {
     if (can_guard_by(name)) expect_overflow_by_fault(name);
@@ -340,6 +365,38 @@ TEST_P(Trouble, AChildProcessMayEndItsCopyOfAScheduler) {
   }
   EXPECT_EQ(wait_for_child(child), 7);
   scheduler->run([] {});
+}
+
+TEST_P(Trouble, AChildProcessMakesASchedulerOfItsOwn) {
+  if (kThreadSanitized) GTEST_SKIP() << "it starts no thread after a fork";
+  Scheduler scheduler(options());
+  scheduler.run([] { spawn([] { yield(); }).join(); });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Refused, not waited for without end.
+    for (const bool waits : {false, true}) {
+      try {
+        waits ? scheduler.run([] {}) : scheduler.spawn_detached([] {});
+        std::_Exit(1);
+      } catch (const Error& e) {
+        if (e.code() != Errc::not_initialized) std::_Exit(2);
+      }
+    }
+    Scheduler own(options());
+    int woken = 0;
+    own.run([&] {
+      auto sleeper = spawn([&] {
+        wait();
+        ++woken;
+      });
+      yield();
+      signal(sleeper.ref());
+      sleeper.join();
+    });
+    std::_Exit(woken == 1 ? 7 : 3);
+  }
+  EXPECT_EQ(wait_for_child(child), 7);
+  EXPECT_EQ(scheduler.run([] { return spawn([] { return 4; }).join(); }), 4);
 }
 
 // ---- memory ------------------------------------------------------------------------------------

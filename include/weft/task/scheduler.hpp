@@ -50,6 +50,9 @@ struct Stats {
 /// Who may call: any thread; `run` and joins of handles suspend a task and block a thread. Several
 /// may exist side by side.
 /// Errors: Error(bad_argument, bad_config, no_memory) when it is made.
+/// fork: the child has no workers. A thread of it may end its copy of a scheduler and make another;
+/// spawn and run there are Error(not_initialized). A task that forks is alone in the child, which
+/// is to call exec or _exit.
 class Scheduler {
  public:
   explicit Scheduler(const Options& options = {});

@@ -16,13 +16,14 @@ namespace weft::task {
 
 class Scheduler;
 
-/// Where a task may start: on any worker, or on one by number (0 ≤ worker < Scheduler::workers()).
+/// A task's home: the spawner's own worker (of a spawner that is no task, each in turn), or the one
+/// of that number (0 ≤ worker < Scheduler::workers()). Any worker without work may start it.
 inline constexpr int kAnywhere = -1;
 
 /// How to spawn. The name, which is not copied, appears in dumps and messages.
 struct SpawnOptions {
   const char* name = nullptr;
-  int worker = kAnywhere;       ///< its home; by default the spawner's own
+  int worker = kAnywhere;       ///< its home
   std::size_t stack_bytes = 0;  ///< at least; 0: task.stack_bytes
 };
 
