@@ -7,10 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/captured_stderr.hpp"
+#include "base/config_override.hpp"
 #include "base/idle.hpp"
 #include "comm/ranks.hpp"
-#include "task/captured_stderr.hpp"
-#include "task/configured.hpp"
+#include "weft/task/config.hpp"
 #include "weft/task/scheduler.hpp"
 
 namespace weft {
@@ -202,7 +203,8 @@ TEST_P(TasksAndMessages, AStandstillSaysWhoWaitsForAMessage) {
   if (GetParam().progress == Progress::explicit_ || GetParam().progress == Progress::waiters) {
     GTEST_SKIP() << "a task that waits for a message polls";
   }
-  const test::Configured soon("task.report_quiet", "20ms");
+  task::register_task_config();
+  const test::ConfigOverride soon(test::ConfigOverride::List{{"task.report_quiet", "20ms"}});
   test::CapturedStderr err;
   on_ranks(
       1,

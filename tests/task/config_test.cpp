@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-#include "task/captured_stderr.hpp"
+#include "base/captured_stderr.hpp"
 #include "weft/task/scheduler.hpp"
 
 namespace weft::task {

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/captured_stderr.hpp"
 #include "base/stress.hpp"
-#include "task/captured_stderr.hpp"
 #include "task/configured.hpp"
 #include "task/context.hpp"
 #include "task/workers.hpp"

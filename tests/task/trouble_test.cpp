@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "task/captured_stderr.hpp"
+#include "base/captured_stderr.hpp"
 #include "task/configured.hpp"
 #include "task/stack.hpp"
 #include "task/switch.hpp"
