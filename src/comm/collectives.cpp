@@ -246,10 +246,22 @@ struct Team::Impl {
     send(to, phase, std::as_bytes(std::span(&bytes, 1)));
     if (whole) send(to, phase, data);
   }
+  /// For as much as another rank says that it sends; none, and trouble, if that cannot be.
+  [[nodiscard]] std::vector<std::byte> room_for(uint64_t bytes) {
+    try {
+      return std::vector<std::byte>(bytes);
+    } catch (const std::exception&) {  // bad_alloc, length_error
+      spoilt = true;
+      if (!trouble)
+        trouble.emplace(Errc::no_memory,
+                        fmt::format("a collective: another rank announced {} bytes", bytes));
+      return {};
+    }
+  }
   [[nodiscard]] std::vector<std::byte> recv_sized(int from, uint32_t phase) {
     uint64_t bytes = 0;
     if (!recv(from, phase, std::as_writable_bytes(std::span(&bytes, 1)))) return {};
-    std::vector<std::byte> data(bytes);
+    std::vector<std::byte> data = room_for(bytes);
     recv(from, phase, data);
     return data;
   }
@@ -287,7 +299,7 @@ struct Team::Impl {
     sizes.recv(from, 6, std::as_writable_bytes(std::span(&in_bytes, 1)));
     sizes.send(to, 6, std::as_bytes(std::span(&out_bytes, 1)));
     sizes.finish();
-    std::vector<std::byte> arrived(in_bytes);
+    std::vector<std::byte> arrived = room_for(in_bytes);
     Exchange bytes(*this);
     bytes.recv(from, 7, arrived);
     bytes.send(to, 7, data);
@@ -310,10 +322,15 @@ struct Team::Impl {
     for (std::size_t i = 1; i < node.size(); ++i) send(node[i], 9, word);
     if (!has_it) return;
     for (const int source : from) {
-      std::size_t at = node.size() * sizeof(uint64_t);
+      // The lengths of its blocks, then these. Who says that there are more bytes than came is not
+      // believed: such a block is cut, and its receiver finds it short.
+      const Data lengths = arrived.first(std::min(node.size() * sizeof(uint64_t), arrived.size()));
+      arrived = arrived.subspan(lengths.size());
       for (std::size_t i = 0; i < node.size(); ++i) {
-        const Data block = arrived.subspan(at, number_at(arrived, i));
-        at += block.size();
+        const uint64_t said =
+            (i + 1) * sizeof(uint64_t) <= lengths.size() ? number_at(lengths, i) : 0;
+        const Data block = arrived.first(std::min<uint64_t>(said, arrived.size()));
+        arrived = arrived.subspan(block.size());
         if (node[i] != me) {
           send(node[i], 8, block);
         } else if (block.size() == in_block(source).size()) {
@@ -323,7 +340,6 @@ struct Team::Impl {
                           "alltoallv: the ranks called it with different sizes");
         }
       }
-      arrived = arrived.subspan(at);
     }
   }
 

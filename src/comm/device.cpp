@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,11 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kReturnsAtOnce = 64;
+
+/// False too for a length that no buffer has: room for it would be awaited for ever.
+bool take_body(std::span<const std::byte>& from, comm::RendezvousBody& body) noexcept {
+  return comm::take(from, body) && body.bytes <= uint64_t{PTRDIFF_MAX};
+}
 
 }  // namespace
 
@@ -165,14 +171,14 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
       if (arrived.payload.size() != header.bytes) break;
       return endpoint.arrivals.eager(endpoint, *this, arrived);
     case PacketType::ready_to_send:
-      if (!comm::take(rest, rendezvous)) break;
+      if (!take_body(rest, rendezvous)) break;
       return endpoint.arrivals.announced(endpoint, *this, arrived, rendezvous);
     case PacketType::enveloped:
       if (endpoint.spec.matcher == nullptr) break;
       if (frame.loan) arrived.payload = frame.packet;
       return comm::arrive_enveloped(endpoint, *this, comm::packed_of(frame.head), arrived);
     case PacketType::announced:
-      if (endpoint.spec.matcher == nullptr || !comm::take(rest, rendezvous)) break;
+      if (endpoint.spec.matcher == nullptr || !take_body(rest, rendezvous)) break;
       return comm::arrive_announced(endpoint, frame.source, comm::packed_of(frame.head),
                                     rendezvous);
     case PacketType::put:
@@ -181,13 +187,13 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
       if (arrived.payload.size() != header.bytes) break;
       return comm::arrive_put(endpoint, *this, header, arrived, put);
     case PacketType::put_large:
-      if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, rendezvous) ||
+      if (endpoint.spec.arrival != Arrival::memory || !take_body(rest, rendezvous) ||
           !comm::take(rest, put)) {
         break;
       }
       return comm::announce_put(endpoint, *this, header, arrived, rendezvous, put);
     case PacketType::get:
-      if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, rendezvous) ||
+      if (endpoint.spec.arrival != Arrival::memory || !take_body(rest, rendezvous) ||
           !comm::take(rest, put)) {
         break;
       }
@@ -218,7 +224,9 @@ void Device::on_control(const fabric::Frame& frame) {
   }
   if (header.type == PacketType::finished) {
     if (!comm::OperationTable::claim(*op)) return;
-    op->error = static_cast<Errc>(header.flags);
+    op->error = header.flags <= static_cast<uint8_t>(Errc::launcher)
+                    ? static_cast<Errc>(header.flags)
+                    : Errc::protocol;
     op->moved = op->bytes;
     op->work = comm::Work::finish;
     end_rests();

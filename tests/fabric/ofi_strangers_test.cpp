@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +25,44 @@ using ofi::FrameKey;
 using ofi::WireHeader;
 using ofi::WireKind;
 
+/// A job whose launcher is asked about rank 1 and does not answer while it is held.
+class SlowJob : public Job {
+ public:
+  explicit SlowJob(Job& job) : job_(job) {}
+  [[nodiscard]] Rank rank() const noexcept override { return job_.rank(); }
+  [[nodiscard]] int size() const noexcept override { return job_.size(); }
+  [[nodiscard]] const std::vector<Rank>& node_ranks() const noexcept override {
+    return job_.node_ranks();
+  }
+  [[nodiscard]] int node_of(Rank rank) const noexcept override { return job_.node_of(rank); }
+  [[nodiscard]] int node_count() const noexcept override { return job_.node_count(); }
+  [[nodiscard]] const std::string& id() const noexcept override { return job_.id(); }
+  [[nodiscard]] const std::string& key() const noexcept override { return job_.key(); }
+  [[nodiscard]] std::string_view provider() const noexcept override { return job_.provider(); }
+  void put(std::string_view key, std::string_view value) override { job_.put(key, value); }
+  std::string get(Rank from, std::string_view key) override {
+    if (from.value == 1) {
+      was_asked = true;
+      is_held.wait(true);
+    }
+    return job_.get(from, key);
+  }
+  void fence() override { job_.fence(); }
+  [[noreturn]] void abort(int code, std::string_view why) override {
+    job_.abort(code, why);
+    std::terminate();  // GCC does not see that it is not reached
+  }
+  void on_peer_death(std::function<void(Rank, std::string)> told) override {
+    job_.on_peer_death(std::move(told));
+  }
+
+  std::atomic<bool> is_held{false};
+  std::atomic<bool> was_asked{false};
+
+ private:
+  Job& job_;
+};
+
 /// Rank 0 of a job of two, whose rank 1 is only pretended, by somebody who can send to it.
 class OfiStrangers : public ::testing::TestWithParam<bool> {
  protected:
@@ -30,7 +71,8 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     base::set_config("fabric.ofi.provider", "tcp;ofi_rxm");
     base::set_config("fabric.security", GetParam() ? "mac" : "plain");
     jobs_ = make_local_job(2);
-    std::thread rank([&] { victim_ = make_ofi_transport(*jobs_[0], small_geometry()); });
+    job_ = std::make_unique<SlowJob>(*jobs_[0]);
+    std::thread rank([&] { victim_ = make_ofi_transport(*job_, small_geometry()); });
     // Rank 1's card: the truth, but nobody of ours listens there.
     info_ = ofi::choose_provider(true, false);
     fid_fabric* fabric = nullptr;
@@ -61,6 +103,9 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
 
   [[nodiscard]] uint64_t strays() const {
     return dynamic_cast<ofi::OfiTransport&>(*victim_).strays();
+  }
+  [[nodiscard]] uint64_t repeats() const {
+    return dynamic_cast<ofi::OfiTransport&>(*victim_).repeats();
   }
   /// A right frame of rank 1: with its tag where one is wanted.
   [[nodiscard]] std::vector<std::byte> frame(
@@ -105,6 +150,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
   }
 
   std::vector<std::unique_ptr<Job>> jobs_;
+  std::unique_ptr<SlowJob> job_;  ///< rank 0's
   ofi::Info info_;
   ofi::Fid<fid_fabric> fabric_;
   std::unique_ptr<ofi::Endpoint> endpoint_;
@@ -128,6 +174,7 @@ TEST_P(OfiStrangers, WhatIsRightIsDeliveredOnceThoughItComesTwice) {
   EXPECT_EQ(sink_.frames[0].head, "first");
   EXPECT_EQ(sink_.frames[1].head, "second");
   EXPECT_EQ(strays(), 0u);
+  EXPECT_EQ(repeats(), 2u);
   EXPECT_TRUE(sink_.downs.empty());
 }
 
@@ -164,6 +211,7 @@ TEST_P(OfiStrangers, NoChangedBitIsBelievedWhereFramesAreTagged) {
   }
   poll_until_strays(count);
   EXPECT_TRUE(sink_.frames.empty() && sink_.downs.empty());
+  EXPECT_FALSE(job_->was_asked) << "strangers have the launcher asked";
   // Nor what was meant for somebody else.
   auto other = frame(0, "good");
   const auto tag =
@@ -173,6 +221,30 @@ TEST_P(OfiStrangers, NoChangedBitIsBelievedWhereFramesAreTagged) {
   poll_until_strays(count + 1);
   send(good);
   EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+}
+
+// Else its heartbeats would stop, and others would take this rank for dead.
+TEST_P(OfiStrangers, WhoKeepsTheTransportDoesNotWaitForTheLauncher) {
+  job_->is_held = true;
+  const auto& transport = dynamic_cast<ofi::OfiTransport&>(*victim_);
+  // Nobody polls, and a frame of a rank comes that was not met.
+  const auto bytes = frame(0, "hello");
+  const iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  fi_context2 context{};
+  const auto progress = [&] {
+    std::array<fi_cq_data_entry, 1> entry;
+    return endpoint_->read(entry) == 1;
+  };
+  while (endpoint_->send(&piece, nullptr, 1, to_, ofi::Endpoint::kUntagged, context) != 0)
+    (void)progress();
+  while (!job_->was_asked) (void)progress();
+  const uint64_t then = transport.awake_ns();
+  while (transport.awake_ns() < then + 100'000'000)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  job_->is_held = false;
+  job_->is_held.notify_all();
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+  EXPECT_EQ(sink_.frames[0].head, "hello");
 }
 
 /// Each makes sense by itself, and none with what went before: the peer is given up, by name.

@@ -431,6 +431,21 @@ class Refusals(SeveralHostsTest):
                         "or directory; ending the job\n$", "--hosts", names(2), "-n", 2, "true",
                      cwd="/dev/shm/own")
 
+    def test_temp_folder_of_this_host_alone(self):
+        self.addCleanup(HOSTS.do, "host0", "rm", "-rf", "/dev/shm/own")
+        HOSTS.do("host0", "mkdir", "/dev/shm/own")
+        job = self.good("--hosts", names(3), "-n", 3, PROBE, "exchange", env={"TMPDIR": "/dev/shm/own"})
+        self.assertEqual(job.out, "good\n" * 3)
+
+    def test_weftrun_where_a_shell_sees_more_than_a_word(self):
+        folder = tempfile.mkdtemp(prefix="weft's $(own) ")
+        self.addCleanup(shutil.rmtree, folder)
+        self.addCleanup(setattr, weftrun_job, "WEFTRUN", weftrun_job.WEFTRUN)
+        weftrun_job.WEFTRUN = shutil.copy(weftrun_job.WEFTRUN, folder)
+        ssh = os.path.join(os.path.dirname(HOSTS.agent), "ssh")
+        job = self.good("--launch-agent", ssh, "--hosts", names(3), "-n", 3, PROBE, "exchange")
+        self.assertEqual(job.out, "good\n" * 3)
+
     def test_interrupted_while_hosts_start(self):
         job = self.start("--launch-agent", self.script("exec sleep 1000"), "--hosts", names(3), "-n", 3,
                          "true")

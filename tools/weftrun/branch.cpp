@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -104,6 +105,18 @@ void Branch::listen() {
   watch(listener_.get(), kListener, 0, EPOLLIN, EPOLL_CTL_ADD);
 }
 
+/// As a word for the shell of another host, to which agents like ssh hand what they are given.
+static std::string quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("/._-+,:@%=").find(c) != std::string_view::npos;
+  };
+  if (std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 void Branch::start_agents(char** environment) {
   Summons summons{key_, 0, port_, spec_.launch_ms, own_addresses()};
   children_.resize(static_cast<std::size_t>(tree_.children(member_)));
@@ -113,7 +126,7 @@ void Branch::start_agents(char** environment) {
     summons.member = child.member;
     std::vector<std::string> words = spec_.agent;
     words.push_back(spec_.node_part(child.member).host);
-    words.push_back(spec_.daemon);
+    words.push_back(quoted(spec_.daemon));
     words.emplace_back(kDaemonOption);
     child.agent.emplace(words, environment, encode_summons(summons));
     if (child.agent->said_fd() >= 0)

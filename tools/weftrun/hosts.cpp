@@ -31,18 +31,22 @@ std::optional<int> slots_in(std::string_view text) {
 }
 
 /// A name goes to the launch agent as a word of its own: no option, nothing that a shell minds.
-bool good_name(std::string_view name) {
-  const auto good = [](char c) {
+bool good_name(std::string_view name, bool is_address) {
+  const auto good = [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '-' || c == '_' || c == '@' || c == '%' || c == '[' || c == ']';
+           c == '-' || c == '_' || c == '@' || c == '%' || (c == ':' && is_address);
   };
   return !name.empty() && name.size() <= kLongestName && name.front() != '-' &&
          std::all_of(name.begin(), name.end(), good);
 }
 
-/// Adds "name" or "name:slots"; what is wrong with it, or "".
+/// Adds "name" or "name:slots", the name an address of IPv6 if it stands in brackets, which the
+/// launch agent does not get; what is wrong with it, or "".
 std::string add(std::vector<HostSlots>& hosts, std::string_view entry, int slots) {
-  const std::size_t colon = entry.rfind(':');
+  const std::size_t bracket = entry.find('[');
+  const std::size_t end = entry.find(']');
+  const bool is_address = bracket < end && end != std::string_view::npos;
+  const std::size_t colon = is_address ? entry.find(':', end) : entry.rfind(':');
   if (colon != std::string_view::npos) {
     const std::optional<int> given = slots_in(entry.substr(colon + 1));
     if (!given)
@@ -51,11 +55,13 @@ std::string add(std::vector<HostSlots>& hosts, std::string_view entry, int slots
     slots = *given;
     entry = entry.substr(0, colon);
   }
-  if (!good_name(entry)) return fmt::format("'{}' is no host's name", entry);
+  std::string name(entry);
+  if (is_address && end + 1 == entry.size()) name.erase(end).erase(bracket, 1);
+  if (!good_name(name, is_address)) return fmt::format("'{}' is no host's name", entry);
   const auto same = std::find_if(hosts.begin(), hosts.end(),
-                                 [&](const HostSlots& host) { return host.name == entry; });
+                                 [&](const HostSlots& host) { return host.name == name; });
   if (same == hosts.end())
-    hosts.push_back({std::string(entry), slots});
+    hosts.push_back({std::move(name), slots});
   else
     same->slots = std::max(same->slots, 1) + std::max(slots, 1);
   return {};

@@ -31,7 +31,7 @@ struct OrProblem {
 using HostList = OrProblem<std::vector<HostSlots>>;
 using NodeList = OrProblem<std::vector<NodePart>>;
 
-/// "a,b:2,c". A host named again gets the slots of both.
+/// "a,b:2,[fd00::1]:2". A host named again gets the slots of both.
 HostList parse_host_list(std::string_view text);
 
 /// Lines of "host", "host slots=N" or "host:N"; `#` begins a comment.

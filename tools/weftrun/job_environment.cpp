@@ -52,6 +52,20 @@ void take_environment(const std::vector<std::string>& pairs) {
   }
 }
 
+void take_own_temp(const std::vector<std::string>& own) {
+  constexpr std::string_view kVariable = "TMPDIR=";
+  const auto serves = [](const char* folder) { return ::access(folder, W_OK | X_OK) == 0; };
+  const base::Environment theirs = base::environment("TMPDIR");
+  if (!theirs.found || serves(theirs.value.c_str())) return;
+  // NOLINTBEGIN(concurrency-mt-unsafe): no threads yet
+  ::unsetenv("TMPDIR");
+  for (const std::string& pair : own) {
+    const char* const folder = pair.c_str() + kVariable.size();
+    if (pair.starts_with(kVariable) && serves(folder)) ::setenv("TMPDIR", folder, 1);
+  }
+  // NOLINTEND(concurrency-mt-unsafe)
+}
+
 std::string server_folder() {
   const base::Environment folder = base::environment("TMPDIR");
   return fmt::format("{}/weftrun-{}", folder.found && !folder.value.empty() ? folder.value : "/tmp",

@@ -226,6 +226,12 @@ Info choose_provider(bool one_node, bool reads_remotely) {
   return copy_of(best);
 }
 
+bool is_over_tcp(const fi_info& info) noexcept {
+  const std::string_view name = provider_of(info);  // layers follow it
+  const std::string_view core = name.substr(0, name.find(';'));
+  return core == "tcp" || core == "net" || core == "sockets";
+}
+
 bool is_socket_address(std::span<const std::byte> address) noexcept {
   if (address.size() < sizeof(sockaddr)) return false;
   sockaddr head;

@@ -45,7 +45,11 @@ std::string error_text(int code);
 /// what is wrong with it.
 Info choose_provider(bool one_node, bool reads_remotely);
 
-/// True if an address of this format can be knocked at by TCP (ConnectProbe).
+/// Whether the provider's endpoints are TCP's: their addresses can be knocked at (ConnectProbe),
+/// and what connects them is sockets of this process. Others have addresses that look alike.
+bool is_over_tcp(const fi_info& info) noexcept;
+
+/// True of an address of IP.
 bool is_socket_address(std::span<const std::byte> address) noexcept;
 
 /// A reliable datagram endpoint with a domain, a completion queue and an address vector of its own.

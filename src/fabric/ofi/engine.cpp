@@ -414,7 +414,7 @@ void Engine::suspect(Channel& to) noexcept {
   const uint64_t now = base::now_ns();
   if (to.stuck_since_ns == 0) to.stuck_since_ns = now;
   if (now - to.stuck_since_ns < kPatienceNs) return;
-  if (to.probe.is_refused(to.peer.address(to.port), now))
+  if (transport_.is_over_tcp() && to.probe.is_refused(to.peer.address(to.port), now))
     transport_.mark_down(to.peer, "refuses connections: its process has ended");
 }
 

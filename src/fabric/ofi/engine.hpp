@@ -114,6 +114,13 @@ class Engine {
   [[nodiscard]] int bell_fd() const noexcept { return bell_.get(); }
   void ring() const noexcept;
 
+  /// Frames came of ranks that were not met yet.
+  [[nodiscard]] bool has_strangers() const noexcept {
+    return has_strangers_.load(std::memory_order_relaxed);  // relaxed: whether to look
+  }
+  /// Meets them and takes their frames. May wait for the launcher.
+  void meet_strangers() noexcept;
+
   // ---- the keeper ----
   /// A step, if nobody polls and there may be something to do. True: it yielded something.
   bool keep() noexcept;
@@ -205,7 +212,6 @@ class Engine {
   [[nodiscard]] Admitted admit_packet(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] bool admit_returns(Channel& channel, const Decoded& frame) noexcept;
   void refuse(Channel& channel, std::string_view what) noexcept;
-  void meet_strangers() noexcept;
 
   // engine_reads.cpp
   [[nodiscard]] bool reads_remotely() const noexcept {
@@ -241,6 +247,7 @@ class Engine {
   std::vector<bool> closed_;
   std::vector<Channel*> all_, busy_, watched_, inbound_;
   std::vector<std::vector<std::byte>> strangers_;  ///< frames of ranks that were not met yet
+  std::size_t stranger_bytes_ = 0;
   std::vector<uint32_t> returned_;
   std::vector<uint32_t> in_hands_;  ///< by packet: sends of it that the provider has not ended
   std::vector<Read> reads_;

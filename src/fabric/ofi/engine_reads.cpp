@@ -59,8 +59,10 @@ void Engine::end_offers() noexcept {
   while (offers_ != nullptr) delete std::exchange(offers_, offers_->next);
 }
 
-/// Shuts what connects this port with any of the peer's.
+/// Shuts what connects this port with any of the peer's: over TCP; what other providers connect
+/// they keep.
 void Engine::cut(const Peer& peer) const noexcept {
+  if (!transport_.is_over_tcp()) return;
   for (uint32_t port = 0; peer.known() && port < peer.ports(); ++port)
     shut_connections(endpoint_.address(), peer.address(port));
 }

@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint32_t kBatch = 16;               ///< completions read by one call
 constexpr std::size_t kMostStrangers = 1024;  ///< frames kept while their senders are met
+constexpr std::size_t kMostStrangerBytes = std::size_t{4} << 20;
 constexpr std::size_t kMostEarlyBytes = std::size_t{4} << 20;  ///< of a lane
 
 using Hold = std::scoped_lock<base::SpinLock>;
@@ -115,9 +116,11 @@ void Engine::take(std::span<const std::byte> bytes) noexcept {
 
 /// Keeps what came from a rank that was not met yet. What is not kept is sent again.
 void Engine::put_aside(std::span<const std::byte> bytes) noexcept {
-  if (strangers_.size() >= kMostStrangers) return;
+  if (strangers_.size() >= kMostStrangers || stranger_bytes_ + bytes.size() > kMostStrangerBytes)
+    return;
   try {
     strangers_.emplace_back(bytes.begin(), bytes.end());
+    stranger_bytes_ += bytes.size();
     has_strangers_.store(true, std::memory_order_relaxed);  // relaxed: whether to look
     ring_if_armed();
   } catch (const std::bad_alloc&) {
@@ -128,8 +131,12 @@ void Engine::put_aside(std::span<const std::byte> bytes) noexcept {
 bool Engine::take_frame(const Decoded& frame) noexcept {
   const WireHeader& header = frame.header;
   Peer* const peer = transport_.find(Rank{static_cast<int32_t>(header.source)});
-  if (peer == nullptr) [[unlikely]]
+  if (peer == nullptr) [[unlikely]] {
+    // Nothing is kept, or asked about whoever says that he is somebody, unless he is of this job.
+    const auto number = static_cast<uint64_t>(int64_t{ahead_of(header.sequence, 0)});
+    if (!is_genuine(frame, number)) return transport_.count_stray(), true;
     return false;
+  }
   if (!peer->known() || header.port >= peer->ports()) return transport_.count_stray(), true;
   Channel* const from = channel(*peer, header.port);
   if (from == nullptr) return true;  // no memory: it is sent again
@@ -140,7 +147,10 @@ bool Engine::take_frame(const Decoded& frame) noexcept {
   const int32_t ahead = ahead_of(header.sequence, static_cast<uint32_t>(next));
   if (!is_genuine(frame, next + static_cast<uint64_t>(int64_t{ahead})))
     return transport_.count_stray(), true;
-  if (ahead < 0) return true;  // it came before, or another report said more
+  if (ahead < 0) {  // it came before, or another report said more
+    if (!is_report) transport_.count_repeat();
+    return true;
+  }
   peer->note_heard(transport_.awake_ns());
   if (!from->outbox.may_acknowledge(header.ack))
     return refuse(*from, "it acknowledges what was not sent"), true;
@@ -289,12 +299,13 @@ void Engine::refuse(Channel& from, std::string_view what) noexcept {
 
 /// Asks for the addresses of those who wrote first, outside the lock.
 void Engine::meet_strangers() noexcept {
-  if (!has_strangers_.load(std::memory_order_relaxed)) [[likely]]  // relaxed: a hint
+  if (!has_strangers()) [[likely]]
     return;
   std::vector<std::vector<std::byte>> frames;
   {
     const Hold hold(lock_);
     frames.swap(strangers_);
+    stranger_bytes_ = 0;
     has_strangers_.store(false, std::memory_order_relaxed);  // relaxed: as above
   }
   for (const auto& bytes : frames) {

@@ -132,20 +132,13 @@ bool Engine::keep() noexcept {
   const uint64_t polls = polls_.load(std::memory_order_relaxed);  // relaxed: a hint
   if (std::exchange(keeper_saw_, polls) != polls)                 // somebody polls, and may stop to
     return offers_something_.load(std::memory_order_relaxed);     // relaxed: a hint
-  bool moved = false;
-  {
-    const std::unique_lock hold(lock_, std::try_to_lock);
-    if (!hold) return false;
-    // relaxed: under the lock.
-    const bool idle = busy_.empty() && !receives_->has_waiting() &&
-                      !has_strangers_.load(std::memory_order_relaxed);
-    const bool looks = look_is_due_.load(std::memory_order_relaxed);
-    if (idle && !looks && armed_ && endpoint_.wait_fd() >= 0)
-      return false;                         // its sleeper will be woken
-    moved = step() | (offers_ != nullptr);  // what is read of ours shows nowhere
-  }
-  meet_strangers();
-  return moved;
+  const std::unique_lock hold(lock_, std::try_to_lock);
+  if (!hold) return false;
+  const bool idle = busy_.empty() && !receives_->has_waiting() && !has_strangers();
+  const bool looks = look_is_due_.load(std::memory_order_relaxed);  // relaxed: under the lock
+  if (idle && !looks && armed_ && endpoint_.wait_fd() >= 0)
+    return false;                        // its sleeper will be woken
+  return step() | (offers_ != nullptr);  // what is read of ours shows nowhere
 }
 
 void Engine::ask(Channel& one) noexcept {

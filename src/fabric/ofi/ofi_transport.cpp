@@ -105,6 +105,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
   // Where nodes are pretended, all ranks are on this machine.
   const Info info = choose_provider(static_cast<int>(job.node_ranks().size()) == job.size(),
                                     setup.reads_remotely && !setup.is_tagged);
+  is_over_tcp_ = ofi::is_over_tcp(*info);
   fid_fabric* fabric = nullptr;
   if (const int answer = libfabric().fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
     throw Error(Errc::no_permission,
@@ -147,10 +148,14 @@ OfiTransport::~OfiTransport() {
   }
   keeper_->told.notify_one();
   keeper_->thread.join();
+  if (keeper_->meeter.joinable()) keeper_->meeter.join();
   if (const uint64_t strays = strays_.load(std::memory_order_relaxed); strays != 0)
     base::log(base::LogLevel::warn,
               fmt::format("ofi: {} frames came that were of no rank of this job, and were dropped",
                           strays));
+  if (repeats() != 0)
+    base::log(base::LogLevel::info,
+              fmt::format("ofi: {} frames came more than once, and were dropped", repeats()));
 }
 
 std::unique_ptr<Port> OfiTransport::open_port(uint32_t number) {
@@ -272,7 +277,12 @@ void OfiTransport::keep() noexcept {
     awake_ns_.store(awake_ns() + std::min(now - std::exchange(before, now), kMostAtOnceNs),
                     std::memory_order_relaxed);
     bool moved = keeper_->gathering.exchange(false, std::memory_order_relaxed);
-    for (const auto& engine : engines_) moved |= engine->keep();
+    bool strangers = false;
+    for (const auto& engine : engines_) {
+      moved |= engine->keep();
+      strangers |= engine->has_strangers();
+    }
+    if (strangers) meet_aside();
     if (now - looked >= kLookNs) {
       looked = now;
       for (const auto& engine : engines_) {
@@ -282,6 +292,28 @@ void OfiTransport::keep() noexcept {
     }
     rest = moved ? kShortestRest : std::min(2 * rest, kLongestRest);
     keeper_->is_quick.store(rest == kShortestRest, std::memory_order_relaxed);
+  }
+}
+
+/// Nobody polls, so the keeper sees to it that ranks are met whose frames came. The launcher, which
+/// is asked for their addresses, may take its time, and the keeper has others to answer meanwhile.
+void OfiTransport::meet_aside() noexcept {
+  const auto meet_all = [this] {
+    for (const auto& engine : engines_) engine->meet_strangers();
+  };
+  // acquire: pairs with the release below; the thread is at its end.
+  if (keeper_->meets.load(std::memory_order_acquire)) return;
+  if (keeper_->meeter.joinable()) keeper_->meeter.join();
+  try {
+    const base::SignalsBlocked blocked;
+    keeper_->meets.store(true, std::memory_order_relaxed);  // relaxed: the thread begins after it
+    keeper_->meeter = std::thread([this, meet_all] {
+      meet_all();
+      keeper_->meets.store(false, std::memory_order_release);
+    });
+  } catch (const std::system_error&) {
+    keeper_->meets.store(false, std::memory_order_relaxed);  // relaxed: its own
+    meet_all();
   }
 }
 

@@ -107,6 +107,7 @@ class OfiTransport final : public Transport {
   }
   [[nodiscard]] const Effort& effort() const noexcept { return setup_values_.effort; }
   [[nodiscard]] uint32_t max_inline() const noexcept { return max_inline_; }
+  [[nodiscard]] bool is_over_tcp() const noexcept { return is_over_tcp_; }
   [[nodiscard]] LoanBook& book() noexcept { return book_; }
   [[nodiscard]] Engine& engine(uint32_t port) noexcept { return *engines_[port]; }
   [[nodiscard]] std::span<std::byte> packet(uint32_t index) noexcept {
@@ -132,6 +133,11 @@ class OfiTransport final : public Transport {
   }
   /// Something came that is of nobody of this job.
   void count_stray() noexcept { strays_.fetch_add(1, std::memory_order_relaxed); }
+  /// A frame came again: its sender could not know that it had arrived, or somebody recorded it.
+  void count_repeat() noexcept { repeats_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t repeats() const noexcept {
+    return repeats_.load(std::memory_order_relaxed);  // relaxed: a count
+  }
   [[nodiscard]] uint64_t strays() const noexcept {
     return strays_.load(std::memory_order_relaxed);  // relaxed: a count
   }
@@ -169,6 +175,7 @@ class OfiTransport final : public Transport {
   template <class Done>
   bool leave_until(std::chrono::steady_clock::time_point end, Done done) noexcept;
   void keep() noexcept;
+  void meet_aside() noexcept;
 
   Job& job_;
   const OfiSetup setup_values_;
@@ -176,6 +183,7 @@ class OfiTransport final : public Transport {
   const uint32_t stamp_;
   const std::unique_ptr<const FrameKey> frame_key_;
   const uint32_t max_inline_;
+  bool is_over_tcp_ = false;  ///< of the provider; as the constructor leaves it
   const int64_t pid_;
   Pages packets_;  ///< none if they lie elsewhere
   const std::span<std::byte> packet_area_;
@@ -183,7 +191,7 @@ class OfiTransport final : public Transport {
   std::unique_ptr<std::atomic<uint32_t>[]> generations_;
   Exposures exposures_;
   std::unique_ptr<std::atomic<Peer*>[]> peers_;
-  std::atomic<uint64_t> strays_{0}, awake_ns_{0};
+  std::atomic<uint64_t> strays_{0}, repeats_{0}, awake_ns_{0};
   std::atomic<int> trouble_{0};
   Fid<fid_fabric> fabric_;
   std::vector<std::unique_ptr<Engine>> engines_;
@@ -205,6 +213,8 @@ class OfiTransport final : public Transport {
     std::atomic<bool> gathering{false};  ///< somebody said so since the last round
     std::atomic<bool> is_quick{false};   ///< the next round is soon
     std::thread thread;
+    std::atomic<bool> meets{false};  ///< `meeter` is at it
+    std::thread meeter;              ///< the keeper's
   };
   std::unique_ptr<Keeper> keeper_;
 };

@@ -16,15 +16,21 @@ namespace weft::fabric::ofi {
 
 class ConnectProbe {
  public:
-  /// True if the address refuses connections. Never true of what is silent, or is no address of
-  /// the internet. At most one knock in kEveryNs.
+  /// True if the address, which is TCP's, has refused kSure connections, one after the other: a
+  /// firewall that is told anew refuses for a moment what it lets pass again. Never true of what is
+  /// silent. At most one knock in kEveryNs.
   [[nodiscard]] bool is_refused(std::span<const std::byte> address, uint64_t now_ns) noexcept;
-  void forget() noexcept { knock_.reset(); }
+  void forget() noexcept {
+    knock_.reset();
+    refused_ = 0;
+  }
 
  private:
   static constexpr uint64_t kEveryNs = 200'000'000;
+  static constexpr int kSure = 3;
   Descriptor knock_;  ///< a connection under way
   uint64_t next_ns_ = 0;
+  int refused_ = 0;  ///< in a row
 };
 
 }  // namespace weft::fabric::ofi
