@@ -39,6 +39,8 @@ class Errhandler final : public Counted {
 HandleTable<Errhandler, MPI_Errhandler>& errhandlers();
 /// The object of a handle; throws MPI_ERR_ARG (MPI_ERR_ERRHANDLER where the ABI has it).
 Errhandler& errhandler(MPI_Errhandler handle);
+/// One that may be set on an object whose own functions are of `kind`; throws MPI_ERR_ERRHANDLER.
+Held<Errhandler> usable_errhandler(MPI_Errhandler handle, Errhandler::Kind kind);
 
 /// Hands a failure to the error handler of `comm` (MPI_COMM_NULL or bad: that of MPI_COMM_SELF, or
 /// of MPI_COMM_WORLD if the program set only that; before init: fatal) and answers what the call

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "mpi/abi/mpi.h"
@@ -19,6 +20,14 @@ class Group final : public Counted {
   /// first, first + 1, … first + size - 1.
   static Held<Group> run(int first, int size);
   static Held<Group> of(std::vector<int32_t> members);
+  /// Made out of others: of the first's session that has one.
+  static Held<Group> of(std::vector<int32_t> members, const Group& one, const Group& other) {
+    Held<Group> made = of(std::move(members));
+    made->session = one.session != MPI_SESSION_NULL ? one.session : other.session;
+    return made;
+  }
+
+  MPI_Session session = MPI_SESSION_NULL;  ///< whose process set it comes from; set by who makes it
 
   [[nodiscard]] int size() const noexcept { return size_; }
   /// The job's rank of member `rank`, 0 <= rank < size().

@@ -74,7 +74,7 @@ bool AttributeSet::get(int keyval, void** value) const {
 }
 
 void AttributeSet::set(AttributeOf kind, void* handle, int keyval, void* value) {
-  const Keyval found = find_keyval(kind, keyval);
+  const Keyval found = settable_keyval(kind, keyval);
   void* older = nullptr;
   const bool replaces = get(keyval, &older);
   if (replaces) {

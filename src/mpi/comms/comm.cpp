@@ -36,6 +36,7 @@ Held<Comm> draft(Held<Group> group, Comm* parent) {
     const std::scoped_lock guard(parent->lock);
     made->errhandler = parent->errhandler;
     made->from_session = parent->from_session;
+    made->session = parent->session;
   }
   return made;
 }

@@ -1,7 +1,9 @@
 // MPI_Comm_split and _split_type.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/collectives.hpp"
@@ -10,6 +12,7 @@
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/comms/session.hpp"
 #include "mpi/process.hpp"
+#include "weft/base/topology.hpp"
 #include "weft/fabric/job.hpp"
 
 namespace weft::mpi {
@@ -73,12 +76,29 @@ MPI_Comm split(Comm& parent, const Wish& wish, bool strict = false) {
 
 int node_color() { return runtime().job().node_of(runtime().rank()); }
 
+/// The color by a kind of hardware that MPI_Get_hw_resource_info tells: who may run only inside one
+/// resource of it is with those that may run only inside the same.
+int hardware_color(std::string_view kind) {
+  constexpr int kMostOfNode = 1 << 16;
+  const std::vector<base::Core>& cores = base::Topology::machine().cores();
+  const auto inside = [&](int base::Core::*place) {
+    const bool one = std::all_of(cores.begin(), cores.end(), [&](const base::Core& core) {
+      return core.*place == cores.front().*place;
+    });
+    return one ? node_color() * kMostOfNode + cores.front().*place : MPI_UNDEFINED;
+  };
+  if (kind == kSharedMemory || kind == "hwloc://Machine") return node_color();
+  if (kind == "hwloc://NUMANode") return inside(&base::Core::numa_node);
+  if (kind == "hwloc://Core") return inside(&base::Core::os_index);
+  return MPI_UNDEFINED;
+}
+
 /// Of MPI_COMM_TYPE_HW_GUIDED and _RESOURCE_GUIDED: the color by what `info` names.
 int named_color(const Info* info, bool sets_too) {
   const auto hardware = info == nullptr ? std::nullopt : info->get(kHardwareKey);
   const auto set = info == nullptr || !sets_too ? std::nullopt : info->get("mpi_pset_name");
   if (hardware && set) fail(MPI_ERR_ARG, "both a kind of hardware and a process set are named");
-  if (hardware) return *hardware == kSharedMemory ? node_color() : MPI_UNDEFINED;
+  if (hardware) return hardware_color(*hardware);
   if (!set) return MPI_UNDEFINED;
   try {
     return process_set(*set)->process(0).value;
@@ -124,7 +144,8 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   Comm& made = mpi::comm(*newcomm);
   take_hints(made, hints);
   if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
-    note_hardware(made, kSharedMemory);
+    note_hardware(made, split_type == MPI_COMM_TYPE_HW_GUIDED ? hints->get(kHardwareKey)->c_str()
+                                                              : kSharedMemory);
   if (split_type == MPI_COMM_TYPE_HW_UNGUIDED && info != MPI_INFO_ENV)
     note_hardware(hints, kSharedMemory);
 }

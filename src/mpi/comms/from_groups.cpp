@@ -102,17 +102,18 @@ void Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info inf
                             MPI_Errhandler errhandler, MPI_Comm* newcomm) {
   Group& members = mpi::group(group);
   const Info* hints = info_or_null(info);
-  Errhandler& handler = mpi::errhandler(errhandler);
+  Held<Errhandler> handler = usable_errhandler(errhandler, Errhandler::Kind::comm_function);
   begin_output(newcomm);
   const std::string_view name = checked_stringtag(stringtag);
   if (members.size() == 0) return;
   require_member(members);
   const Council council = council_named(name, members);
   make_sure(council);
-  *newcomm = make_agreed(
-      council, {.group = Held<Group>(&members), .errhandler = Held<Errhandler>(&handler)});
+  *newcomm =
+      make_agreed(council, {.group = Held<Group>(&members), .errhandler = std::move(handler)});
   Comm& made = comm(*newcomm);
   made.from_session = true;
+  made.session = members.session;
   take_hints(made, hints);
 }
 
@@ -121,7 +122,7 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
                                   MPI_Errhandler errhandler, MPI_Comm* newintercomm) {
   Group& local = group(local_group);
   const Info* hints = info_or_null(info);
-  Errhandler& handler = mpi::errhandler(errhandler);
+  Held<Errhandler> handler = usable_errhandler(errhandler, Errhandler::Kind::comm_function);
   begin_output(newintercomm);
   const std::string_view name = checked_stringtag(stringtag);
   require_member(local);
@@ -136,9 +137,10 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   make_sure(council);
   *newintercomm = make_inter(council, {.local = Held<Group>(&local),
                                        .remote = std::move(remote),
-                                       .errhandler = Held<Errhandler>(&handler)});
+                                       .errhandler = std::move(handler)});
   Comm& made = comm(*newintercomm);
   made.from_session = true;
+  made.session = local.session;
   take_hints(made, hints);
 }
 

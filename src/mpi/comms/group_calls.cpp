@@ -49,7 +49,7 @@ Held<Group> included(const Group& group, int n, const int ranks[]) {
   (void)marked(group, n, ranks);
   std::vector<int32_t> members;
   for (int i = 0; i < n; ++i) members.push_back(group.process(ranks[i]).value);
-  return Group::of(std::move(members));
+  return Group::of(std::move(members), group, group);
 }
 
 Held<Group> excluded(const Group& group, int n, const int ranks[]) {
@@ -58,7 +58,7 @@ Held<Group> excluded(const Group& group, int n, const int ranks[]) {
   for (int i = 0; i < group.size(); ++i) {
     if (!marks[static_cast<std::size_t>(i)]) members.push_back(group.process(i).value);
   }
-  return Group::of(std::move(members));
+  return Group::of(std::move(members), group, group);
 }
 
 /// The members of `one` that are, or are not, in `other`, in the order of `one`.
@@ -68,7 +68,7 @@ Held<Group> filtered(const Group& one, const Group& other, bool in_other) {
     const Rank process = one.process(i);
     if ((other.rank_of(process) != MPI_UNDEFINED) == in_other) members.push_back(process.value);
   }
-  return Group::of(std::move(members));
+  return Group::of(std::move(members), one, other);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ void Group_union(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {
   for (const int32_t process : members_of(other)) {
     if (one.rank_of(Rank{process}) == MPI_UNDEFINED) members.push_back(process);
   }
-  *newgroup = handle_for(Group::of(std::move(members)));
+  *newgroup = handle_for(Group::of(std::move(members), one, other));
 }
 
 void Group_intersection(MPI_Group group1, MPI_Group group2, MPI_Group* newgroup) {

@@ -59,6 +59,17 @@ Keyval find_keyval(AttributeOf kind, int number) {
   return found->second.keyval;
 }
 
+Keyval settable_keyval(AttributeOf kind, int number) {
+  {
+    Register& all = all_keyvals();
+    const std::scoped_lock guard(all.lock);
+    const auto found = all.entries.find(number);
+    if (found != all.entries.end() && found->second.freed)
+      fail(MPI_ERR_KEYVAL, "a key value that was freed");
+  }
+  return find_keyval(kind, number);
+}
+
 void count_uses(int number, int change) noexcept {
   Register& all = all_keyvals();
   const std::scoped_lock guard(all.lock);

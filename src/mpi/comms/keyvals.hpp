@@ -34,8 +34,11 @@ struct Keyval {
 int register_keyval(const Keyval& keyval);
 /// The program freed it; throws MPI_ERR_KEYVAL.
 void free_keyval(AttributeOf kind, int number);
-/// What is registered under a number; throws MPI_ERR_KEYVAL, for numbers of another kind, too.
+/// What is registered under a number; throws MPI_ERR_KEYVAL, for numbers of another kind, too. One
+/// that was freed is there for as long as attributes use it, which may still be read and deleted.
 [[nodiscard]] Keyval find_keyval(AttributeOf kind, int number);
+/// The same to set an attribute: not one that was freed.
+[[nodiscard]] Keyval settable_keyval(AttributeOf kind, int number);
 /// An attribute more (+1), or less (-1), uses it.
 void count_uses(int number, int change) noexcept;
 /// Forgets them all and answers how many the program had not freed.

@@ -14,6 +14,7 @@
 #include "mpi/info.hpp"
 #include "mpi/process.hpp"
 #include "mpi/process/process_life.hpp"
+#include "mpi/requests/send_buffer.hpp"
 #include "weft/fabric/job.hpp"
 
 namespace weft::mpi {
@@ -95,11 +96,12 @@ namespace calls {
 
 void Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
   const Info* wishes = info_or_null(info);
-  Errhandler& handler = mpi::errhandler(errhandler);
+  const Held<Errhandler> handler =
+      usable_errhandler(errhandler, Errhandler::Kind::session_function);
   require_output(session);
   const int level = acquire_process(level_asked(wishes), false);
   try {
-    Held<Session> made = new_session(handler, level);
+    Held<Session> made = new_session(*handler, level);
     made->handle = *session = sessions().add(made.get());
     (void)made.release();
   } catch (...) {
@@ -111,6 +113,7 @@ void Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session
 void Session_finalize(MPI_Session* session) {
   require_output(session);
   (void)mpi::session(*session);
+  detach_buffer_of(*session);
   if (Session* ended = sessions().remove(*session)) ended->drop();
   *session = MPI_SESSION_NULL;
   release_process(false);
@@ -164,7 +167,9 @@ void Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Gro
   (void)mpi::session(session);
   require(pset_name != nullptr, MPI_ERR_ARG, "a null pointer for a name");
   require_output(newgroup);
-  *newgroup = mpi::handle_for(process_set(pset_name));
+  Held<Group> made = process_set(pset_name);
+  made->session = session;
+  *newgroup = mpi::handle_for(std::move(made));
 }
 
 }  // namespace calls

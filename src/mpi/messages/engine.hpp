@@ -96,6 +96,7 @@ class Engine final : public Matcher {
   [[nodiscard]] Peer& peer(Rank process) noexcept {
     return peers_[static_cast<std::size_t>(process.value)];
   }
+  /// A peer has died, at some time.
   [[nodiscard]] bool deaths() const noexcept { return deaths_.load(std::memory_order_seq_cst); }
 
   // sending.cpp
@@ -213,6 +214,10 @@ class Engine final : public Matcher {
 /// The engine, between open_messages and close_messages.
 inline std::unique_ptr<Engine> the_engine;
 [[nodiscard]] inline Engine& engine() noexcept { return *the_engine; }
+
+/// A rank that has died, if for that reason nobody is left to send what is awaited from `from`: it
+/// itself, or one of all others where that is MPI_ANY_SOURCE. Else negative.
+[[nodiscard]] Rank whose_death_leaves_nobody(const Comm& comm, int from);
 
 /// Registers what is counted (counters.hpp).
 void register_counters();

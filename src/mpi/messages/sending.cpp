@@ -301,7 +301,7 @@ void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, 
   my.expect(channel, tag);
   if (Arrived* const met = my.post_receive(transfer); met != nullptr) {
     my.receive(transfer, *met);
-  } else if (my.deaths() && process != kAnySource && my.runtime().is_dead(process) &&
+  } else if (my.deaths() && whose_death_leaves_nobody(comm, from).value >= 0 &&
              my.withdraw(transfer)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_PROC_ABORTED;
     transfer.end();

@@ -150,18 +150,65 @@ bool probe(Comm& comm, int from, int tag, Outcome& found) {
       &look);
 }
 
-void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
-  Runtime& core = runtime();
-  engine().expect(program_channel(comm), tag);  // before it is settled which device is polled
-  bool dead = false;
-  core.wait_until([&] {
-    if (probe(comm, from, tag, found)) return true;
-    dead = from != MPI_ANY_SOURCE && engine().deaths() && core.is_dead(comm.process(from));
-    return dead;
-  });
-  if (dead && !probe(comm, from, tag, found)) {
-    fail(MPI_ERR_PROC_ABORTED, core.cause_of_death(comm.process(from)));
+namespace {
+
+/// How many of those who may send on it have died; and one of them, if any has.
+struct Dead {
+  int count = 0;
+  Rank one{-1};
+};
+Dead dead_of(const Comm& comm) {
+  Dead dead;
+  for (int peer = 0; peer < comm.remote_size && engine().deaths(); ++peer) {
+    if (!runtime().is_dead(comm.process(peer))) continue;
+    dead.one = comm.process(peer);
+    ++dead.count;
   }
+  return dead;
+}
+
+[[noreturn]] void fail_for(Rank dead) {
+  fail(MPI_ERR_PROC_ABORTED, runtime().cause_of_death(dead));
+}
+
+}  // namespace
+
+Rank whose_death_leaves_nobody(const Comm& comm, int from) {
+  if (!engine().deaths()) [[likely]]
+    return Rank{-1};
+  if (from != MPI_ANY_SOURCE) {
+    const Rank process = comm.process(from);
+    return runtime().is_dead(process) ? process : Rank{-1};
+  }
+  const Dead dead = dead_of(comm);
+  // This process itself may send to itself, but somebody else was meant.
+  const int others = comm.remote_size - (comm.inter ? 0 : 1);
+  return dead.count >= others ? dead.one : Rank{-1};
+}
+
+void check_source(Comm& comm, int from, int tag) {
+  const Rank dead = whose_death_leaves_nobody(comm, from);
+  Outcome found;
+  // All that it sent had come before its death was known.
+  if (dead.value >= 0 && !probe(comm, from, tag, found)) [[unlikely]]
+    fail_for(dead);
+}
+
+void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
+  engine().expect(program_channel(comm), tag);  // before it is settled which device is polled
+  // Who waits for anybody may have waited for one that dies now, as receives do.
+  const int dead_then = from == MPI_ANY_SOURCE ? dead_of(comm).count : 0;
+  Rank dead{-1};
+  runtime().wait_until([&] {
+    if (probe(comm, from, tag, found)) return true;
+    if (!engine().deaths()) [[likely]]
+      return false;
+    dead = whose_death_leaves_nobody(comm, from);
+    if (const Dead now = dead_of(comm); from == MPI_ANY_SOURCE && now.count > dead_then)
+      dead = now.one;
+    return dead.value >= 0;
+  });
+  if (dead.value >= 0 && !probe(comm, from, tag, found)) fail_for(dead);
 }
 
 /// A message taken out of its channel is its record, under the name that others know.

@@ -39,14 +39,6 @@ MPI_Errhandler make(HandlerKind kind, Function function) {
   return give(*handler);
 }
 
-/// One that may be set on an object whose own functions are of `kind`.
-Held<Errhandler> usable(MPI_Errhandler handle, HandlerKind kind) {
-  Errhandler& found = errhandler(handle);
-  if (found.kind >= HandlerKind::comm_function && found.kind != kind)
-    fail(MPI_ERR_ERRHANDLER, "an error handler of another kind of object");
-  return Held<Errhandler>(&found);
-}
-
 }  // namespace
 
 HandleTable<Errhandler, MPI_Errhandler>& errhandlers() {
@@ -72,6 +64,13 @@ Errhandler& errhandler(MPI_Errhandler handle) {
   if (found == nullptr)
     fail(MPI_ERR_ERRHANDLER, "not an error handler: null, freed, or never made");
   return *found;
+}
+
+Held<Errhandler> usable_errhandler(MPI_Errhandler handle, HandlerKind kind) {
+  Errhandler& found = errhandler(handle);
+  if (found.kind >= HandlerKind::comm_function && found.kind != kind)
+    fail(MPI_ERR_ERRHANDLER, "an error handler of another kind of object");
+  return Held<Errhandler>(&found);
 }
 
 namespace calls {
@@ -106,7 +105,7 @@ void Errhandler_free(MPI_Errhandler* handle) {
 
 void Comm_set_errhandler(MPI_Comm handle, MPI_Errhandler errhandler) {
   Comm& object = comm(handle);
-  Held<Errhandler> handler = usable(errhandler, HandlerKind::comm_function);
+  Held<Errhandler> handler = usable_errhandler(errhandler, HandlerKind::comm_function);
   const std::scoped_lock guard(object.lock);
   std::swap(object.errhandler, handler);
   object.errhandler_given = true;
@@ -126,7 +125,7 @@ void Comm_call_errhandler(MPI_Comm handle, int errorcode) {
 
 void Session_set_errhandler(MPI_Session handle, MPI_Errhandler errhandler) {
   Session& object = session(handle);
-  Held<Errhandler> handler = usable(errhandler, HandlerKind::session_function);
+  Held<Errhandler> handler = usable_errhandler(errhandler, HandlerKind::session_function);
   const std::scoped_lock guard(object.lock);
   std::swap(object.errhandler, handler);
 }

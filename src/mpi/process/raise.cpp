@@ -25,15 +25,18 @@ std::string sentence(const Failure& failure, const char* call, std::string_view 
                      error_name(code_class), error_string(failure.code()), failure.what());
 }
 
+[[noreturn]] void end_process(const Failure& failure, const char* call, std::string_view object) {
+  std::fflush(nullptr);
+  fmt::print(stderr, "weft: {}\n", sentence(failure, call, object));
+  std::_Exit(exit_code_of(failure.code()));
+}
+
 /// Ends the job; before and after its time in MPI, a process can only end itself.
 [[noreturn]] void end_job(const Failure& failure, const char* call, std::string_view object) {
-  const std::string text = sentence(failure, call, object);
   if (is_active())
-    process().abort(exit_code_of(failure.code()),
-                    fmt::format("rank {}: {}", runtime().rank().value, text));
-  std::fflush(nullptr);
-  fmt::print(stderr, "weft: {}\n", text);
-  std::_Exit(exit_code_of(failure.code()));
+    process().abort(exit_code_of(failure.code()), fmt::format("rank {}: {}", runtime().rank().value,
+                                                              sentence(failure, call, object)));
+  end_process(failure, call, object);
 }
 
 /// `comm` gets a handle that it may write to; MPI lets it be anything but used afterwards.
@@ -49,6 +52,10 @@ int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, con
     case Errhandler::Kind::session_function:
       handler.function.session(&session, &code, call, failure.what());
       break;
+    case Errhandler::Kind::abort:
+      // MPI 9.3: of a session, this process alone.
+      if (session != MPI_SESSION_NULL) end_process(failure, call, object);
+      end_job(failure, call, object);
     default:
       end_job(failure, call, object);
   }
@@ -100,6 +107,9 @@ int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* 
   Errhandler* found = errhandlers().find(handle);
   if (found == nullptr) return raise_on_comm(MPI_COMM_NULL, failure, call);
   const Held<Errhandler> handler(found);
+  // It may be one of another kind than of what the call makes: that is no function to call.
+  if (error_class(failure.code()) == MPI_ERR_ERRHANDLER)
+    return raise_on_comm(MPI_COMM_NULL, failure, call);
   return hand_over(*handler, MPI_COMM_NULL, MPI_SESSION_NULL, failure, call, "");
 }
 

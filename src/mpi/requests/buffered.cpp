@@ -34,8 +34,11 @@ BufferPtr buffer_for(const Comm& comm) {
   Attached& all = attached();
   const std::scoped_lock guard(all.lock);
   if (const auto found = all.comms.find(&comm); found != all.comms.end()) return found->second;
-  // Communicators do not tell which session they come from: with several, any that has a buffer.
-  if (comm.from_session && !all.sessions.empty()) return all.sessions.begin()->second;
+  if (const auto found = all.sessions.find(comm.session); found != all.sessions.end())
+    return found->second;
+  // Of a group that came by way of another communicator it is not known which session it is of.
+  if (comm.from_session && comm.session == MPI_SESSION_NULL && all.sessions.size() == 1)
+    return all.sessions.begin()->second;
   return all.process;
 }
 
@@ -168,6 +171,8 @@ bool is_in_buffers(const Comm& comm) {
 }
 
 void detach_buffer_of(Comm& comm) { (void)detach(attached().comms, &comm); }
+
+void detach_buffer_of(MPI_Session session) { (void)detach(attached().sessions, session); }
 
 void detach_all_buffers() {
   (void)detach_process();

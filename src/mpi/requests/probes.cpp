@@ -18,20 +18,13 @@ namespace weft::mpi {
 
 namespace {
 
-/// What a probe found is that a message can no longer come (its source has died).
-void check_found(const Outcome& found, const Comm& comm) {
-  if (found.error != MPI_SUCCESS && found.error != MPI_ERR_TRUNCATE) [[unlikely]]
-    fail_as(found.error, &comm);
-}
-
 /// Two looks, with progress in between.
 bool look_for(Comm& comm, int from, int tag, Outcome& found) {
-  if (!probe(comm, from, tag, found)) {
-    progress();
-    if (!probe(comm, from, tag, found)) return false;
-  }
-  check_found(found, comm);
-  return true;
+  if (probe(comm, from, tag, found)) return true;
+  progress();
+  if (probe(comm, from, tag, found)) return true;
+  check_source(comm, from, tag);
+  return false;
 }
 
 Extracted* take_out(Comm& comm, int from, int tag, Outcome& found) {
@@ -39,6 +32,7 @@ Extracted* take_out(Comm& comm, int from, int tag, Outcome& found) {
   if (message == nullptr) {
     progress();
     message = extract(comm, from, tag, found);
+    if (message == nullptr) check_source(comm, from, tag);
   }
   return message;
 }
@@ -122,10 +116,7 @@ void Improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message
   if (may_match(on, source, tag)) {
     *message = MPI_MESSAGE_NULL;
     Extracted* taken = take_out(on, source, tag, found);
-    if (taken == nullptr) {
-      check_found(found, on);
-      return;
-    }
+    if (taken == nullptr) return;
     *message = name(*taken, on);
   }
   *flag = 1;
@@ -140,10 +131,8 @@ void Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status
   if (may_match(on, source, tag)) {
     *message = MPI_MESSAGE_NULL;
     Extracted* taken = take_out(on, source, tag, found);
-    for (; taken == nullptr; taken = take_out(on, source, tag, found)) {
-      check_found(found, on);
+    for (; taken == nullptr; taken = take_out(on, source, tag, found))
       wait_for_arrival(on, source, tag, found);
-    }
     *message = name(*taken, on);
   }
   fill(status, found);

@@ -84,6 +84,7 @@ void send_buffered(Comm& comm, const Piece& piece, int to, int tag);
 bool is_in_buffers(const Comm& comm);
 /// The communicator ends: waits for what is in its buffer, and lets that go.
 void detach_buffer_of(Comm& comm);
+void detach_buffer_of(MPI_Session session);
 /// The same for all there are, at the end.
 void detach_all_buffers();
 

@@ -120,6 +120,29 @@ void check_split_type() {
     WEFT_EXPECT(check::goes_round(node, 71));
     MPI_Comm_free(&node);
   }
+  // Each kind that is told of, where this process may run only inside one of it.
+  MPI_Info hardware;
+  MPI_Get_hw_resource_info(&hardware);
+  int kinds = 0;
+  MPI_Info_get_nkeys(hardware, &kinds);
+  for (int i = 0; i < kinds; ++i) {
+    char key[MPI_MAX_INFO_KEY] = "";
+    char value[MPI_MAX_INFO_VAL] = "";
+    MPI_Info_get_nthkey(hardware, i, key);
+    MPI_Info_get(hardware, key, MPI_MAX_INFO_VAL - 1, value, &told);
+    MPI_Info_set(info, "mpi_hw_resource_type", key);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &node);
+    WEFT_EXPECT((node != MPI_COMM_NULL) == (std::string(value) == "true"));
+    if (node == MPI_COMM_NULL) continue;
+    WEFT_EXPECT(check::goes_round(node, 72));
+    MPI_Info used;
+    MPI_Comm_get_info(node, &used);
+    MPI_Info_get(used, "mpi_hw_resource_type", MPI_MAX_INFO_VAL - 1, kind, &told);
+    WEFT_EXPECT(told != 0 && std::string(kind) == key);
+    MPI_Info_free(&used);
+    MPI_Comm_free(&node);
+  }
+  MPI_Info_free(&hardware);
   MPI_Info_set(info, "mpi_hw_resource_type", "nothing that exists");
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, info, &node);
   WEFT_EXPECT(node == MPI_COMM_NULL);

@@ -1,5 +1,7 @@
 // Handles as numbers and back, what a status holds, requests looked at without being completed, the
 // error handlers and buffers of sessions.
+#include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "check.hpp"
@@ -137,6 +139,69 @@ void session_buffers() {
   MPI_Session_finalize(&session);
 }
 
+/// Each session's communicators use that session's buffer, which ends with it.
+void buffers_of_two_sessions() {
+  MPI_Session sessions[2];
+  MPI_Comm comms[2];
+  std::vector<char> buffers[2] = {std::vector<char>(100 + MPI_BSEND_OVERHEAD),
+                                  std::vector<char>(1000 + MPI_BSEND_OVERHEAD)};
+  for (int i = 0; i < 2; ++i) {
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &sessions[i]);
+    MPI_Group whole;
+    MPI_Group group;
+    MPI_Group_from_session_pset(sessions[i], "mpi://SELF", &whole);
+    const int first = 0;
+    MPI_Group_incl(whole, 1, &first, &group);
+    MPI_Comm_create_from_group(group, i == 0 ? "one" : "other", MPI_INFO_NULL, MPI_ERRORS_RETURN,
+                               &comms[i]);
+    MPI_Session_attach_buffer(sessions[i], buffers[i].data(), static_cast<int>(buffers[i].size()));
+    MPI_Group_free(&group);
+    MPI_Group_free(&whole);
+  }
+  // What fits the second session's buffer alone.
+  std::vector<char> data(500, 'd');
+  WEFT_CHECK_CLASS(MPI_ERR_BUFFER, MPI_Bsend(data.data(), 500, MPI_CHAR, 0, 1, comms[0]));
+  WEFT_CHECK(MPI_Bsend(data.data(), 500, MPI_CHAR, 0, 1, comms[1]) == MPI_SUCCESS);
+  std::vector<char> got(500);
+  MPI_Recv(got.data(), 500, MPI_CHAR, 0, 1, comms[1], MPI_STATUS_IGNORE);
+  WEFT_CHECK(got == data);
+  // The memory of a session that has ended is the program's again.
+  MPI_Comm_free(&comms[1]);
+  MPI_Session_finalize(&sessions[1]);
+  std::fill(buffers[1].begin(), buffers[1].end(), 'x');
+  WEFT_CHECK(MPI_Bsend(data.data(), 50, MPI_CHAR, 0, 1, comms[0]) == MPI_SUCCESS);
+  MPI_Recv(got.data(), 50, MPI_CHAR, 0, 1, comms[0], MPI_STATUS_IGNORE);
+  WEFT_CHECK(buffers[1] == std::vector<char>(buffers[1].size(), 'x'));
+  MPI_Comm_free(&comms[0]);
+  MPI_Session_finalize(&sessions[0]);
+}
+
+void never_on_comm(MPI_Comm* /*comm*/, int* /*code*/, ...) { std::abort(); }
+void never_on_session(MPI_Session* /*session*/, int* /*code*/, ...) { std::abort(); }
+
+/// Handlers of communicators are none of sessions, nor the other way round.
+void handlers_of_another_kind() {
+  MPI_Errhandler of_comms;
+  MPI_Errhandler of_sessions;
+  MPI_Comm_create_errhandler(never_on_comm, &of_comms);
+  MPI_Session_create_errhandler(never_on_session, &of_sessions);
+  MPI_Errhandler before;
+  MPI_Comm_get_errhandler(MPI_COMM_SELF, &before);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Session session;
+  WEFT_CHECK_CLASS(MPI_ERR_ERRHANDLER, MPI_Session_init(MPI_INFO_NULL, of_comms, &session));
+  MPI_Group group;
+  MPI_Comm_group(MPI_COMM_SELF, &group);
+  MPI_Comm comm;
+  WEFT_CHECK_CLASS(MPI_ERR_ERRHANDLER,
+                   MPI_Comm_create_from_group(group, "kinds", MPI_INFO_NULL, of_sessions, &comm));
+  MPI_Group_free(&group);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, before);
+  MPI_Errhandler_free(&before);
+  MPI_Errhandler_free(&of_comms);
+  MPI_Errhandler_free(&of_sessions);
+}
+
 void graphs() {
   // A ring of as many as there are.
   int size = 0;
@@ -171,6 +236,8 @@ int main(int argc, char** argv) {
   looked_at();
   session_handlers();
   session_buffers();
+  buffers_of_two_sessions();
+  handlers_of_another_kind();
   graphs();
   MPI_Finalize();
   return result();

@@ -27,7 +27,7 @@ constexpr int kLarge = 1 << 20;
 constexpr int kVictim = 2;
 
 /// What rank 0 has under way with the one that dies.
-void meet_death(int moment) {
+void meet_death(int moment, MPI_Comm pair) {
   std::vector<char> buffer(kLarge);
   std::vector<MPI_Request> requests(200, MPI_REQUEST_NULL);
   MPI_Status status;
@@ -72,8 +72,35 @@ void meet_death(int moment) {
       }
       break;
     }
-    default:  // a probe
+    case 6:  // a probe
       expect(aborted(MPI_Probe(kVictim, 1, MPI_COMM_WORLD, &status)), "a probe for the dead");
+      break;
+    case 7: {  // probes that do not wait
+      int flag = 0;
+      int code = MPI_SUCCESS;
+      while (code == MPI_SUCCESS && flag == 0)
+        code = MPI_Iprobe(kVictim, 1, MPI_COMM_WORLD, &flag, &status);
+      expect(aborted(code), "an MPI_Iprobe for the dead");
+      MPI_Message message;
+      expect(aborted(MPI_Improbe(kVictim, 1, MPI_COMM_WORLD, &flag, &message, &status)),
+             "an MPI_Improbe for the dead");
+      expect(
+          MPI_Iprobe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &flag, &status) == MPI_SUCCESS && flag == 0,
+          "an MPI_Iprobe for the living");
+      break;
+    }
+    case 8:  // a probe for anybody
+      expect(aborted(MPI_Probe(MPI_ANY_SOURCE, 1, MPI_COMM_WORLD, &status)), "a probe for anybody");
+      break;
+    default: {  // one that takes the message out; and where nobody else is left
+      MPI_Message message;
+      expect(aborted(MPI_Mprobe(kVictim, 1, MPI_COMM_WORLD, &message, &status)),
+             "an MPI_Mprobe for the dead");
+      expect(aborted(MPI_Recv(buffer.data(), 8, MPI_BYTE, MPI_ANY_SOURCE, 1, pair, &status)),
+             "a receive from anybody, of whom none is left");
+      expect(aborted(MPI_Probe(MPI_ANY_SOURCE, 1, pair, &status)),
+             "a probe for anybody, of whom none is left");
+    }
   }
   // And whatever comes afterwards.
   expect(aborted(MPI_Send(buffer.data(), 8, MPI_BYTE, kVictim, 1, MPI_COMM_WORLD)), "send later");
@@ -89,12 +116,16 @@ int main(int argc, char** argv) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  // Rank 0 and the victim.
+  MPI_Comm pair = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? MPI_UNDEFINED : 0, rank, &pair);
+  if (pair != MPI_COMM_NULL) MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
   if (rank == kVictim) {
     usleep(200'000);
     std::raise(SIGKILL);
   }
   if (rank == 0) {
-    meet_death(moment);
+    meet_death(moment, pair);
   } else if (moment == 5) {
     char byte = 1;
     for (int i = 0; i < 100; ++i) MPI_Send(&byte, 1, MPI_BYTE, 0, 7, MPI_COMM_WORLD);
