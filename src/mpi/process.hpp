@@ -23,6 +23,7 @@ struct Settings {
   uint32_t requests;                      ///< that may exist at once
   std::string devices;  ///< "automatic", "dedicated", "round-robin", "communicator", "hash"
   uint32_t operations;  ///< of the runtime; 0: comm.operations
+  MPI_Errhandler initial_errhandler;  ///< of the predefined communicators
 };
 
 /// Owner: one per process, made by the first Init_thread or Session_init, ended by the last

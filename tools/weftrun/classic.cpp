@@ -28,6 +28,7 @@ const std::set<std::string_view> kWithValue{"-n",
                                             "-x",
                                             "--env",
                                             "--genv",
+                                            "--initial-errhandler",
                                             "--bind",
                                             "--bind-to",
                                             "--map-by",
@@ -41,9 +42,9 @@ const std::set<std::string_view> kWithValue{"-n",
                                             "--host-timeout"};
 
 /// Long names that other launchers write with one dash, too.
-const std::set<std::string_view> kOneDash{"-np",          "-host",    "-hosts",        "-hostfile",
-                                          "-machinefile", "-env",     "-genv",         "-bind-to",
-                                          "-map-by",      "-rank-by", "-oversubscribe"};
+const std::set<std::string_view> kOneDash{
+    "-np",   "-host",    "-hosts",  "-hostfile", "-machinefile",   "-env",
+    "-genv", "-bind-to", "-map-by", "-rank-by",  "-oversubscribe", "-initial-errhandler"};
 
 }  // namespace
 

@@ -47,7 +47,7 @@ struct Section {
   std::vector<std::string> genv;     ///< "K=V", of all ranks
   std::vector<std::string> exports;  ///< -x: "K" or "K=V"
   std::string hosts, host_file;
-  std::string bind_to;
+  std::string bind_to, errhandler;
   std::vector<std::string> ignored;
   bool oversubscribe = false;
   bool accepted = false;
@@ -77,6 +77,10 @@ void add_app_options(CLI::App& app, Section& section) {
                "start more ranks than the hosts were said to take");
   app.add_option("--bind-to", section.bind_to, "as --bind, by the names of other launchers")
       ->type_name("none|core|numa|…");
+  app.add_option("--initial-errhandler", section.errhandler,
+                 "the error handler that MPI programs begin with (MPI 11.5)")
+      ->check(CLI::IsMember({"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"}))
+      ->type_name("NAME");
   // For command lines that were written for other launchers; they change nothing.
   app.add_option("--map-by,--rank-by", section.ignored)->allow_extra_args(false)->group("");
   app.add_flag("--allow-run-as-root", section.accepted, "accepted")->group("");
@@ -96,6 +100,8 @@ std::optional<Usage> check(Section& section, Options& options) {
                                      kMostRanks)};
   for (const std::string& variable : section.exports)
     if (variable.find('=') != std::string::npos) app.env.push_back(variable);
+  if (!section.errhandler.empty())
+    app.env.push_back("WEFT_MPI_INITIAL_ERRHANDLER=" + section.errhandler);
   if (auto usage = check_variables(app.env)) return usage;
   if (auto usage = check_variables(section.genv)) return usage;
   options.env.insert(options.env.end(), section.genv.begin(), section.genv.end());

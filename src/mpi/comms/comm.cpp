@@ -31,7 +31,7 @@ Held<Comm> draft(Held<Group> group, Comm* parent) {
   made->remote_size = made->size();
   made->rank = made->local_group->rank_of(runtime().rank());
   if (parent == nullptr) {
-    made->errhandler = Held<Errhandler>(&errhandler(MPI_ERRORS_ARE_FATAL));
+    made->errhandler = Held<Errhandler>(&errhandler(settings().initial_errhandler));
   } else {
     const std::scoped_lock guard(parent->lock);
     made->errhandler = parent->errhandler;

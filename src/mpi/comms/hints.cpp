@@ -26,6 +26,11 @@ constexpr std::array<Assertion, 4> kAssertions{{
 
 /// What matching relies on cannot be taken back: messages that wait have lost their order among
 /// unlike keys. MPI lets such a change be ignored, and MPI_Comm_get_info shows it.
+/// Nor is one made when it comes too late to be used: who may overtake is settled as the channels
+/// open.
+bool is_settled(const Comm& comm, const Assertion& assertion) {
+  return comm.channels[0] != nullptr && assertion.hint == &Hints::allow_overtaking;
+}
 bool is_relied_on(const Comm& comm, const Assertion& assertion) {
   const Channel* const channel = comm.channels[0];
   return channel != nullptr && channel->relies_on_exact_keys() &&
@@ -43,7 +48,7 @@ void take_hints(Comm& comm, const Info* info) {
       const auto value = info->get(assertion.key);
       if (value != "true" && value != "false") continue;
       const bool promised = value == "true";
-      if (!promised && is_relied_on(comm, assertion)) continue;
+      if (is_settled(comm, assertion) || (!promised && is_relied_on(comm, assertion))) continue;
       changed = (comm.hints.*assertion.hint).exchange(promised) != promised || changed;
     }
   }

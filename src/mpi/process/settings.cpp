@@ -28,6 +28,13 @@ constexpr base::ConfigKey kKeys[] = {
      .type = ConfigType::boolean,
      .fallback = "false",
      .help = "Each collective first compares what the ranks call, and tells which rank differs."},
+    {.key = "mpi.initial_errhandler",
+     .type = ConfigType::choice,
+     .fallback = "mpi_errors_are_fatal",
+     .choices = "mpi_errors_are_fatal|mpi_errors_abort|mpi_errors_return",
+     .help =
+         "The error handler of MPI_COMM_WORLD and MPI_COMM_SELF until the program sets another; as "
+         "mpiexec -initial-errhandler."},
     {.key = "mpi.report_leaks",
      .type = ConfigType::boolean,
      .fallback = "false",
@@ -97,6 +104,16 @@ void register_mpi_config() {
   });
 }
 
+namespace {
+
+MPI_Errhandler initial_errhandler() {
+  const std::string name = base::config_text("mpi.initial_errhandler");
+  if (name == "mpi_errors_return") return MPI_ERRORS_RETURN;
+  return name == "mpi_errors_abort" ? MPI_ERRORS_ABORT : MPI_ERRORS_ARE_FATAL;
+}
+
+}  // namespace
+
 Settings read_settings() {
   register_mpi_config();
   const auto bytes = [](std::string_view key) {
@@ -115,6 +132,7 @@ Settings read_settings() {
       .requests = static_cast<uint32_t>(base::config_int("mpi.requests")),
       .devices = base::config_text("mpi.devices"),
       .operations = static_cast<uint32_t>(base::config_int("mpi.operations")),
+      .initial_errhandler = initial_errhandler(),
   };
 }
 

@@ -230,7 +230,12 @@ void check_hints() {
   MPI_Info_set(info, "mpi_assert_allow_overtaking", "true");
   MPI_Comm_set_info(copy, info);
   WEFT_EXPECT(!promised(copy, "mpi_assert_no_any_tag"));
+  WEFT_EXPECT(!promised(copy, "mpi_assert_allow_overtaking"));  // too late, and told so
   WEFT_EXPECT(check::goes_round(copy, 91));
+  MPI_Comm early;
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &early);
+  WEFT_EXPECT(promised(early, "mpi_assert_allow_overtaking"));
+  MPI_Comm_free(&early);
   MPI_Comm other;
   MPI_Request request;
   MPI_Comm_idup_with_info(copy, MPI_INFO_NULL, &other, &request);
