@@ -106,13 +106,13 @@ def measures(threads):
     with_threads("latency-mt", ["latency-mt"], "us", threads, {64: 0.6, 1024: 0.6})
     with_threads("latency-mt-tasks", ["latency-mt", "--tasks"], "us", some)
     for length in (0, 1, 32, 1024, 8192):
-        for count in (1, 2):
+        for count in (1, 2, 8):
             with_threads("depth", ["depth", "--length", str(length)], "M/s", [count],
                          {1: 40} if length == 1024 else None, length=length,
                          engines=("list", "tail"))
-    for length in (32, 1024):
+    for length in (0, 1, 32, 1024, 8192):
         with_threads("depth-both", ["depth", "--length", str(length), "--unexpected", str(length)],
-                     "M/s", [1], length=length)
+                     "M/s", [1, 2, 8], length=length)
     for length in (0, 32, 1024):  # 003 Fig. 8
         add("depth-cold", ["depth", "--length", str(length), "--unexpected", str(length), "--cold"],
             "M/s", length=length, engines=("list", "tail"))

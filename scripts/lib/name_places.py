@@ -3,6 +3,9 @@
 sanitizers print them with symbolize=0:
 
   #1 0x7f2a18c0  (/path/bin/some_test+0x1a2b3)   becomes   #1 0x7f2a18c0  some::function(int) at source.cpp:12
+
+Ends with 1 if a sanitizer reported something in it: a test that fails so and passes when it is tried again has
+found what it was made for.
 """
 import functools
 import os
@@ -11,6 +14,7 @@ import signal
 import subprocess
 import sys
 
+REPORT = re.compile(rb"WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|: runtime error: ")
 PLACE = re.compile(rb"(#(\d+) 0x[0-9a-f]+) +\((/[^ ()]+)\+0x([0-9a-f]+)\)")
 
 
@@ -31,10 +35,15 @@ def named(found):
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever writes to us ends, and then we do
+    reports = 0
     for line in iter(sys.stdin.buffer.readline, b""):
+        reports += REPORT.search(line) is not None
         sys.stdout.buffer.write(PLACE.sub(named, line))
         sys.stdout.buffer.flush()
+    if reports:
+        print(f"sanitizers reported {reports} times: see above; it does not help to pass at the next try")
+    return 1 if reports else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

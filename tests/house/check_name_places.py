@@ -19,6 +19,9 @@ def main():
                           text=True, check=True)
     lines = done.stdout.splitlines(keepends=True)
     right = all("  main" in line for line in lines[:2]) and "".join(lines[2:]) == other
+    report = subprocess.run([os.path.join(ROOT, "scripts/lib/name_places.py")], capture_output=True, text=True,
+                            input="WARNING: ThreadSanitizer: data race (pid=1)\n", check=False)
+    right = right and report.returncode == 1 and "reported 1 times" in report.stdout
     finish([] if right else [f"said of\n{given}was\n{done.stdout}{done.stderr}"], "two places")
 
 

@@ -23,6 +23,11 @@ if(DEFINED ENV{WEFT_STRESS_SECONDS})
     set(model_seconds 60)  # the watchdog comes at 100
   endif()
 endif()
+# Of more than 2^31 elements; they want 9 GiB.
+cmake_host_system_information(RESULT memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
+if(DEFINED ENV{WEFT_STRESS_SECONDS} AND NOT WEFT_SANITIZE AND memory_mib GREATER 12000)
+  weft_mpi_test(p2p_huge RANKS 2 SOURCES programs/p2p_huge.cpp)
+endif()
 weft_mpi_test(p2p_model_64 RANKS 1 2 3 SOURCES programs/p2p_model.cpp ARGUMENTS 64 50 ${model_seconds}
   ENV WEFT_COMM_DEVICES=2 WEFT_MPI_DEVICES=dedicated)
 

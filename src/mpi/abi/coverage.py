@@ -62,7 +62,7 @@ def twin_state(function, twins):
 def names_in(path):
     """The functions that a program calls, without prefix."""
     with open(path, encoding="utf-8") as file:
-        text = file.read()
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", "", file.read(), flags=re.DOTALL)  # a comment tests nothing
     names = set(re.findall(r"\bMPI_(\w+)\b\s*[(,)]", text))
     for blocking, nonblocking in re.findall(r"\bWEFT_CALL\([^,]+, [^,]+, (\w+), (\w+),", text):
         names |= {blocking, nonblocking, f"{blocking}_init"}
