@@ -48,9 +48,9 @@ bool cancel_recv(Transfer& transfer);
 /// Looks for a message that a receive would get now; does not progress. False: none.
 bool probe(Comm& comm, int from, int tag, Outcome& found);
 
-/// Of a message that was looked for and not found: throws MPI_ERR_PROC_ABORTED if it still is not
-/// there, and its source has died, or, from any source, everybody else has.
-void check_source(Comm& comm, int from, int tag);
+/// Of a message that was looked for and not found. False: it may come. Where its source has died,
+/// or, from any source, everybody else has: true if it is there, else throws MPI_ERR_PROC_ABORTED.
+bool is_there_after_death(Comm& comm, int from, int tag, Outcome& found);
 
 /// A message taken out of matching (MPI_Mprobe). Ends in start_recv_extracted or discard.
 struct Extracted;

@@ -1,5 +1,8 @@
 // The ofi transport among strangers: an endpoint that is of no rank sends to one, what it likes.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -10,10 +13,12 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fabric/conformance_ranks.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
+#include "fabric/ofi/probe.hpp"
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
 
@@ -300,6 +305,66 @@ TEST_P(OfiStrangers, CreditIsNotExceeded) {
     return !sink_.downs.empty();
   }));
   EXPECT_EQ(sink_.frames.size(), cells);
+}
+
+/// Of a port of this machine.
+class Listener {
+ public:
+  Listener() {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    open();
+    socklen_t size = sizeof address_;
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address_), &size);
+  }
+  ~Listener() { close(); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  void open() {
+    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int yes = 1;
+    ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    ASSERT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&address_), sizeof address_), 0);
+    ASSERT_EQ(::listen(socket_, 8), 0);
+  }
+  void close() {
+    if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  }
+  [[nodiscard]] std::span<const std::byte> address() const {
+    return std::as_bytes(std::span(&address_, 1));
+  }
+
+ private:
+  sockaddr_in address_{};
+  int socket_ = -1;
+};
+
+TEST(ConnectProbe, SeveralRefusalsInARowAreADeathAndOneIsNot) {
+  Listener listener;
+  ofi::ConnectProbe probe;
+  uint64_t now_ns = 1;
+  // One knock, and until it is answered: nothing on this machine takes long.
+  const auto knock = [&] {
+    now_ns += 200'000'000;
+    bool is_refused = probe.is_refused(listener.address(), now_ns);
+    for (int look = 0; look < 20 && !is_refused; ++look) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      is_refused = probe.is_refused(listener.address(), now_ns);
+    }
+    return is_refused;
+  };
+  EXPECT_FALSE(knock());
+  listener.close();
+  EXPECT_FALSE(knock() || knock());
+  listener.open();  // a firewall that was told anew, say
+  EXPECT_FALSE(knock());
+  listener.close();
+  EXPECT_FALSE(knock() || knock());
+  EXPECT_TRUE(knock());
+  probe.forget();
+  EXPECT_FALSE(knock() || knock());
+  EXPECT_TRUE(knock());
 }
 
 INSTANTIATE_TEST_SUITE_P(Security, OfiStrangers, ::testing::Bool(),

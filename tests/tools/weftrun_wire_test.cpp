@@ -289,8 +289,10 @@ TEST(Hosts, Lists) {
   EXPECT_EQ(parse_host_list("[fd00::1],user@[fe80::2%eth0]:3,[fd00::1]:2").value,
             (std::vector<HostSlots>{{"fd00::1", 3}, {"user@fe80::2%eth0", 3}}));
   for (const char* bad :
-       {"", ",", "a,", "a:", "a:0", "a:-1", "a:1x", "a b", "-o", "a$(x)", "a:9999999", "fd00::1",
-        "[fd00::1", "fd00::1]", "[fd00::1]2", "[fd00::1]:", "[a]b", "[]", "[-o]"})
+       {"",         ",",        "a,",         "a:",         "a:0",       "a:-1",
+        "a:1x",     "a b",      "-o",         "a$(x)",      "a:9999999", "fd00::1",
+        "[fd00::1", "fd00::1]", "[fd00::1]2", "[fd00::1]:", "[a]b",      "[]",
+        "[-o]",     "[alpha]",  "node[1-4]",  "a[b:c]"})
     EXPECT_NE(parse_host_list(bad).problem, "") << bad;
   EXPECT_EQ(parse_host_file("a\nb slots=2 # x\n#c\n\t d:3 max_slots=9\r\n").value,
             (std::vector<HostSlots>{{"a", 0}, {"b", 2}, {"d", 3}}));

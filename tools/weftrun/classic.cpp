@@ -90,7 +90,7 @@ std::string this_host() {
 
 bool is_this_host(std::string_view name) {
   const std::string own = this_host();
-  return name == "localhost" || name == "127.0.0.1" || name == own ||
+  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own ||
          name == std::string_view(own).substr(0, own.find('.'));
 }
 

@@ -122,10 +122,10 @@ Daemon::Daemon(const Summons& summons, char** argv_area)
 void Daemon::settle_in() {
   for (char** pair = environ; *pair != nullptr; ++pair) own_environment_.emplace_back(*pair);
   take_environment(spec_.environment);
-  take_own_temp(own_environment_);
   if (chdir(spec_.folder.c_str()) != 0)
     throw std::runtime_error(
         fmt::format("cannot change to the folder {}: {}", spec_.folder, error_text(errno)));
+  take_own_temp(own_environment_);  // in that folder
   placement_ = make_placement(options_.bind, here_.ranks);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   temp_dir_ = server_folder();

@@ -45,7 +45,9 @@ bool good_name(std::string_view name, bool is_address) {
 std::string add(std::vector<HostSlots>& hosts, std::string_view entry, int slots) {
   const std::size_t bracket = entry.find('[');
   const std::size_t end = entry.find(']');
-  const bool is_address = bracket < end && end != std::string_view::npos;
+  const bool is_address = bracket < end && end != std::string_view::npos &&
+                          (bracket == 0 || entry[bracket - 1] == '@') &&
+                          entry.substr(bracket, end - bracket).find(':') != std::string_view::npos;
   const std::size_t colon = is_address ? entry.find(':', end) : entry.rfind(':');
   if (colon != std::string_view::npos) {
     const std::optional<int> given = slots_in(entry.substr(colon + 1));

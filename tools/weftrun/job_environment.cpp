@@ -60,8 +60,9 @@ void take_own_temp(const std::vector<std::string>& own) {
   // NOLINTBEGIN(concurrency-mt-unsafe): no threads yet
   ::unsetenv("TMPDIR");
   for (const std::string& pair : own) {
+    if (!pair.starts_with(kVariable)) continue;
     const char* const folder = pair.c_str() + kVariable.size();
-    if (pair.starts_with(kVariable) && serves(folder)) ::setenv("TMPDIR", folder, 1);
+    if (serves(folder)) ::setenv("TMPDIR", folder, 1);
   }
   // NOLINTEND(concurrency-mt-unsafe)
 }

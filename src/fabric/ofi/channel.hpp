@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "fabric/ofi/endpoint.hpp"
@@ -49,6 +50,10 @@ struct Channel {
   uint64_t stuck_since_ns = 0;  ///< nothing gets on since; 0: it does
   uint64_t resume_ns = 0;       ///< after an error, not before; 0: at once
   ConnectProbe probe;
+  /// It gets on.
+  void note_moved() noexcept {
+    if (std::exchange(stuck_since_ns, 0) != 0) probe.forget();
+  }
 
   // what we ask
   uint32_t question = 0;           ///< number of the last one

@@ -306,7 +306,7 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
     return false;
   }
   if (injects) {
-    if (std::exchange(to.stuck_since_ns, 0) != 0) to.probe.forget();
+    to.note_moved();
     if (!frame.kept) free(frame);
     return true;
   }
@@ -332,8 +332,8 @@ void Engine::note_sent(OutFrame& frame, int error) noexcept {
   if (error != 0) [[unlikely]] {
     to.outbox.rewind();
     note_trouble(to, error);
-  } else if (std::exchange(to.stuck_since_ns, 0) != 0) {
-    to.probe.forget();
+  } else {
+    to.note_moved();
   }
   if (to.outbox.has_unsent() || !to.returns.empty()) enqueue(to);
 }

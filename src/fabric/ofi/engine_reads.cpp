@@ -87,7 +87,7 @@ Post Engine::begin_read(Peer& peer, uint32_t port, uint64_t address, uint64_t ke
       suspect(*one.from);
       return Post::retry;
     }
-    if (std::exchange(one.from->stuck_since_ns, 0) != 0) one.from->probe.forget();
+    one.from->note_moved();
     ++one.from->reads;
   }
   free_reads_.erase(free_reads_.begin());

@@ -109,7 +109,7 @@ void Engine::take(std::span<const std::byte> bytes) noexcept {
   do {
     const auto frame = decode(bytes, limits_);
     if (!frame) return transport_.count_stray();
-    if (!take_frame(*frame)) return put_aside(bytes);
+    if (!take_frame(*frame)) put_aside(bytes.first(frame->bytes));
     bytes = bytes.subspan(frame->bytes);
   } while (!bytes.empty());
 }
@@ -147,10 +147,7 @@ bool Engine::take_frame(const Decoded& frame) noexcept {
   const int32_t ahead = ahead_of(header.sequence, static_cast<uint32_t>(next));
   if (!is_genuine(frame, next + static_cast<uint64_t>(int64_t{ahead})))
     return transport_.count_stray(), true;
-  if (ahead < 0) {  // it came before, or another report said more
-    if (!is_report) transport_.count_repeat();
-    return true;
-  }
+  if (ahead < 0) return transport_.count_repeat(), true;  // or another report said more
   peer->note_heard(transport_.awake_ns());
   if (!from->outbox.may_acknowledge(header.ack))
     return refuse(*from, "it acknowledges what was not sent"), true;
@@ -216,7 +213,7 @@ bool Engine::take_report(Channel& to, const Decoded& frame) noexcept {
   to.messages_allowed = std::max(to.messages_allowed, consumed.messages + theirs.lane_cells);
   to.control_allowed = std::max(to.control_allowed, consumed.control + theirs.control_cells);
   to.starved = false;
-  to.stuck_since_ns = 0;
+  to.note_moved();
   const uint8_t flags = frame.header.flags;
   if ((flags & kAsks) != 0) {
     to.to_answer = consumed.question;

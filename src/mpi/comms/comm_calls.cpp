@@ -72,7 +72,12 @@ void Comm_test_inter(MPI_Comm comm, int* flag) {
 void Comm_group(MPI_Comm comm, MPI_Group* group) {
   const Comm& object = mpi::comm(comm);
   require_output(group);
-  *group = handle_for(object.local_group);
+  Held<Group> members = object.local_group;
+  if (members->session != object.session) {  // of a split, for example: it is not told by itself
+    members = Group::of(members_of(*members));
+    members->session = object.session;
+  }
+  *group = handle_for(std::move(members));
 }
 
 void Comm_remote_group(MPI_Comm comm, MPI_Group* group) {

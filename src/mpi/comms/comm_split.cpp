@@ -79,7 +79,7 @@ int node_color() { return runtime().job().node_of(runtime().rank()); }
 /// The color by a kind of hardware that MPI_Get_hw_resource_info tells: who may run only inside one
 /// resource of it is with those that may run only inside the same.
 int hardware_color(std::string_view kind) {
-  constexpr int kMostOfNode = 1 << 16;
+  constexpr int kMostOfNode = 1 << 13;
   const std::vector<base::Core>& cores = base::Topology::machine().cores();
   const auto inside = [&](int base::Core::*place) {
     const bool one = std::all_of(cores.begin(), cores.end(), [&](const base::Core& core) {
@@ -89,7 +89,7 @@ int hardware_color(std::string_view kind) {
   };
   if (kind == kSharedMemory || kind == "hwloc://Machine") return node_color();
   if (kind == "hwloc://NUMANode") return inside(&base::Core::numa_node);
-  if (kind == "hwloc://Core") return inside(&base::Core::os_index);
+  if (kind == "hwloc://PU") return inside(&base::Core::os_index);
   return MPI_UNDEFINED;
 }
 

@@ -24,13 +24,14 @@ constexpr std::array<Assertion, 4> kAssertions{{
     {"mpi_assert_allow_overtaking", &Hints::allow_overtaking},
 }};
 
-/// What matching relies on cannot be taken back: messages that wait have lost their order among
-/// unlike keys. MPI lets such a change be ignored, and MPI_Comm_get_info shows it.
-/// Nor is one made when it comes too late to be used: who may overtake is settled as the channels
+/// A change may come too late to be made: who may overtake is settled as the channels
 /// open.
 bool is_settled(const Comm& comm, const Assertion& assertion) {
   return comm.channels[0] != nullptr && assertion.hint == &Hints::allow_overtaking;
 }
+
+/// What matching relies on cannot be taken back: messages that wait have lost their order among
+/// unlike keys. MPI lets such a change be ignored, and MPI_Comm_get_info shows it.
 bool is_relied_on(const Comm& comm, const Assertion& assertion) {
   const Channel* const channel = comm.channels[0];
   return channel != nullptr && channel->relies_on_exact_keys() &&

@@ -186,12 +186,23 @@ Rank whose_death_leaves_nobody(const Comm& comm, int from) {
   return dead.count >= others ? dead.one : Rank{-1};
 }
 
-void check_source(Comm& comm, int from, int tag) {
+/// What it sent may still lie in a ring when its death is known: fails if it is not there either.
+void look_once_more(Comm& comm, int from, int tag, Outcome& found, Rank dead) {
+  constexpr int kMostPolls = 1024;  // others may send for ever
+  for (int polls = 0; !probe(comm, from, tag, found); ++polls) {
+    if (polls == kMostPolls || progress() == 0) {
+      if (!probe(comm, from, tag, found)) fail_for(dead);
+      return;
+    }
+  }
+}
+
+bool is_there_after_death(Comm& comm, int from, int tag, Outcome& found) {
   const Rank dead = whose_death_leaves_nobody(comm, from);
-  Outcome found;
-  // All that it sent had come before its death was known.
-  if (dead.value >= 0 && !probe(comm, from, tag, found)) [[unlikely]]
-    fail_for(dead);
+  if (dead.value < 0) [[likely]]
+    return false;
+  look_once_more(comm, from, tag, found, dead);
+  return true;
 }
 
 void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
@@ -204,11 +215,13 @@ void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
     if (!engine().deaths()) [[likely]]
       return false;
     dead = whose_death_leaves_nobody(comm, from);
-    if (const Dead now = dead_of(comm); from == MPI_ANY_SOURCE && now.count > dead_then)
-      dead = now.one;
+    if (from == MPI_ANY_SOURCE) {
+      const Dead now = dead_of(comm);
+      if (now.count > dead_then) dead = now.one;
+    }
     return dead.value >= 0;
   });
-  if (dead.value >= 0 && !probe(comm, from, tag, found)) fail_for(dead);
+  if (dead.value >= 0) look_once_more(comm, from, tag, found, dead);
 }
 
 /// A message taken out of its channel is its record, under the name that others know.

@@ -115,7 +115,7 @@ void Get_hw_resource_info(MPI_Info* hw_info) {
   *hw_info = new_info({{"mpi_shared_memory", "true"},
                        {"hwloc://Machine", "true"},
                        {"hwloc://NUMANode", word(one_memory_node)},
-                       {"hwloc://Core", word(machine.cores().size() == 1)}});
+                       {"hwloc://PU", word(machine.cores().size() == 1)}});
 }
 
 }  // namespace calls

@@ -108,8 +108,12 @@ int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* 
   if (found == nullptr) return raise_on_comm(MPI_COMM_NULL, failure, call);
   const Held<Errhandler> handler(found);
   // It may be one of another kind than of what the call makes: that is no function to call.
-  if (error_class(failure.code()) == MPI_ERR_ERRHANDLER)
+  const bool makes_session = std::string_view(call) == "MPI_Session_init";
+  const Errhandler::Kind wanted =
+      makes_session ? Errhandler::Kind::session_function : Errhandler::Kind::comm_function;
+  if (handler->kind >= Errhandler::Kind::comm_function && handler->kind != wanted)
     return raise_on_comm(MPI_COMM_NULL, failure, call);
+  if (makes_session && handler->kind == Errhandler::Kind::abort) end_process(failure, call, "");
   return hand_over(*handler, MPI_COMM_NULL, MPI_SESSION_NULL, failure, call, "");
 }
 

@@ -22,9 +22,7 @@ namespace {
 bool look_for(Comm& comm, int from, int tag, Outcome& found) {
   if (probe(comm, from, tag, found)) return true;
   progress();
-  if (probe(comm, from, tag, found)) return true;
-  check_source(comm, from, tag);
-  return false;
+  return probe(comm, from, tag, found) || is_there_after_death(comm, from, tag, found);
 }
 
 Extracted* take_out(Comm& comm, int from, int tag, Outcome& found) {
@@ -32,7 +30,8 @@ Extracted* take_out(Comm& comm, int from, int tag, Outcome& found) {
   if (message == nullptr) {
     progress();
     message = extract(comm, from, tag, found);
-    if (message == nullptr) check_source(comm, from, tag);
+    if (message == nullptr && is_there_after_death(comm, from, tag, found))
+      message = extract(comm, from, tag, found);
   }
   return message;
 }

@@ -162,15 +162,28 @@ void buffers_of_two_sessions() {
   std::vector<char> data(500, 'd');
   WEFT_CHECK_CLASS(MPI_ERR_BUFFER, MPI_Bsend(data.data(), 500, MPI_CHAR, 0, 1, comms[0]));
   WEFT_CHECK(MPI_Bsend(data.data(), 500, MPI_CHAR, 0, 1, comms[1]) == MPI_SUCCESS);
-  std::vector<char> got(500);
-  MPI_Recv(got.data(), 500, MPI_CHAR, 0, 1, comms[1], MPI_STATUS_IGNORE);
-  WEFT_CHECK(got == data);
+  std::vector<char> came(500);
+  MPI_Recv(came.data(), 500, MPI_CHAR, 0, 1, comms[1], MPI_STATUS_IGNORE);
+  WEFT_CHECK(came == data);
+  // Whose it is, groups tell by way of other communicators, too.
+  MPI_Comm split;
+  MPI_Comm_split(comms[0], 0, 0, &split);
+  MPI_Group group;
+  MPI_Comm_group(split, &group);
+  MPI_Comm derived;
+  MPI_Comm_create_from_group(group, "derived", MPI_INFO_NULL, MPI_ERRORS_RETURN, &derived);
+  WEFT_CHECK_CLASS(MPI_ERR_BUFFER, MPI_Bsend(data.data(), 500, MPI_CHAR, 0, 1, derived));
+  WEFT_CHECK(MPI_Bsend(data.data(), 50, MPI_CHAR, 0, 1, derived) == MPI_SUCCESS);
+  MPI_Recv(came.data(), 50, MPI_CHAR, 0, 1, derived, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&derived);
+  MPI_Comm_free(&split);
+  MPI_Group_free(&group);
   // The memory of a session that has ended is the program's again.
   MPI_Comm_free(&comms[1]);
   MPI_Session_finalize(&sessions[1]);
   std::fill(buffers[1].begin(), buffers[1].end(), 'x');
   WEFT_CHECK(MPI_Bsend(data.data(), 50, MPI_CHAR, 0, 1, comms[0]) == MPI_SUCCESS);
-  MPI_Recv(got.data(), 50, MPI_CHAR, 0, 1, comms[0], MPI_STATUS_IGNORE);
+  MPI_Recv(came.data(), 50, MPI_CHAR, 0, 1, comms[0], MPI_STATUS_IGNORE);
   WEFT_CHECK(buffers[1] == std::vector<char>(buffers[1].size(), 'x'));
   MPI_Comm_free(&comms[0]);
   MPI_Session_finalize(&sessions[0]);
