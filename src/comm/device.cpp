@@ -18,6 +18,7 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kReturnsAtOnce = 64;
+constexpr uint32_t kMostPutOff = 1024;  ///< polls that a death waits for while others send on
 
 /// False too for a length that no buffer has: room for it would be awaited for ever.
 bool take_body(std::span<const std::byte>& from, comm::RendezvousBody& body) noexcept {
@@ -392,7 +393,13 @@ uint32_t Device::work() {
       else
         enqueue_locked(*op);
     } else if (op == &death_note_) {
-      look_at_deaths();  // the note may be in the inbox again by now
+      // What the dead had sent may lie behind what the poll before this took: that comes first.
+      if (polled_ != 0 && ++put_off_ < kMostPutOff) {
+        enqueue_locked(*op);
+      } else {
+        put_off_ = 0;
+        look_at_deaths();  // the note may be in the inbox again by now
+      }
       ++moved;
     } else if (step(*op)) {
       ++moved;

@@ -300,8 +300,10 @@ class Device final : public fabric::Sink {
     uint32_t served = port_->poll(*this, budget);
     if (served == 0 && lingers) served = port_->linger(*this, budget);
     // relaxed: `openings_` is only a hint that there may be early frames to deliver.
-    if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+      polled_ = served;
       served += attend();
+    }
     if (served != 0 || queued_ != nullptr) {
       after_progress();
     } else {
@@ -384,6 +386,8 @@ class Device final : public fabric::Sink {
   comm::Operation** fetches_end_ = &fetches_;
   comm::Operation death_note_{};  // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
+  uint32_t polled_ = 0;   ///< (the lock) frames that the last poll took before it attended
+  uint32_t put_off_ = 0;  ///< (the lock) how often the note was
   struct {
     Completion* completion = nullptr;
     uint32_t count = 0;

@@ -35,7 +35,7 @@ endforeach()
 add_executable(mpi_program_p2p_deaths programs/p2p_deaths.cpp)
 target_link_libraries(mpi_program_p2p_deaths PRIVATE weft_flags mpi_abi)
 add_dependencies(mpi_program_p2p_deaths weft_mpi_generated)
-foreach(moment RANGE 10)
+foreach(moment RANGE 11)
   set(test mpi.p2p_deaths.${moment})
   add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 3 --timeout 60
     $<TARGET_FILE:mpi_program_p2p_deaths> ${moment})
