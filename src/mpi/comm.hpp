@@ -71,8 +71,7 @@ class Comm final : public Counted {
   Held<Comm> local_comm;
   std::shared_ptr<NodeMap> nodes;
   std::shared_ptr<NodeBoard> board;  ///< of its blocking collectives, without the lock
-  bool from_session = false;
-  MPI_Session session = MPI_SESSION_NULL;  ///< which; null: its group did not tell
+  MPI_Session session = MPI_SESSION_NULL;  ///< that it was derived from
 
   [[nodiscard]] int size() const noexcept { return local_group->size(); }
   /// The job's rank of a peer; no checks.

@@ -35,7 +35,6 @@ Held<Comm> draft(Held<Group> group, Comm* parent) {
   } else {
     const std::scoped_lock guard(parent->lock);
     made->errhandler = parent->errhandler;
-    made->from_session = parent->from_session;
     made->session = parent->session;
   }
   return made;

@@ -112,7 +112,6 @@ void Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info inf
   *newcomm =
       make_agreed(council, {.group = Held<Group>(&members), .errhandler = std::move(handler)});
   Comm& made = comm(*newcomm);
-  made.from_session = true;
   made.session = members.session;
   take_hints(made, hints);
 }
@@ -139,7 +138,6 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
                                        .remote = std::move(remote),
                                        .errhandler = std::move(handler)});
   Comm& made = comm(*newintercomm);
-  made.from_session = true;
   made.session = local.session;
   take_hints(made, hints);
 }

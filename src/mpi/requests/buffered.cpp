@@ -36,9 +36,6 @@ BufferPtr buffer_for(const Comm& comm) {
   if (const auto found = all.comms.find(&comm); found != all.comms.end()) return found->second;
   if (const auto found = all.sessions.find(comm.session); found != all.sessions.end())
     return found->second;
-  // Of a group that came by way of another communicator it is not known which session it is of.
-  if (comm.from_session && comm.session == MPI_SESSION_NULL && all.sessions.size() == 1)
-    return all.sessions.begin()->second;
   return all.process;
 }
 
