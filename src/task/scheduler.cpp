@@ -58,9 +58,9 @@ void start_in_loop(Stack& stack) { prepare(stack, Worker::loop); }
 void dump_on_asked_signal() {
   constexpr std::pair<std::string_view, int> kSignals[] = {
       {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"QUIT", SIGQUIT}};
-  const std::string asked = base::config_text("task.dump_signal");
+  const std::string wanted = base::config_text("task.dump_signal");
   for (const auto& [name, number] : kSignals) {
-    if (asked == name) dump_on_signal(number);
+    if (wanted == name) dump_on_signal(number);
   }
 }
 
