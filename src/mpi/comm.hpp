@@ -70,7 +70,7 @@ class Comm final : public Counted {
   /// context is agreed upon along with `context`.
   Held<Comm> local_comm;
   std::shared_ptr<NodeMap> nodes;
-  std::shared_ptr<NodeBoard> board;  ///< of its blocking collectives, without the lock
+  std::shared_ptr<NodeBoard> board;        ///< of its blocking collectives, without the lock
   MPI_Session session = MPI_SESSION_NULL;  ///< that it was derived from
 
   [[nodiscard]] int size() const noexcept { return local_group->size(); }
