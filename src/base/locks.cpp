@@ -1,12 +1,7 @@
 // Ticket and MCS locks.
 #include "weft/base/locks.hpp"
 
-#include <mutex>
-#include <utility>
-
-#include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/backoff.hpp"
-#include "weft/base/clock.hpp"
 
 namespace weft::base {
 
@@ -23,65 +18,13 @@ bool TicketLock::try_lock() noexcept {
 void TicketLock::lock() noexcept {
   // relaxed: as above.
   const uint32_t mine = next_.fetch_add(1, std::memory_order_relaxed);
-  static const auto brief = to_ticks(2000);
   // acquire: pairs with unlock's release.
-  if (serving_.load(std::memory_order_acquire) == mine) return;
-  const uint64_t start = ticks();
-  // A task leaves its worker at once: whom it waits for may be there.
-  while (this_parker().may_poll() && ticks() - start < brief) {
-    cpu_relax();
-    if (serving_.load(std::memory_order_acquire) == mine) return;
-  }
-  sleep(mine);
+  for (Backoff backoff; serving_.load(std::memory_order_acquire) != mine;) backoff.pause();
 }
 
 void TicketLock::unlock() noexcept {
   // relaxed load: only the holder writes it. release store: pairs with the acquires above.
-  const uint32_t next = serving_.load(std::memory_order_relaxed) + 1;
-  serving_.store(next, std::memory_order_release);
-  light_fence();
-  // relaxed: ordered by the fences.
-  if (note_count_.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    wake(next);
-}
-
-void TicketLock::sleep(uint32_t ticket) noexcept {
-  Note mine{.ticket = ticket};
-  {
-    const std::lock_guard hold(notes_lock_);
-    // Behind those who came before, mostly with lower numbers: who is served next is in front.
-    (notes_ == nullptr ? notes_ : last_note_->next) = &mine;
-    last_note_ = &mine;
-    note_count_.fetch_add(1, std::memory_order_relaxed);  // ordered by the fences
-  }
-  heavy_fence();
-  // acquire: pairs with unlock's release.
-  if (serving_.load(std::memory_order_acquire) == ticket) {
-    const std::lock_guard hold(notes_lock_);
-    if (take(ticket) != nullptr) return;
-  }
-  mine.turn.wait();  // acquire: the section before ours is seen
-}
-
-void TicketLock::wake(uint32_t ticket) noexcept {
-  Note* found = nullptr;
-  {
-    const std::lock_guard hold(notes_lock_);
-    found = take(ticket);
-  }
-  if (found != nullptr) found->turn.give();  // release; the note is gone after it
-}
-
-TicketLock::Note* TicketLock::take(uint32_t ticket) noexcept {
-  Note* before = nullptr;
-  for (Note* at = notes_; at != nullptr; before = std::exchange(at, at->next)) {
-    if (at->ticket != ticket) continue;
-    (before == nullptr ? notes_ : before->next) = at->next;
-    if (last_note_ == at) last_note_ = before;
-    note_count_.fetch_sub(1, std::memory_order_relaxed);
-    return at;
-  }
-  return nullptr;
+  serving_.store(serving_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 bool McsLock::try_lock(Node& mine) noexcept {

@@ -1,4 +1,4 @@
-// Short-section locks: spin (try-lock on the message path), and ticket and MCS, which also sleep.
+// Short-section locks: spin (try-lock on the message path), ticket, and MCS, which also sleeps.
 #pragma once
 
 #include <sched.h>
@@ -52,14 +52,9 @@ class SpinLock {
 };
 static_assert(sizeof(SpinLock) == 1);
 
-/// First come, first served, a fair section on a core each. Who waits looks at the number that is
-/// served for two microseconds; then it leaves a note of its own number, and sleeps (a task is
-/// suspended) until whoever serves that number finds the note. McsLock where threads outnumber
-/// cores: who lets go there need not search.
-///
-/// Lifetime: until every call of `unlock` has returned.
-/// Invariant: who sleeps has left its note, fenced heavily, and looked at `serving_` once more; who
-/// lets go changes `serving_`, fences lightly, and looks for notes. One of the two sees the other.
+/// First come, first served. Collapses when threads outnumber cores: who lets go does not know who
+/// is next, so nobody can sleep and be woken; waiters yield as SpinLock's do, and each of them runs
+/// in vain until it is the next one's turn (docs/design/locks.md). McsLock where that can be.
 class TicketLock {
  public:
   [[nodiscard]] bool try_lock() noexcept;
@@ -67,22 +62,8 @@ class TicketLock {
   void unlock() noexcept;
 
  private:
-  struct Note {
-    uint32_t ticket;
-    Turn turn{false};
-    Note* next = nullptr;
-  };
-  void sleep(uint32_t ticket) noexcept;
-  void wake(uint32_t ticket) noexcept;
-  /// (notes_lock_) The note, taken out; nullptr: there is none.
-  Note* take(uint32_t ticket) noexcept;
-
   std::atomic<uint32_t> next_{0};
   std::atomic<uint32_t> serving_{0};
-  std::atomic<uint32_t> note_count_{0};  ///< changed under notes_lock_
-  SpinLock notes_lock_;
-  Note* notes_ = nullptr;      ///< (notes_lock_) as they were left
-  Note* last_note_ = nullptr;  ///< (notes_lock_) of them
 };
 
 /// Mellor-Crummey and Scott's queue lock: each waiter awaits a turn in a node of its own; it spins
