@@ -135,8 +135,8 @@ TEST(Turns, TheWatchServesWhereNobodyTakesATurnAndThenSleeps) {
   turns.keep_watch();
   EXPECT_TRUE(turns.in_use());
   while (served < 3) std::this_thread::yield();
-  // Until it sleeps: on a busy machine it may still be about to, and have served once before it was
-  // asked.
+  // Until it sleeps, which on a busy machine it may still be about to. It serves three times in
+  // quiet before that, and up to three times before it was asked, if it looked by then.
   int asleep = 0;
   do {
     asleep = served;
