@@ -38,7 +38,7 @@ Post Endpoint::send_wide(Rank to, const Envelope& envelope, std::span<const std:
 
 WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
                                          std::span<const std::byte> data, Completion* completion,
-                                         void* context, Device* via) {
+                                         void* context, Device* via, AnnouncementName* name) {
   Impl& my = *impl_;
   Runtime::Impl& runtime = my.runtime;
   Device& device = via != nullptr ? *via : my.pick_device();
@@ -61,6 +61,7 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
   }
   const auto header = comm::pack(PacketType::announced, my.number, device.number(), envelope);
   const RendezvousBody body = runtime.announcement_of(*op, device);
+  if (name != nullptr) *name = {body.operation.index, body.operation.generation, op->device};
   std::byte raw[sizeof header + sizeof body];
   std::memcpy(raw, &header, sizeof header);
   std::memcpy(raw + sizeof header, &body, sizeof body);
@@ -84,6 +85,26 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
   comm::begin_transfer(
       my, my.pick_device(), *op, message.source, Tag{}, message.reply_port,
       {{message.operation, message.generation}, message.address, message.bytes, message.key});
+  return Post::posted;
+}
+
+Post Endpoint::refuse(const Announcement& message) {
+  Impl& my = *impl_;
+  Operation* op = my.runtime.operations->allocate();
+  if (op == nullptr) return Post::retry;
+  Device& device = my.pick_device();
+  op->capacity = op->bytes = op->moved = 0;
+  op->completion = nullptr;
+  op->context = nullptr;
+  op->endpoint = my.number;
+  op->peer = message.source;
+  op->device = device.number();
+  op->reply_port = message.reply_port;
+  op->remote = {message.operation, message.generation};
+  op->answers = true;
+  op->error = Errc::cancelled;
+  op->work = Work::answer;
+  device.enqueue(*op);
   return Post::posted;
 }
 

@@ -44,6 +44,9 @@ inline void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffe
 
 /// Takes a posted receive back: true: it ends cancelled. False: it was matched, or has ended.
 bool cancel_recv(Transfer& transfer);
+/// Takes a send back: it ends cancelled if its receive was not there yet, else as ever: perhaps
+/// only when its receiver progresses, who is asked. What has gone eagerly has ended.
+void cancel_send(Transfer& transfer);
 
 /// Looks for a message that a receive would get now; does not progress. False: none.
 bool probe(Comm& comm, int from, int tag, Outcome& found);

@@ -12,6 +12,7 @@
 #include "weft/base/parker.hpp"
 #include "weft/base/types.hpp"
 #include "weft/comm/completion.hpp"
+#include "weft/comm/matcher.hpp"
 
 namespace weft::mpi {
 
@@ -55,6 +56,7 @@ struct Transfer : Entry {
   Channel* channel = nullptr;  ///< where it is posted
 
   std::byte* packed = nullptr;  ///< a copy in packed form, for layouts with holes (malloc)
+  AnnouncementName name;        ///< sends that were announced or wait in the backlog
 
   [[nodiscard]] bool ended() const noexcept {
     // acquire: pairs with end()'s release; results and buffer are visible.
@@ -105,6 +107,6 @@ struct Transfer : Entry {
   }
 };
 
-static_assert(sizeof(Transfer) == 2 * base::kCacheLine + sizeof(std::byte*));
+static_assert(sizeof(Transfer) == 2 * base::kCacheLine + 3 * sizeof(std::byte*));
 
 }  // namespace weft::mpi

@@ -39,7 +39,7 @@ class MpiAcrossHosts(JobTest):
                          os.path.join(PROGRAMS, "mpi_program_" + program), *arguments)
 
     def test_messages(self):
-        for program in "smoke", "p2p_order", "p2p_probe":
+        for program in "smoke", "p2p_order", "p2p_probe", "p2p_recalls":
             with self.subTest(program):
                 self.over(2, 2, program)
 

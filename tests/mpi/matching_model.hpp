@@ -57,6 +57,9 @@ class MatchingModel {
   bool cancel(int id) {
     return receives_.remove_if([&](const Receive& each) { return each.id == id; }) != 0;
   }
+  bool recall(int id) {
+    return messages_.remove_if([&](const Message& each) { return each.id == id; }) != 0;
+  }
   [[nodiscard]] const std::list<Receive>& receives() const { return receives_; }
   [[nodiscard]] const std::list<Message>& messages() const { return messages_; }
 

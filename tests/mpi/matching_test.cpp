@@ -77,6 +77,13 @@ struct Came : Arrived {
   int id = 0;
 };
 
+/// This very message, if it waits in the channel still; it no longer does.
+Arrived* taken_back(Channel& channel, Arrived& message) {
+  return channel.recall(
+      message.process, message.tag,
+      [](void* wanted, const Arrived& each) { return &each == wanted; }, &message);
+}
+
 class Schedule {
  public:
   Schedule(const char* engine, uint64_t seed, int sources, int tags, int wildcards_in_100)
@@ -87,7 +94,10 @@ class Schedule {
         wildcards_(wildcards_in_100) {}
 
   void step() {
-    switch (pick(12)) {
+    switch (pick(13)) {
+      case 12:
+        recall();
+        break;
       case 0:
         probe();
         break;
@@ -183,6 +193,13 @@ class Schedule {
     const bool wanted = model_.cancel(receive.id);
     ASSERT_EQ(channel_->withdraw(receive), wanted);
   }
+  void recall() {
+    if (messages_.empty()) return;
+    Came& message = messages_[random_() % messages_.size()];
+    const bool wanted = model_.recall(message.id);
+    const Arrived* const taken = taken_back(*channel_, message);
+    ASSERT_EQ(taken, wanted ? &message : nullptr);
+  }
 
   std::unique_ptr<Channel> channel_;
   MatchingModel model_;
@@ -231,9 +248,9 @@ TEST_P(Engines, GoBackAndForthBetweenWildcardsAndNone) {
 
 // --- Many threads, against the rules -------------------------------------------------------------
 
-/// One thread a source sends numbered messages; several threads post receives, some with wildcards,
-/// cancel some, look for messages, and take some that are there already (which is a receive that
-/// does not wait). Afterwards, of all that was written down:
+/// One thread a source sends numbered messages, and takes some back; several threads post receives,
+/// some with wildcards, cancel some, look for messages, and take some that are there already (which
+/// is a receive that does not wait). Afterwards, of all that was written down:
 ///  - each message met at most one receive, and the other way round, and they fit;
 ///  - what never met does not fit either, so nobody was forgotten;
 ///  - order of messages: if a receive met a message although an earlier one of that source fitted,
@@ -250,6 +267,7 @@ class Race {
   struct Message : Arrived {
     int number = 0;
     Receive* met = nullptr;  ///< written by whoever matched
+    bool recalled = false;   ///< written by who sent it
   };
   static constexpr int kSources = 2;
   static constexpr int kPosters = 6;
@@ -294,6 +312,11 @@ class Race {
       Transfer* met = channel_->take_receive(message.process, message.tag);
       if (met == nullptr) met = channel_->arrive(message);
       if (met != nullptr) meet(static_cast<Receive&>(*met), message);
+      if (random() % 20 == 0) {
+        auto& all = messages_[static_cast<std::size_t>(source)];
+        Message& older = all[random() % static_cast<unsigned>(number)];
+        if (!older.recalled) older.recalled = taken_back(*channel_, older) != nullptr;
+      }
       if (random() % 64 == 0) std::this_thread::yield();
     }
   }
@@ -340,6 +363,7 @@ class Race {
     Message* const met = met_by(receive);
     if (met == nullptr) return;
     EXPECT_FALSE(receive.cancelled) << "a cancelled receive met a message";
+    EXPECT_FALSE(met->recalled) << "a message that was taken back met a receive";
     EXPECT_TRUE(fits(receive, *met));
   }
   /// One thread's receives, in its order: of two that fit a message, the earlier one met first.
@@ -364,7 +388,7 @@ class Race {
       const Receive* const met = all[later].met;
       if (met == nullptr) continue;
       for (std::size_t i = later > 200 ? later - 200 : 0; i < later; ++i) {
-        if (!fits(*met, all[i])) continue;
+        if (all[i].recalled || !fits(*met, all[i])) continue;
         const Receive* const other = all[i].met;
         ASSERT_NE(other, nullptr) << "a message overtook an earlier one";
         if (same_poster(*other, *met)) {
@@ -392,7 +416,7 @@ class Race {
       for (Receive& each : all) waiting_receives += !each.cancelled && each.met_number < 0 ? 1 : 0;
     }
     for (auto& all : messages_) {
-      for (Message& each : all) waiting_messages += each.met == nullptr ? 1 : 0;
+      for (Message& each : all) waiting_messages += !each.recalled && each.met == nullptr ? 1 : 0;
     }
     EXPECT_EQ(receives.size(), waiting_receives);
     EXPECT_EQ(messages.size(), waiting_messages);

@@ -15,6 +15,13 @@ foreach(way IN LISTS ways)
   set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs" ENVIRONMENT "${way}")
 endforeach()
 
+# Sends taken back: of numbered messages, and where most of them are in the backlog.
+weft_mpi_test(p2p_recalls_over_devices RANKS 2 3 SOURCES programs/p2p_recalls.cpp
+  ENV WEFT_COMM_DEVICES=4 WEFT_MPI_DEVICES=dedicated)
+weft_mpi_test(p2p_recalls_crowded RANKS 2 SOURCES programs/p2p_recalls.cpp
+  ENV WEFT_FABRIC_LANE_CELLS=16 WEFT_FABRIC_PACKETS=64 WEFT_COMM_DEVICES=4
+      WEFT_MPI_DEVICES=dedicated)
+
 # Lanes and packets so few that most sends are refused at first.
 add_executable(mpi_program_p2p_backlog programs/p2p_backlog.cpp)
 target_link_libraries(mpi_program_p2p_backlog PRIVATE weft_flags mpi_abi)
@@ -71,7 +78,7 @@ if(NOT WEFT_SANITIZE)
     ENVIRONMENT "WEFT_COMM_DEVICES=2;WEFT_MPI_DEVICES=dedicated")
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
     set(devices 1)
-    foreach(program p2p_order p2p_model)
+    foreach(program p2p_order p2p_model p2p_recalls)
       set(test mpi.${program}_by_${engine}.2)
       add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
         $<TARGET_FILE:mpi_program_${program}>)

@@ -19,7 +19,7 @@ enum class Errc : uint8_t {
   truncated,        ///< A receive too small for its message; the message is dropped whole.
   bad_key,          ///< A key of a region that was withdrawn, or never was.
   peer_died,        ///< The peer ended; the text names rank, host and cause.
-  cancelled,        ///< The receive was cancelled before a message came.
+  cancelled,        ///< Taken back: a receive before its message came, or the other way round.
   not_initialized,  ///< Called before the runtime was made or after it was ended.
   protocol,         ///< Bytes from outside that make no sense.
   launcher,         ///< The launcher refused or went away.

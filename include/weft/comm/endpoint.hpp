@@ -137,13 +137,17 @@ class Endpoint {
   Post send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
                  Device* via = nullptr);
   /// Announces a message of any size, which waits here until it is fetched: posted or retry. The
-  /// completion tells that the buffer may be used again.
+  /// completion tells that the buffer may be used again. `name` (if given) is filled in before
+  /// anybody can answer.
   Post announce(Rank to, const Envelope& envelope, std::span<const std::byte> data,
-                Completion* completion, void* context, Device* via = nullptr);
+                Completion* completion, void* context, Device* via = nullptr,
+                AnnouncementName* name = nullptr);
   /// Brings an announced message into `buffer`: posted or retry. One that is too long for it ends
   /// with `truncated` and is dropped whole; the sender's announcement ends well.
   Post fetch(const Announcement& message, std::span<std::byte> buffer, Completion* completion,
              void* context);
+  /// Instead of that: the sender's announcement ends with `cancelled`. posted or retry.
+  Post refuse(const Announcement& message);
   /// Something was answered retry: Matcher::try_again is called at each progress of `via` (or the
   /// policy's device) until it answers true. Nobody sleeps meanwhile. Any thread, never fails.
   void try_again_later(Device* via = nullptr) noexcept;

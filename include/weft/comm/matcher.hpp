@@ -21,7 +21,7 @@ struct Envelope {
 };
 
 /// A message that waits at its sender (rendezvous). Plain data, kept as long as is convenient; ends
-/// in exactly one Endpoint::fetch.
+/// in exactly one Endpoint::fetch or Endpoint::refuse.
 struct Announcement {
   Rank source{};
   uint16_t reply_port = 0;
@@ -30,6 +30,14 @@ struct Announcement {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t key = 0;  ///< with which it is read over the network
+};
+
+/// How an announced message is called at its sender, for who wants it back.
+struct AnnouncementName {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t operation = kNone;
+  uint32_t generation = 0;
+  uint16_t port = 0;  ///< the device that announced it
 };
 
 namespace comm {

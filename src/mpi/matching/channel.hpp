@@ -48,6 +48,10 @@ class Channel {
   virtual bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) = 0;
   /// The message that a receive would meet, taken out.
   virtual Arrived* extract(Rank source, int tag) = 0;
+  /// The message of this key for which `is_it(argument, message)` answers true, taken out, wherever
+  /// among its like it lies: its sender has it back. nullptr: none. Slow.
+  virtual Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
+                          void* argument) = 0;
   /// Takes out all receives for which `wanted` answers true, and all messages: for the end, and for
   /// deaths. Slow.
   virtual void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,

@@ -377,6 +377,25 @@ bool KeyedChannel::withdraw(Transfer& receive) {
   return true;
 }
 
+Arrived* KeyedChannel::recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
+                              void* argument) {
+  const std::scoped_lock guard(order_);
+  share();
+  // As in withdraw.
+  Bucket& bucket = table_.load(std::memory_order_relaxed)->of(hash(source, tag));
+  const base::BiasedLock::Hold in_bucket(bucket.lock);
+  uint32_t keys = 0;
+  Entry** const place = place_of(bucket, source, tag, keys);
+  for (Entry* each = *place; each != nullptr && !each->is_receive; each = each->next) {
+    auto& message = static_cast<Arrived&>(*each);
+    if (!is_it(argument, message)) continue;
+    remove(place, message);
+    taken(message, false);
+    return &message;
+  }
+  return nullptr;
+}
+
 // --- All of them ---------------------------------------------------------------------------------
 
 void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,

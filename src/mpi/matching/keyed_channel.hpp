@@ -52,6 +52,8 @@ class KeyedChannel final : public Channel {
   bool withdraw(Transfer& receive) override;
   bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) override;
   Arrived* extract(Rank source, int tag) override { return seek(source, tag, true).message; }
+  Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
+                  void* argument) override;
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                      std::vector<Transfer*>& into) override;
   void take_messages(std::vector<Arrived*>& into) override;

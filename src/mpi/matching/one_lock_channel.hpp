@@ -45,6 +45,11 @@ class OneLockChannel final : public StoreChannel<Store> {
     if (found != nullptr) this->take(*found, arrived_);
     return static_cast<Arrived*>(found);
   }
+  Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
+                  void* argument) override {
+    const base::McsLock::Guard hold(lock_);
+    return this->recall_arrived(source, tag, is_it, argument);
+  }
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                      std::vector<Transfer*>& into) override {
     const base::McsLock::Guard hold(lock_);

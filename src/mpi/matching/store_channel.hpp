@@ -40,6 +40,20 @@ class StoreChannel : public Channel {
       take(each, posted_);
     });
   }
+  Arrived* recall_arrived(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
+                          void* argument) {
+    Arrived* found = nullptr;
+    arrived_.for_each([&](Entry& each) {
+      auto& message = static_cast<Arrived&>(each);
+      if (found != nullptr || message.process != source || message.tag != tag ||
+          !is_it(argument, message)) {
+        return;
+      }
+      found = &message;
+      take(each, arrived_);
+    });
+    return found;
+  }
   void take_arrived(std::vector<Arrived*>& into) {
     arrived_.for_each([&](Entry& each) {
       into.push_back(static_cast<Arrived*>(&each));

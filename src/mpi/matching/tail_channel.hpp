@@ -57,6 +57,13 @@ class TailChannel final : public StoreChannel<Queue> {
       return true;
     }));
   }
+  Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
+                  void* argument) override {
+    const HoldAll queue(arrived_);
+    const base::McsLock::Guard tail(tail_lock_);
+    empty_tail(arrived_, arrived_tail_);
+    return this->recall_arrived(source, tag, is_it, argument);
+  }
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                      std::vector<Transfer*>& into) override {
     const HoldAll queue(posted_);

@@ -216,7 +216,7 @@ bool Engine::arrive(const Delivery& message) noexcept {
     return false;
   const Envelope& envelope = message.envelope;
   if ((envelope.kind & kStop) != 0) [[unlikely]] {
-    control(message.source, envelope.kind);
+    control(message);
     return true;
   }
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
@@ -228,7 +228,7 @@ bool Engine::arrive(const Delivery& message) noexcept {
     Arrived* const record = record_of(channel, message);
     return keep_early(order, channel, envelope, record);
   }
-  if (!accept(channel, message)) return false;
+  if ((envelope.kind & kVoid) == 0 && !accept(channel, message)) return false;
   ++order.expected;
   if (order.early != nullptr) offer_early(order, channel);
   return true;
@@ -281,7 +281,11 @@ void Engine::offer_early(SourceOrder& order, Channel& channel) {
     if (first.sequence != order.expected) return;
     order.early = first.next;
     ++order.expected;
-    wait_in(channel, first);
+    if ((first.kind & kVoid) != 0) {
+      release(first);
+    } else {
+      wait_in(channel, first);
+    }
   }
 }
 

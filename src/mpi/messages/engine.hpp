@@ -39,8 +39,16 @@ enum MessageKind : uint8_t {
   kCollective = 1,
   kAnnounce = 2,
   kSequenced = 4,
+  kVoid = 8,  ///< no message, only a number: it was taken back
   kStop = 0x80,
-  kGo = 0x81
+  kGo = 0x81,
+  kRecall = 0x82  ///< for an announced message of this context and tag; its body a RecallBody
+};
+
+/// Which message its sender wants back.
+struct RecallBody {
+  uint32_t operation;
+  uint32_t generation;
 };
 
 /// What this rank keeps of another; zero bytes are a peer that nothing was said to.
@@ -107,6 +115,9 @@ class Engine final : public Matcher {
   Arrived* post_receive(Transfer& transfer);
   /// Takes a posted receive back; false: it was matched.
   bool withdraw(Transfer& transfer);
+  /// Takes a send back: it ends as cancelled, or, if its receive was there first, as ever. It may
+  /// end later.
+  void recall(Transfer& transfer);
   /// The message that a receive would meet, taken out; nullptr: none.
   Arrived* extract(Channel& channel, Rank source, int tag);
   // arriving.cpp
@@ -170,7 +181,7 @@ class Engine final : public Matcher {
     return found;
   }
   void deliver(Transfer& transfer, Rank source, int tag, const Payload& payload);
-  void control(Rank source, uint8_t kind) noexcept;
+  void control(const Delivery& message) noexcept;
 
   // flow.cpp
   void charge(Rank source, int64_t bytes) noexcept;
@@ -178,6 +189,16 @@ class Engine final : public Matcher {
   void owe_notice(Peer& peer) noexcept;
   bool send_notice(Peer& peer);
   void let_go() noexcept;
+
+  // recalls.cpp
+  struct Recall {
+    Rank to;
+    Envelope envelope;
+    AnnouncementName name;
+  };
+  bool ask_back(const Recall& recall);
+  void give_back(const Delivery& message) noexcept;
+  void turn_away(const Announcement& message);
 
   static void end_send(void* engine, const Event& event);
   static void end_fetch(void* engine, const Event& event);
@@ -205,10 +226,12 @@ class Engine final : public Matcher {
   std::atomic<uint32_t> told_to_stop_{0};  ///< peers
 
   base::SpinLock stalled_lock_;
-  std::vector<Peer*> stalled_;                                 ///< (stalled_lock_)
-  std::vector<std::pair<Transfer*, Announcement>> unfetched_;  ///< (stalled_lock_)
-  base::SpinLock channels_lock_;                               ///< making channels
-  std::unique_ptr<Endpoint> endpoint_;                         ///< last: gone first
+  std::vector<Peer*> stalled_;  ///< (stalled_lock_)
+  /// (stalled_lock_) To be fetched, or, without a transfer, refused.
+  std::vector<std::pair<Transfer*, Announcement>> unfetched_;
+  std::vector<Recall> recalls_;         ///< (stalled_lock_) to be asked for
+  base::SpinLock channels_lock_;        ///< making channels
+  std::unique_ptr<Endpoint> endpoint_;  ///< last: gone first
 };
 
 /// The engine, between open_messages and close_messages.

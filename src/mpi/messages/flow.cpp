@@ -77,9 +77,14 @@ bool Engine::send_notice(Peer& peer) {
   return true;
 }
 
-void Engine::control(Rank source, uint8_t kind) noexcept {
-  // relaxed: a hint to later sends.
-  peer(source).stopped.store(kind == kStop, std::memory_order_relaxed);
+void Engine::control(const Delivery& message) noexcept {
+  const uint8_t kind = message.envelope.kind;
+  if (kind == kRecall) {
+    give_back(message);
+  } else {
+    // relaxed: a hint to later sends.
+    peer(message.source).stopped.store(kind == kStop, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace weft::mpi

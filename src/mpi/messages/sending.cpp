@@ -55,8 +55,8 @@ Post Engine::post(Transfer& transfer, std::span<const std::byte> data, bool eage
   Device* const device = via(*transfer.channel, transfer.tag);
   if (eager) return endpoint_->send(transfer.process, envelope, data, device);
   under_way_.fetch_add(1, std::memory_order_relaxed);
-  const Post answer =
-      endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer, device);
+  const Post answer = endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer,
+                                          device, &transfer.name);
   if (answer == Post::retry) under_way_.fetch_sub(1, std::memory_order_relaxed);
   return answer;
 }
@@ -136,6 +136,7 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
     transfer.type->pack(transfer.buffer, transfer.count, 0,
                         {transfer.packed, static_cast<std::size_t>(transfer.capacity)});
   }
+  transfer.name = {};
   // relaxed: before the push, so that this thread's next send, and whoever learns of this one, sees
   // it.
   peer.waiting.fetch_add(1, std::memory_order_relaxed);
@@ -180,12 +181,14 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
     auto& first = static_cast<Transfer&>(*peer.backlog);
     Entry* const next = first.next;
     const std::byte* const from = first.packed != nullptr ? first.packed : first.buffer;
-    const bool eager =
-        (first.kind & kAnnounce) == 0 && !peer.stopped.load(std::memory_order_relaxed);
+    const bool taken_back = (first.kind & kVoid) != 0;
+    const bool eager = taken_back || ((first.kind & kAnnounce) == 0 &&
+                                      !peer.stopped.load(std::memory_order_relaxed));
     first.kind &= static_cast<uint8_t>(~kAnnounce);
     ChannelCounts& counts = first.channel->counts;
+    const auto bytes = taken_back ? 0 : static_cast<std::size_t>(first.capacity);
     // Once it is posted its end may be told at any time: nothing of it is read after that.
-    const Post answer = post(first, {from, static_cast<std::size_t>(first.capacity)}, eager);
+    const Post answer = post(first, {from, bytes}, eager);
     if (answer == Post::retry) {
       first.kind |= eager ? 0 : kAnnounce;
       break;
@@ -226,12 +229,19 @@ bool Engine::try_again() noexcept {
     // Another one first at the next look: none keeps the others waiting.
     if (!all) std::rotate(stalled_.begin(), stalled_.begin() + 1, stalled_.end());
     fetches.swap(unfetched_);
+    std::erase_if(recalls_, [&](const Recall& each) { return ask_back(each); });
   }
   // One that is refused again comes back to the list.
-  for (const auto& [transfer, message] : fetches) begin_fetch(*transfer, message);
+  for (const auto& [transfer, message] : fetches) {
+    if (transfer != nullptr) {
+      begin_fetch(*transfer, message);
+    } else {
+      turn_away(message);
+    }
+  }
   {
     const std::scoped_lock guard(stalled_lock_);
-    all = all && unfetched_.empty();
+    all = all && unfetched_.empty() && recalls_.empty();
   }
   for (Transfer* each : over) {
     std::free(std::exchange(each->packed, nullptr));
@@ -243,7 +253,8 @@ bool Engine::try_again() noexcept {
 void Engine::end_send(void* argument, const Event& event) {
   auto& transfer = *static_cast<Transfer*>(event.context);
   std::free(std::exchange(transfer.packed, nullptr));
-  transfer.outcome.error = error_class_of(event.error);
+  transfer.outcome.cancelled = event.error == Errc::cancelled;
+  if (!transfer.outcome.cancelled) transfer.outcome.error = error_class_of(event.error);
   // release: pairs with shut. The last access: its end may let the program finalize.
   static_cast<Engine*>(argument)->under_way_.fetch_sub(1, std::memory_order_release);
   transfer.end();

@@ -260,4 +260,8 @@ bool cancel_recv(Transfer& transfer) {
   return true;
 }
 
+void cancel_send(Transfer& transfer) {
+  if (!transfer.ended()) engine().recall(transfer);
+}
+
 }  // namespace weft::mpi

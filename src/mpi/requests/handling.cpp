@@ -37,8 +37,9 @@ void Cancel(MPI_Request* request) {
     active.work->cancel(active);
   } else if (active.receives) {
     (void)cancel_recv(active.transfer);
+  } else {
+    cancel_send(active.transfer);
   }
-  // A send cannot be taken back: it ends as one that was not cancelled (MPI 3.8.4).
 }
 
 void Request_free(MPI_Request* request) {

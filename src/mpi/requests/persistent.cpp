@@ -30,6 +30,7 @@ class SendAgain final : public RequestWork {
     start_send(request.transfer, *request.of(), Plane::program, peer, tag, piece.buffer,
                piece.count, piece.type, mode_);
   }
+  void cancel(Request& request) override { cancel_send(request.transfer); }
 
  private:
   const Envelope envelope_;

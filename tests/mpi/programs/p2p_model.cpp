@@ -4,6 +4,8 @@
 // All ranks but the last send to the last one, a single rank to itself; so many threads send in
 // each sending rank, as many receive. All of them write down what they did, by a clock that counts.
 //
+// Some messages are taken back, and if that was in time their like is sent once more, later.
+//
 // *In turn*: each rank's calls that send, post or ask take turns, while whatever comes, waits,
 // tests and withdrawals do not. So the order of receives is known, and that of each source's
 // messages, and between messages and receives that are both ordered there is just one matching in
@@ -28,7 +30,9 @@ namespace {
 
 using weft::mpi::test::MatchingModel;
 
-constexpr int kTags = 5;
+constexpr int kTags = 6;
+constexpr int kStayingTags =
+    3;  ///< messages of these are not taken back: what a probe saw is there
 constexpr int kWindow = 8;
 constexpr int kSizes[] = {8, 8, 8, 8, 700, 8, 8, 8, 8, 12'000, 8, 8, 8, 8, 8, 70'000};
 constexpr int kMost = 70'000;
@@ -44,7 +48,7 @@ struct Span {
 
 struct Message {
   Span sent;
-  int64_t tag = -1;
+  int64_t tag = -1;  ///< -1: it was taken back, or no message ever had this number
   int64_t bytes = -1;
 };
 
@@ -79,8 +83,9 @@ class Turns {
 
 class Sender {
  public:
+  /// Each message may be sent once more.
   Sender(Turns& turns, MPI_Comm comm, int all)
-      : turns_(turns), comm_(comm), sent_(static_cast<std::size_t>(all)) {}
+      : turns_(turns), comm_(comm), sent_(static_cast<std::size_t>(all) * 2) {}
 
   void send(uint64_t seed, int messages) {
     std::mt19937_64 random(seed);
@@ -88,33 +93,56 @@ class Sender {
     for (int done = 0; done < messages;) {
       const int window = std::min<int>(messages - done, 1 + static_cast<int>(random() % kWindow));
       MPI_Request requests[kWindow];
+      Message* sent[kWindow];
       for (int i = 0; i < window; ++i) {
-        send_one(random, memory[static_cast<std::size_t>(i)].data(), requests[i]);
+        const int tag = static_cast<int>(random() % kTags);
+        const int bytes = kSizes[random() % std::size(kSizes)];
+        sent[i] = &send_one(tag, bytes, random() % 4 == 0, memory[static_cast<std::size_t>(i)],
+                            requests[i]);
+      }
+      for (int i = 0; i < window; ++i) {
+        if (sent[i]->tag >= kStayingTags && random() % 3 == 0) {
+          take_back(*sent[i], memory[static_cast<std::size_t>(i)], requests[i]);
+        }
       }
       MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
       done += window;
     }
   }
   [[nodiscard]] const std::vector<Message>& sent() const { return sent_; }
+  [[nodiscard]] int taken_back() const { return taken_back_; }
 
  private:
-  void send_one(std::mt19937_64& random, char* memory, MPI_Request& request) {
-    const int tag = static_cast<int>(random() % kTags);
-    const int bytes = kSizes[random() % std::size(kSizes)];
+  Message& send_one(int64_t tag, int64_t bytes, bool synchronous, std::vector<char>& memory,
+                    MPI_Request& request) {
     const auto turn = turns_.take();
     const int64_t number = next_.fetch_add(1);
     Message& message = sent_[static_cast<std::size_t>(number)];
     message.tag = tag;
     message.bytes = bytes;
-    std::memcpy(memory, &number, sizeof number);
+    std::memcpy(memory.data(), &number, sizeof number);
     message.sent.began = now();
-    MPI_Isend(memory, bytes, MPI_BYTE, receiver(), tag, comm_, &request);
+    (synchronous ? MPI_Issend : MPI_Isend)(memory.data(), static_cast<int>(bytes), MPI_BYTE,
+                                           receiver(), static_cast<int>(tag), comm_, &request);
     message.sent.ended = now();
+    return message;
+  }
+  void take_back(Message& message, std::vector<char>& memory, MPI_Request& request) {
+    MPI_Cancel(&request);
+    MPI_Status status;
+    MPI_Wait(&request, &status);
+    int cancelled = 0;
+    MPI_Test_cancelled(&status, &cancelled);
+    if (cancelled == 0) return;
+    ++taken_back_;
+    send_one(message.tag, message.bytes, false, memory, request);
+    message.tag = -1;
   }
 
   Turns& turns_;
   MPI_Comm comm_;
   std::atomic<int64_t> next_{0};
+  std::atomic<int> taken_back_{0};
   std::vector<Message> sent_;
 };
 
@@ -269,7 +297,7 @@ class Poster {
     int there = 0;
     MPI_Status status;
     MPI_Iprobe(receive.source, receive.tag, comm_, &there, &status);
-    if (there == 0 || !turns_.in_turn()) {
+    if (there == 0 || !turns_.in_turn() || status.MPI_TAG >= kStayingTags) {
       receives_.pop_back();
       return;
     }
@@ -335,9 +363,13 @@ class History {
         return false;
       }
     }
-    for (const auto& source : by_) {
-      for (const Receive* met : source) {
-        if (!expect(met != nullptr, "a message was lost")) return false;
+    for (std::size_t s = 0; s < sent_.size(); ++s) {
+      for (std::size_t n = 0; n < sent_[s].size(); ++n) {
+        const bool taken_back = sent_[s][n].tag < 0;
+        if (!expect((by_[s][n] == nullptr) == taken_back, "a message was %s",
+                    taken_back ? "received although it was taken back" : "lost")) {
+          return false;
+        }
       }
     }
     return true;
@@ -373,8 +405,8 @@ class History {
     for (const auto& source : sent_) all += source.size();
     if (!expect(arrivals.size() == all, "no order of arrival explains what was received")) return;
     for (const auto& [source, number] : arrivals) {
-      model.arrive(
-          {id(source, number), source, static_cast<int>(sent_[index(source)][index(number)].tag)});
+      const auto tag = static_cast<int>(sent_[index(source)][index(number)].tag);
+      if (tag >= 0) model.arrive({id(source, number), source, tag});
     }
     for (const Receive* receive : receives_) {
       if (receive->number < 0) continue;
@@ -408,7 +440,7 @@ class History {
     return sent_[index(receive.from)][index(receive.number)];
   }
   static bool fits(const Receive& receive, int source, const Message& message) {
-    return (receive.source == MPI_ANY_SOURCE || receive.source == source) &&
+    return message.tag >= 0 && (receive.source == MPI_ANY_SOURCE || receive.source == source) &&
            (receive.tag == MPI_ANY_TAG || receive.tag == message.tag);
   }
   bool check_status(const Poster::Told& told) {
@@ -523,6 +555,8 @@ void run(bool in_turn, int threads, int messages, uint64_t seed) {
     posters[0].take_rest(left);
   });
   auto sent = gather(sender.sent());
+  int taken_back = sender.taken_back();
+  MPI_Allreduce(MPI_IN_PLACE, &taken_back, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (has_posters) {
     History history(std::move(sent), posters);
     if (history.check_pairs()) {
@@ -531,8 +565,9 @@ void run(bool in_turn, int threads, int messages, uint64_t seed) {
       const auto [wild, withdrawn] = history.wild_and_withdrawn();
       expect(wild > 0 && withdrawn > 0, "neither wildcards nor withdrawals: %d, %d", wild,
              withdrawn);
-      std::printf("%s: %d messages, %d by wildcards, %d receives withdrawn\n",
-                  in_turn ? "in turn" : "at will", threads * messages * sources(), wild, withdrawn);
+      std::printf("%s: %d messages, %d taken back, %d by wildcards, %d receives withdrawn\n",
+                  in_turn ? "in turn" : "at will", threads * messages * sources(), taken_back, wild,
+                  withdrawn);
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);
