@@ -277,7 +277,11 @@ void Device::on_returned(std::span<const uint32_t> packets) {
 }
 
 void Device::on_peer_down(Rank peer, std::string_view cause) {
-  runtime_.peer_down(peer, cause);
+  if (runtime_.heard_of_death(peer, number_, cause)) runtime_.peer_down(peer);
+}
+
+/// Ends what waits for a dead peer's answers over this device.
+void Device::sweep(Rank peer) {
   end_rests();
   runtime_.operations->sweep(peer, number_, [this](Operation& op) {
     op.error = Errc::peer_died;
@@ -298,6 +302,7 @@ void Device::note_death() noexcept {
 bool Device::look_at_deaths() {
   death_noted_.store(false, std::memory_order_release);
   for (const auto& [rank, cause] : runtime_.reported_deaths()) on_peer_down(rank, cause);
+  for (const Rank rank : runtime_.dead_ranks()) sweep(rank);
   return true;
 }
 

@@ -360,6 +360,7 @@ class Device final : public fabric::Sink {
   bool send_signal(comm::Operation& op);
   void receive_fragment(const fabric::Frame& frame, const comm::DataBody& body);
   bool look_at_deaths();
+  void sweep(Rank peer);
   static uint8_t wire_error(Errc error) noexcept;
   bool finish(comm::Operation& op);
 

@@ -440,16 +440,38 @@ std::vector<std::pair<Rank, std::string>> Runtime::Impl::reported_deaths() {
   return death_reports;
 }
 
-void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
-  // acq_rel: the first to tell does the rest.
-  if (dead[static_cast<std::size_t>(peer.value)].exchange(true, std::memory_order_acq_rel)) return;
-  {
-    const std::lock_guard lock(death_lock);
-    causes[peer.value] = cause;
-  }
+std::vector<Rank> Runtime::Impl::dead_ranks() {
+  const std::lock_guard lock(death_lock);
+  std::vector<Rank> ranks;
+  ranks.reserve(causes.size());
+  for (const auto& [rank, cause] : causes) ranks.push_back(Rank{rank});
+  return ranks;
+}
+
+/// `device` has offered all that it had of the peer. True: so have all now, and this one was the
+/// last: it counts as dead.
+bool Runtime::Impl::heard_of_death(Rank peer, uint16_t device, std::string_view cause) {
+  const std::lock_guard lock(death_lock);
+  if (causes.contains(peer.value)) return false;
+  auto& [heard, left] = dying
+                            .try_emplace(peer.value, Dying{std::vector<bool>(devices.size()),
+                                                           static_cast<uint32_t>(devices.size())})
+                            .first->second;
+  if (heard[device]) return false;
+  heard[device] = true;
+  if (--left != 0) return false;
+  dying.erase(peer.value);
+  causes[peer.value] = cause;
+  base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
+  return true;
+}
+
+/// Once a peer. What waits for it ends; what waits for its answers, each device ends by itself.
+void Runtime::Impl::peer_down(Rank peer) {
+  // release: pairs with is_dead; who sees it finds the cause.
+  dead[static_cast<std::size_t>(peer.value)].store(true, std::memory_order_release);
   // seq_cst: count first, then look at the tables; recv inserts first, then looks at the count.
   deaths.fetch_add(1, std::memory_order_seq_cst);
-  base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
     if (endpoint != nullptr && endpoint->spec.matcher != nullptr) {
@@ -469,6 +491,7 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
       }
     }
   }
+  for (auto& device : devices) device->note_death();
 }
 
 bool Runtime::is_dead(Rank rank) const noexcept { return impl_->is_dead(rank); }

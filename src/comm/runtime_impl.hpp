@@ -98,7 +98,13 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<uint32_t> deaths{0};
   std::mutex death_lock;
   std::vector<std::pair<Rank, std::string>> death_reports;  ///< the launcher's
-  std::map<int32_t, std::string> causes;
+  /// Ranks of whose death some devices have heard, but not all.
+  struct Dying {
+    std::vector<bool> heard;  ///< by device
+    uint32_t left;
+  };
+  std::map<int32_t, Dying> dying;
+  std::map<int32_t, std::string> causes;  ///< of all that are dead
 
   // Waiting (waiting.hpp).
   uint32_t cores = 1;        ///< that this process may use
@@ -276,9 +282,11 @@ struct Runtime::Impl final : base::IdleWork {
     return false;
   }
 
-  void peer_down(Rank peer, std::string_view cause);
+  bool heard_of_death(Rank peer, uint16_t device, std::string_view cause);
+  void peer_down(Rank peer);
   void report_death(Rank rank, const std::string& cause);
   std::vector<std::pair<Rank, std::string>> reported_deaths();
+  std::vector<Rank> dead_ranks();
   void report_leftovers() const;
 };
 

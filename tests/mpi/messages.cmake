@@ -43,12 +43,16 @@ add_executable(mpi_program_p2p_deaths programs/p2p_deaths.cpp)
 target_link_libraries(mpi_program_p2p_deaths PRIVATE weft_flags mpi_abi)
 add_dependencies(mpi_program_p2p_deaths weft_mpi_generated)
 foreach(moment RANGE 11)
-  set(test mpi.p2p_deaths.${moment})
-  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 3 --timeout 60
-    $<TARGET_FILE:mpi_program_p2p_deaths> ${moment})
-  # Its exit status is that of the rank that was killed.
-  set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-    PASS_REGULAR_EXPRESSION "the living went on" FAIL_REGULAR_EXPRESSION "failed: ")
+  # By tag over four devices, too, of which each has its part of what the dead had sent.
+  foreach(devices 1 4)
+    set(test mpi.p2p_deaths.${moment}_over_${devices})
+    add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 3 --timeout 60
+      $<TARGET_FILE:mpi_program_p2p_deaths> ${moment})
+    # Its exit status is that of the rank that was killed.
+    set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
+      ENVIRONMENT "WEFT_COMM_DEVICES=${devices};WEFT_MPI_DEVICES=hash"
+      PASS_REGULAR_EXPRESSION "the living went on" FAIL_REGULAR_EXPRESSION "failed: ")
+  endforeach()
 endforeach()
 
 # The same messages over several devices, chosen in each way, and matched by each engine.
