@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mpi/collectives/kind.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
 #include "mpi/op.hpp"
@@ -21,9 +22,15 @@ Schedule all_gather(Comm& comm, int tag, const void* mine, int64_t bytes, void* 
 Schedule all_and(Comm& comm, int tag, uint64_t* words, int64_t count);
 Schedule all_max(Comm& comm, int tag, int64_t* values, int64_t count);
 
-/// The same among members of a group that has no communicator yet (MPI_Comm_create_group,
-/// sessions): messages on the collective plane of `carrier`, with tag `tag`, which the caller has
-/// chosen so that nobody else's meet them.
+/// With mpi.check_collectives: all of `comm` tell each other what they call, with which root or
+/// leader, if there is one; throws what differs. Its tags are taken now. Else nothing.
+Schedule comparison(Comm& comm, Kind kind, int root = -1);
+/// The same, blocking.
+void compare_calls(Comm& comm, Kind kind, int root = -1);
+
+/// all_and and all_max among members of a group that has no communicator yet
+/// (MPI_Comm_create_group, sessions): messages on the collective plane of `carrier`, with tag
+/// `tag`, which the caller has chosen so that nobody else's meet them.
 Schedule group_all_and(Comm& carrier, const Group& members, int tag, uint64_t* words,
                        int64_t count);
 Schedule group_all_max(Comm& carrier, const Group& members, int tag, int64_t* values,

@@ -246,7 +246,21 @@ const char* name_of(Kind kind) noexcept {
                                            "MPI_Neighbor_allgatherv",
                                            "MPI_Neighbor_alltoall",
                                            "MPI_Neighbor_alltoallv",
-                                           "MPI_Neighbor_alltoallw"};
+                                           "MPI_Neighbor_alltoallw",
+                                           "MPI_Comm_dup",
+                                           "MPI_Comm_dup_with_info",
+                                           "MPI_Comm_idup",
+                                           "MPI_Comm_idup_with_info",
+                                           "MPI_Comm_split",
+                                           "MPI_Comm_split_type",
+                                           "MPI_Comm_create",
+                                           "MPI_Cart_create",
+                                           "MPI_Cart_sub",
+                                           "MPI_Graph_create",
+                                           "MPI_Dist_graph_create",
+                                           "MPI_Dist_graph_create_adjacent",
+                                           "MPI_Intercomm_create",
+                                           "MPI_Intercomm_merge"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

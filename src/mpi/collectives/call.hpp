@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mpi/collectives/blocks.hpp"
+#include "mpi/collectives/kind.hpp"
 #include "mpi/collectives/reduction.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/schedule.hpp"
@@ -13,33 +14,6 @@
 namespace weft::mpi {
 
 struct Neighbours;  // comms/
-
-enum class Kind : uint8_t {
-  barrier,
-  bcast,
-  gather,
-  gatherv,
-  scatter,
-  scatterv,
-  allgather,
-  allgatherv,
-  alltoall,
-  alltoallv,
-  alltoallw,
-  reduce,
-  allreduce,
-  reduce_scatter,
-  reduce_scatter_block,
-  scan,
-  exscan,
-  neighbor_allgather,
-  neighbor_allgatherv,
-  neighbor_alltoall,
-  neighbor_alltoallv,
-  neighbor_alltoallw
-};
-/// "MPI_Bcast".
-[[nodiscard]] const char* name_of(Kind kind) noexcept;
 
 /// How it is called. Calls of unlike forms do not match (MPI 6.12).
 enum class CallForm : uint8_t { blocking, nonblocking, persistent };

@@ -1,23 +1,78 @@
 // mpi.check_collectives: before each collective all ranks tell each other what they call.
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mpi/collectives.hpp"
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/call.hpp"
+#include "mpi/collectives/neighbours.hpp"
+#include "mpi/comms/topology.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
 
-/// What must be the same on all ranks, as far as each knows it. Travels as bytes.
+/// What a type's elements are, as far as it is told apart: bytes, characters and mixtures go with
+/// all.
+enum class Nature : int32_t { any, integer, floating, complex, logical, pair };
+
+Nature nature_of(const Datatype& type) noexcept {
+  const Element element = type.element();
+  if (element == Element::pair) return Nature::pair;
+  if (element >= Element::i8 && element <= Element::c_unsigned_long) return Nature::integer;
+  if (element >= Element::f16 && element <= Element::f128) return Nature::floating;
+  if (element >= Element::c16 && element <= Element::c128) return Nature::complex;
+  if (element >= Element::boolean && element <= Element::l128) return Nature::logical;
+  return Nature::any;
+}
+
+const char* name_of(Nature nature) noexcept {
+  static constexpr const char* kNames[] = {
+      "",         " of integers", " of floating point", " of complex numbers", " of truth values",
+      " of pairs"};
+  return kNames[static_cast<std::size_t>(nature)];
+}
+
+/// What one rank gives to another, or gets from it. Travels as bytes.
+struct Share {
+  int64_t bytes = 0;
+  Nature nature = Nature::any;
+  int32_t unused = 0;
+};
+
+Share share_of(const Block& block) noexcept {
+  if (block.count == 0 || block.type == nullptr) return {};
+  return {.bytes = block.bytes(), .nature = nature_of(*block.type)};
+}
+
+std::string describe(const Share& share) {
+  return std::to_string(share.bytes) + " bytes" + name_of(share.nature);
+}
+
+int difference(const Share& a, const Share& b) noexcept {
+  if (a.bytes != b.bytes) return MPI_ERR_COUNT;
+  const bool unlike = a.nature != b.nature && a.nature != Nature::any && b.nature != Nature::any;
+  return unlike ? MPI_ERR_TYPE : MPI_SUCCESS;
+}
+
+constexpr int64_t kUnlike = -1;
+
+/// What must be the same on all ranks, as far as each knows it; and what a rank alone gives and
+/// gets. Travels as bytes.
 struct Signature {
   Kind kind = Kind::barrier;
   CallForm form = CallForm::blocking;
-  int32_t root = -1;   ///< -1: it has none
-  int64_t bytes = -1;  ///< -1: they may differ
-  int32_t op = 0;      ///< predefined operations: their number
+  int32_t root = -1;  ///< -1: it has none
+  /// Predefined operations: their number; of the program: -1, and -2 those that do not commute.
+  int32_t op = 0;
   int32_t has_op = 0;
+  Share all{.bytes = kUnlike};  ///< kUnlike: they may differ
+  uint64_t counts = 0;          ///< MPI_Reduce_scatter's, together
+  Share gives;                  ///< where counts may differ
+  Share gets;
 };
 
 bool is_rooted(Kind kind) noexcept {
@@ -34,27 +89,34 @@ bool is_rooted(Kind kind) noexcept {
   }
 }
 
-int64_t bytes_of(const Call& call) {
+Share same_for_all(const Call& call) {
   switch (call.kind) {
     case Kind::bcast:
-      return call.in.whole().bytes();
-    case Kind::gather:
-      return call.in_place ? call.in.whole().bytes() : call.out.whole().bytes();
-    case Kind::scatter:
-      return call.root == call.comm->rank ? call.out.whole().bytes() : call.in.whole().bytes();
     case Kind::allgather:
     case Kind::alltoall:
-      return call.in.whole().bytes();
+      return share_of(call.in.whole());
+    case Kind::gather:
+      return share_of(call.in_place ? call.in.whole() : call.out.whole());
+    case Kind::scatter:
+      return share_of(call.root == call.comm->rank ? call.out.whole() : call.in.whole());
     case Kind::reduce:
     case Kind::allreduce:
     case Kind::reduce_scatter:
     case Kind::reduce_scatter_block:
     case Kind::scan:
     case Kind::exscan:
-      return call.reduction.bytes();
+      return share_of(call.reduction.whole(nullptr));
     default:
-      return -1;
+      return {.bytes = kUnlike};
   }
+}
+
+uint64_t together(const Counts& counts, int ranks) noexcept {
+  uint64_t hash = 0xcbf29ce484222325U;
+  for (int i = 0; i < ranks; ++i) {
+    hash = (hash ^ static_cast<uint64_t>(counts[static_cast<std::size_t>(i)])) * 0x100000001b3U;
+  }
+  return hash;
 }
 
 Signature signature_of(const Call& call) {
@@ -62,13 +124,40 @@ Signature signature_of(const Call& call) {
   // Roots and sizes of the two sides of an inter-communicator differ, and some ranks' arguments do
   // not count.
   if (call.comm->inter) return mine;
-  if (call.reduction.op != nullptr) {
+  if (const Op* const op = call.reduction.op; op != nullptr) {
     mine.has_op = 1;
-    mine.op = call.reduction.op->predefined ? call.reduction.op->number : 0;
+    mine.op = op->predefined ? op->number : op->commutative ? -1 : -2;
   }
   if (is_rooted(call.kind)) mine.root = call.root;
-  mine.bytes = bytes_of(call);
+  mine.all = same_for_all(call);
+  if (call.kind == Kind::reduce_scatter) mine.counts = together(call.in.counts, call.comm->size());
+  if (call.kind == Kind::gatherv) mine.gives = share_of(call.out.whole());
+  if (call.kind == Kind::scatterv) mine.gets = share_of(call.in.whole());
+  if (call.kind == Kind::allgatherv) {
+    mine.gives = share_of(call.in_place ? call.in[call.comm->rank] : call.out.whole());
+  }
   return mine;
+}
+
+std::string name_of_op(int32_t number) {
+  static const std::array<std::pair<MPI_Op, const char*>, 14> kNames{{{MPI_SUM, "MPI_SUM"},
+                                                                      {MPI_MIN, "MPI_MIN"},
+                                                                      {MPI_MAX, "MPI_MAX"},
+                                                                      {MPI_PROD, "MPI_PROD"},
+                                                                      {MPI_BAND, "MPI_BAND"},
+                                                                      {MPI_BOR, "MPI_BOR"},
+                                                                      {MPI_BXOR, "MPI_BXOR"},
+                                                                      {MPI_LAND, "MPI_LAND"},
+                                                                      {MPI_LOR, "MPI_LOR"},
+                                                                      {MPI_LXOR, "MPI_LXOR"},
+                                                                      {MPI_MINLOC, "MPI_MINLOC"},
+                                                                      {MPI_MAXLOC, "MPI_MAXLOC"},
+                                                                      {MPI_REPLACE, "MPI_REPLACE"},
+                                                                      {MPI_NO_OP, "MPI_NO_OP"}}};
+  for (const auto& [handle, name] : kNames) {
+    if (op(handle).number == number) return name;
+  }
+  return number == -1 ? "its own operation" : "its own operation, which does not commute";
 }
 
 std::string describe(const char* whose, int rank, const Signature& call) {
@@ -76,8 +165,8 @@ std::string describe(const char* whose, int rank, const Signature& call) {
   std::string text = whose + std::to_string(rank) + " called " + name_of(call.kind);
   std::string details;
   if (call.root >= 0) details += ", root " + std::to_string(call.root);
-  if (call.bytes >= 0) details += ", " + std::to_string(call.bytes) + " bytes";
-  if (call.op != 0) details += ", operation " + std::to_string(call.op);
+  if (call.all.bytes != kUnlike) details += ", " + describe(call.all);
+  if (call.has_op != 0) details += ", " + name_of_op(call.op);
   details += kForms[static_cast<std::size_t>(call.form)];
   if (!details.empty()) text += " (" + details.substr(2) + ")";
   return text;
@@ -88,21 +177,165 @@ int difference(const Signature& a, const Signature& b) noexcept {
   if (a.kind != b.kind || a.form != b.form) return MPI_ERR_OTHER;
   if (a.root != b.root) return MPI_ERR_ROOT;
   if (a.has_op != b.has_op || a.op != b.op) return MPI_ERR_OP;
-  return a.bytes != b.bytes ? MPI_ERR_COUNT : MPI_SUCCESS;
+  if (const int error = difference(a.all, b.all); error != MPI_SUCCESS) return error;
+  return a.counts != b.counts ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 
-void compare(const Comm& comm, const Signature& first, const char* whose, int rank,
-             const Signature& other) {
-  // relaxed: it was this schedule's last step that would have set it.
-  if (comm.member_died.load(std::memory_order_relaxed)) return;  // nothing to go by
+/// What one group of ranks called: its first rank's, and the first that differs. Travels as bytes.
+struct Side {
+  Signature first;
+  Signature odd;
+  int32_t odd_rank = -1;  ///< -1: none
+};
+
+Side side_of(const std::vector<Signature>& all) noexcept {
+  Side side{.first = all[0], .odd = {}};
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (difference(all[0], all[rank]) == MPI_SUCCESS) continue;
+    side.odd = all[rank];
+    side.odd_rank = static_cast<int32_t>(rank);
+    break;
+  }
+  return side;
+}
+
+void compare(const Signature& first, const char* whose_first, const Signature& other,
+             const char* whose, int rank) {
   const int error = difference(first, other);
   if (error == MPI_SUCCESS) return;
-  fail(error, "collectives that do not match: " + describe("rank ", 0, first) + ", but " +
-                  describe(whose, rank, other));
+  fail(error, "collectives that do not match: " + describe(whose_first, 0, first) + ", but " +
+                  describe(whose, rank, other) +
+                  (first.counts != other.counts ? ", with other counts of parts" : ""));
 }
 
-/// The other side's first signature, at everybody.
-Schedule swap_signatures(const Call& call, const Signature& mine, Signature& theirs) {
+void compare_inside(const Side& side, const char* whose) {
+  if (side.odd_rank >= 0) compare(side.first, whose, side.odd, whose, side.odd_rank);
+}
+
+constexpr const char* kOurs = "rank ";
+constexpr const char* kTheirs = "the other side's rank ";
+
+// --- Counts that may differ: what one rank gives another must be what that one expects -----------
+
+/// The first that is not. Travels as bytes.
+struct Mismatch {
+  int32_t from = -1;  ///< -1: none
+  int32_t to = -1;
+  Share gives;
+  Share gets;
+};
+
+void note(Mismatch& found, int from, int to, const Share& gives, const Share& gets) noexcept {
+  if (found.from < 0 && difference(gives, gets) != MPI_SUCCESS) found = {from, to, gives, gets};
+}
+
+Parts parts_of(std::vector<Share>& shares) {
+  return {.base = reinterpret_cast<std::byte*>(shares.data()),
+          .count = sizeof(Share),
+          .type = &byte_type()};
+}
+
+/// What each rank gives this one.
+Schedule compare_all_to_all(const Call& call, Mismatch& found) {
+  Comm& comm = *call.comm;
+  std::vector<Share> gives(static_cast<std::size_t>(comm.size()));
+  std::vector<Share> gets(gives.size());
+  for (int i = 0; i < comm.size(); ++i) {
+    gives[static_cast<std::size_t>(i)] = share_of(call.in_place ? call.in[i] : call.out[i]);
+  }
+  const Schedule swap =
+      all_to_all(everybody(comm, call.check_tag), parts_of(gives), parts_of(gets), sizeof(Share));
+  co_await part(swap);
+  for (int i = 0; i < comm.size(); ++i) {
+    note(found, i, comm.rank, gets[static_cast<std::size_t>(i)], share_of(call.in[i]));
+  }
+}
+
+/// The same of neighbours.
+Schedule compare_neighbours(const Call& call, Mismatch& found) {
+  const Neighbours& who = *call.neighbours;
+  const bool one_for_all =
+      call.kind == Kind::neighbor_allgather || call.kind == Kind::neighbor_allgatherv;
+  std::vector<Share> gives(who.out.size());
+  std::vector<Share> gets(who.in.size());
+  for (std::size_t i = 0; i < gives.size(); ++i) {
+    gives[i] = share_of(one_for_all ? call.out.whole() : call.out[static_cast<int>(i)]);
+  }
+  Call swap(Kind::neighbor_alltoall, *call.comm);
+  swap.neighbours = call.neighbours;
+  swap.tag = call.check_tag;
+  swap.out = parts_of(gives);
+  swap.in = parts_of(gets);
+  const Schedule exchange = neighbour_exchange(swap);
+  co_await part(exchange);
+  for (std::size_t i = 0; i < gets.size(); ++i) {
+    if (who.in[i] == MPI_PROC_NULL) continue;
+    note(found, who.in[i], call.comm->rank, gets[i], share_of(call.in[static_cast<int>(i)]));
+  }
+}
+
+/// What is known from the signatures.
+void compare_parts(const Call& call, const std::vector<Signature>& all, Mismatch& found) {
+  const int rank = call.comm->rank;
+  for (int i = 0; i < call.comm->size(); ++i) {
+    const Signature& other = all[static_cast<std::size_t>(i)];
+    if (call.kind == Kind::allgatherv || !(call.in_place && i == rank)) {
+      if (call.kind == Kind::scatterv) {
+        note(found, rank, i, share_of(call.out[i]), other.gets);
+      } else {
+        note(found, i, rank, other.gives, share_of(call.in[i]));
+      }
+    }
+  }
+}
+
+/// All learn what anybody found.
+Schedule compare_shares(const Call& call, const std::vector<Signature>& all) {
+  Comm& comm = *call.comm;
+  Mismatch mine;
+  switch (call.kind) {
+    case Kind::gatherv:
+    case Kind::scatterv:
+      if (comm.rank == call.root) compare_parts(call, all, mine);
+      break;
+    case Kind::allgatherv:
+      compare_parts(call, all, mine);
+      break;
+    case Kind::alltoallv:
+    case Kind::alltoallw: {
+      const Schedule compares = compare_all_to_all(call, mine);
+      co_await part(compares);
+      break;
+    }
+    case Kind::neighbor_allgather:
+    case Kind::neighbor_allgatherv:
+    case Kind::neighbor_alltoall:
+    case Kind::neighbor_alltoallv:
+    case Kind::neighbor_alltoallw: {
+      const Schedule compares = compare_neighbours(call, mine);
+      co_await part(compares);
+      break;
+    }
+    default:
+      co_return;
+  }
+  std::vector<Mismatch> found(static_cast<std::size_t>(comm.size()));
+  const Schedule tell = all_gather(comm, call.check_tag, &mine, sizeof mine, found.data());
+  co_await part(tell);
+  if (comm.member_died.load(std::memory_order_relaxed)) co_return;  // as in compare_all
+  for (const Mismatch& each : found) {
+    if (each.from < 0) continue;
+    fail(difference(each.gives, each.gets),
+         std::string(name_of(call.kind)) + " with counts that do not match: rank " +
+             std::to_string(each.from) + " gives " + describe(each.gives) + " to rank " +
+             std::to_string(each.to) + ", which expects " + describe(each.gets));
+  }
+}
+
+// --- All of it -----------------------------------------------------------------------------------
+
+/// The other side's, at everybody.
+Schedule swap_sides(const Call& call, const Side& mine, Side& theirs) {
   Comm& ours = *call.comm->local_comm;
   if (call.comm->rank == 0) {
     const Team other = other_side(*call.comm, call.check_tag);
@@ -115,26 +348,60 @@ Schedule swap_signatures(const Call& call, const Signature& mine, Signature& the
   co_await part(spread);
 }
 
-}  // namespace
-
-Schedule checked_schedule_of(const Call& call) {
+Schedule compare_all(const Call& call, Signature mine) {
   Comm& comm = call.comm->inter ? *call.comm->local_comm : *call.comm;
-  const Signature mine = signature_of(call);
   std::vector<Signature> all(static_cast<std::size_t>(comm.size()));
   const int tag = call.comm->inter ? call.local_check_tag : call.check_tag;
   const Schedule tell = all_gather(comm, tag, &mine, sizeof mine, all.data());
   co_await part(tell);
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    compare(comm, all[0], "rank ", rank, all[static_cast<std::size_t>(rank)]);
-  }
+  const Side ours = side_of(all);
+  Side theirs;
   if (call.comm->inter) {
-    Signature theirs;
-    const Schedule across = swap_signatures(call, mine, theirs);
+    const Schedule across = swap_sides(call, ours, theirs);
     co_await part(across);
-    compare(*call.comm, all[0], "the other side's rank ", 0, theirs);
   }
+  // relaxed: it was this schedule's last step that would have set it. After a death there is
+  // nothing to go by, but the messages go their way: others may not have met it yet.
+  if (!comm.member_died.load(std::memory_order_relaxed) &&
+      !call.comm->member_died.load(std::memory_order_relaxed)) {
+    compare_inside(ours, kOurs);
+    if (call.comm->inter) {
+      compare_inside(theirs, kTheirs);
+      compare(ours.first, kOurs, theirs.first, kTheirs, 0);
+    }
+  }
+  if (!call.comm->inter) {
+    const Schedule shares = compare_shares(call, all);
+    co_await part(shares);
+  }
+}
+
+/// Of a call that only makes a communicator. It lives in the frame.
+Schedule compare_makers(Call call, int root) {
+  Signature mine = signature_of(call);
+  mine.root = root;
+  const Schedule compares = compare_all(call, mine);
+  co_await part(compares);
+}
+
+}  // namespace
+
+Schedule checked_schedule_of(const Call& call) {
+  const Schedule compares = compare_all(call, signature_of(call));
+  co_await part(compares);
   const Schedule steps = schedule_of(call);
   co_await part(steps);
+}
+
+Schedule comparison(Comm& comm, Kind kind, int root) {
+  if (!settings().check_collectives) return Schedule(nullptr);
+  Call call(kind, comm);
+  call.take_tags();
+  return compare_makers(std::move(call), root);
+}
+
+void compare_calls(Comm& comm, Kind kind, int root) {
+  if (settings().check_collectives) run(comparison(comm, kind, root));
 }
 
 }  // namespace weft::mpi

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "mpi/abi/calls.hpp"
+#include "mpi/collectives.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/group_sets.hpp"
 #include "mpi/comms/new_comm.hpp"
@@ -44,6 +45,7 @@ void Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   begin_output(newcomm);
   if (checking() && !is_within(members, *parent.local_group))
     fail(MPI_ERR_GROUP, "the group is not part of the communicator's");
+  compare_calls(parent, Kind::comm_create);
   *newcomm = parent.inter ? create_inter(parent, members)
                           : make_agreed(council_of(parent), {if_member(members), &parent});
 }

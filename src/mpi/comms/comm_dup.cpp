@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "mpi/abi/calls.hpp"
+#include "mpi/collectives.hpp"
 #include "mpi/collectives/promise.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/hints.hpp"
@@ -39,7 +40,8 @@ void discard(Comm& copy) {
   if (Comm* removed = comms().remove(copy.handle)) removed->drop();
 }
 
-MPI_Comm duplicate(Comm& original, MPI_Comm handle, const Info* info) {
+MPI_Comm duplicate(Comm& original, MPI_Comm handle, const Info* info, Kind kind) {
+  compare_calls(original, kind);
   Held<Comm> copy = draft_copy(original, info);
   run(open_copy(*copy, council_of(original)));
   const MPI_Comm made = give_handle(copy);
@@ -58,8 +60,10 @@ struct Trouble {
   std::string text;
 };
 
-Schedule duplicate_later(Held<Comm> copy, Council council, Trouble trouble, MPI_Comm* result) {
+Schedule duplicate_later(Held<Comm> copy, Schedule compares, Council council, Trouble trouble,
+                         MPI_Comm* result) {
   try {
+    co_await part(compares);
     co_await open_copy(*copy, council);
     if (trouble.code != MPI_SUCCESS) fail(trouble.code, std::move(trouble.text));
   } catch (...) {
@@ -69,7 +73,8 @@ Schedule duplicate_later(Held<Comm> copy, Council council, Trouble trouble, MPI_
   }
 }
 
-MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, MPI_Comm* result) {
+MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, Kind kind,
+                            MPI_Comm* result) {
   Held<Comm> copy = draft_copy(original, info);
   Request& request = make_request();
   try {
@@ -81,13 +86,22 @@ MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, M
       trouble = {failure.code(), failure.what()};
     }
     *result = made;
-    launch(duplicate_later(std::move(copy), council_of(original), std::move(trouble), result),
+    Schedule compares = comparison(original, kind);  // its tags first, as all collectives'
+    launch(duplicate_later(std::move(copy), std::move(compares), council_of(original),
+                           std::move(trouble), result),
            request, original);
   } catch (...) {
     retire(request);
     throw;
   }
   return handle_of(request);
+}
+
+void idup(MPI_Comm comm, const Info* hints, Kind kind, MPI_Comm* newcomm, MPI_Request* request) {
+  Comm& original = mpi::comm(comm);
+  begin_output(newcomm);
+  require_output(request);
+  *request = begin_duplicate(original, comm, hints, kind, newcomm);
 }
 
 }  // namespace
@@ -97,26 +111,22 @@ namespace calls {
 void Comm_dup(MPI_Comm comm, MPI_Comm* newcomm) {
   Comm& original = mpi::comm(comm);
   begin_output(newcomm);
-  *newcomm = duplicate(original, comm, nullptr);
+  *newcomm = duplicate(original, comm, nullptr, Kind::comm_dup);
 }
 
 void Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
   Comm& original = mpi::comm(comm);
   const Info* hints = info_or_null(info);
   begin_output(newcomm);
-  *newcomm = duplicate(original, comm, hints);
+  *newcomm = duplicate(original, comm, hints, Kind::comm_dup_with_info);
 }
 
 void Comm_idup(MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
-  Comm_idup_with_info(comm, MPI_INFO_NULL, newcomm, request);
+  idup(comm, nullptr, Kind::comm_idup, newcomm, request);
 }
 
 void Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm, MPI_Request* request) {
-  Comm& original = mpi::comm(comm);
-  const Info* hints = info_or_null(info);
-  begin_output(newcomm);
-  require_output(request);
-  *request = begin_duplicate(original, comm, hints, newcomm);
+  idup(comm, info_or_null(info), Kind::comm_idup_with_info, newcomm, request);
 }
 
 }  // namespace calls

@@ -131,6 +131,7 @@ void Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
   begin_output(newcomm);
   require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "a negative color");
+  compare_calls(parent, Kind::comm_split);
   *newcomm = split(parent, {color, key});
 }
 
@@ -139,6 +140,7 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   Info* const hints = info_or_null(info);
   begin_output(newcomm);
   const int color = color_of_type(split_type, hints);
+  compare_calls(parent, Kind::comm_split_type);
   *newcomm = split(parent, {color, key}, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
   if (*newcomm == MPI_COMM_NULL) return;
   Comm& made = mpi::comm(*newcomm);

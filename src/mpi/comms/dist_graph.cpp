@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mpi/abi/calls.hpp"
+#include "mpi/collectives.hpp"
 #include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/comms/topology.hpp"
@@ -167,6 +168,7 @@ void Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sourc
   graph->neighbours.out.assign(destinations, destinations + outdegree);
   if (weighted && indegree > 0) graph->in_weights.assign(sourceweights, sourceweights + indegree);
   if (weighted && outdegree > 0) graph->out_weights.assign(destweights, destweights + outdegree);
+  compare_calls(parent, Kind::dist_graph_create_adjacent);
   *comm_dist_graph = make_graph_comm(parent, std::move(graph), hints);
 }
 
@@ -186,6 +188,7 @@ void Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int 
   if (count > INT32_MAX / kIntsPerEdge) fail(MPI_ERR_ARG, "too many edges for one process");
   check_ranks(parent, static_cast<int>(count), destinations);
   check_weights(static_cast<int>(count), weights);
+  compare_calls(parent, Kind::dist_graph_create);
 
   const bool weighted = weights != MPI_UNWEIGHTED;
   auto graph = new_graph(weighted);

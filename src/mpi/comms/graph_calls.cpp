@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mpi/abi/calls.hpp"
+#include "mpi/collectives.hpp"
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/comms/topology.hpp"
 
@@ -69,6 +70,7 @@ void Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edg
   check_graph(parent, nnodes, indx, edges);
   Wanted wanted{first_members(parent, nnodes), &parent};
   if (wanted.group) wanted.topology = make_graph(nnodes, indx, edges, parent.rank);
+  compare_calls(parent, Kind::graph_create);
   *comm_graph = make_agreed(council_of(parent), std::move(wanted));
 }
 

@@ -115,6 +115,7 @@ void Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
   begin_output(newintercomm);
   if (local_leader < 0 || local_leader >= local.size())
     fail(MPI_ERR_RANK, "the local leader is no rank of the local communicator");
+  compare_calls(local, Kind::intercomm_create, local_leader);
   *newintercomm = connect(local, local_leader, peer_comm, remote_leader, tag);
 }
 
@@ -122,6 +123,7 @@ void Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   Comm& parent = comm(intercomm);
   if (!parent.inter) fail(MPI_ERR_COMM, "an intra-communicator cannot be merged");
   begin_output(newintracomm);
+  compare_calls(parent, Kind::intercomm_merge);
   const std::vector<int32_t> ours{high != 0 ? 1 : 0};
   std::vector<int32_t> theirs(1);
   tell_other_side(parent, bytes_of(ours), bytes_of(theirs));

@@ -27,7 +27,10 @@ constexpr base::ConfigKey kKeys[] = {
     {.key = "mpi.check_collectives",
      .type = ConfigType::boolean,
      .fallback = "false",
-     .help = "Each collective first compares what the ranks call, and tells which rank differs."},
+     .help =
+         "Each collective, and maker of communicators, first compares what the ranks call: kind, "
+         "root, operation, counts (those of MPI_Alltoallv and its like, too), kinds of types. It "
+         "tells which rank differs."},
     {.key = "mpi.initial_errhandler",
      .type = ConfigType::choice,
      .fallback = "mpi_errors_are_fatal",
