@@ -75,13 +75,19 @@ class PmixSession {
   }
   void fence() {
     refuse_in_fork();
-    store_->commit();
     // relaxed, here and in leave: fences are called one at a time, and whoever leaves while another
     // thread is in one is not in it.
     const uint64_t ended = fences_.load(std::memory_order_relaxed) + 1;
-    PmixNews::fence(news_,
-                    farewell_ ? [&] { return farewell_->missing(ended); } : PmixNews::Missing());
-    store_->count_fence();
+    try {
+      store_->commit();
+      PmixNews::fence(news_,
+                      farewell_ ? [&] { return farewell_->missing(ended); } : PmixNews::Missing(),
+                      foreign_hosts_);
+    } catch (...) {
+      store_->end_fence(false);
+      throw;
+    }
+    store_->end_fence(true);
     fences_.store(ended, std::memory_order_relaxed);
   }
   [[noreturn]] void abort(int code, std::string_view why) const;
@@ -105,7 +111,8 @@ class PmixSession {
   int node_count_ = 1;
   int fake_nodes_ = 1;
   bool under_weftrun_ = false;
-  std::vector<int> near_;  ///< ranks of this host, ascending
+  bool foreign_hosts_ = false;  ///< several, under another launcher than weftrun
+  std::vector<int> near_;       ///< ranks of this host, ascending
   std::vector<Rank> node_ranks_;
   std::vector<int> node_of_;  ///< empty when a formula does
   std::string id_;
@@ -140,7 +147,8 @@ PmixSession::PmixSession() {
     // A launcher inside weftrun hands that variable down to ranks of its own.
     under_weftrun_ = !base::environment(kJobKeyVariable).value.empty() &&
                      std::string_view(me_.nspace).starts_with(kNamespacePrefix);
-    store_.emplace(me_, size_, near_, under_weftrun_, open_cards());
+    foreign_hosts_ = !under_weftrun_ && static_cast<int>(near_.size()) != size_;
+    store_.emplace(me_, size_, near_, foreign_hosts_, open_cards());
     news_->subscribe();
     agree_on_key();
   } catch (...) {
@@ -240,6 +248,8 @@ void PmixSession::agree_on_key() {
   if (me_.rank == 0) put("key", random_job_key());
   fence();
   key_ = get(Rank{0}, "key");
+  // Of a rank of another host that left, PRRTE finds nothing.
+  if (foreign_hosts_) fence();
 }
 
 void PmixSession::refuse_in_fork() const {

@@ -3,12 +3,63 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 
 namespace weft::fabric {
 namespace {
 
 /// A launcher that is going away itself shall not keep a rank that leaves.
 constexpr int kTimeoutSeconds = 5;
+/// Over several hosts PRRTE 5.0.11 now and then answers a look-up never, whatever its time limit.
+constexpr int kTries = 3;
+
+/// What the launcher says to one request: owned by who waits and by PMIx's callback, which may
+/// come later, or never.
+struct Answer {
+  std::mutex lock;
+  std::condition_variable came;
+  std::optional<pmix_status_t> status;  ///< under the lock, as is `who`
+  std::optional<int> who;
+
+  void give(pmix_status_t what, const pmix_pdata_t* found) {
+    const std::lock_guard hold(lock);
+    status = what;
+    if (found != nullptr && found->value.type == PMIX_PROC_RANK)
+      who = static_cast<int>(found->value.data.rank);
+    came.notify_all();
+  }
+};
+using Shared = std::shared_ptr<Answer>;
+
+void on_done(pmix_status_t status, void* object) {
+  const std::unique_ptr<Shared> answer(static_cast<Shared*>(object));
+  (*answer)->give(status, nullptr);
+}
+
+void on_found(pmix_status_t status, pmix_pdata_t data[], std::size_t count, void* object) {
+  const std::unique_ptr<Shared> answer(static_cast<Shared*>(object));
+  (*answer)->give(status, status == PMIX_SUCCESS && count > 0 ? data : nullptr);
+}
+
+/// Makes a request, and waits for its answer for so long. `request`: given what the callback gets.
+template <typename Request>
+Shared ask(const Request& request) {
+  auto answer = std::make_shared<Answer>();
+  auto for_callback = std::make_unique<Shared>(answer);
+  const pmix_status_t asked = request(for_callback.get());
+  if (asked != PMIX_SUCCESS) {
+    answer->status = asked;
+    return answer;
+  }
+  [[maybe_unused]] const auto* handed_over = for_callback.release();
+  std::unique_lock hold(answer->lock);
+  answer->came.wait_for(hold, std::chrono::seconds(kTimeoutSeconds),
+                        [&] { return answer->status.has_value(); });
+  return answer;
+}
 
 std::array<pmix_info_t, 2> directives() {
   constexpr pmix_data_range_t kRange = PMIX_RANGE_NAMESPACE;
@@ -34,7 +85,7 @@ void PmixFarewell::leave(uint64_t fences) const noexcept {
     const std::array how = directives();
     std::array<pmix_info_t, 3> infos{how[0], how[1]};
     PMIX_INFO_LOAD(&infos[2], key.c_str(), &me_.rank, PMIX_PROC_RANK);
-    PMIx_Publish(infos.data(), infos.size());
+    ask([&](void* object) { return PMIx_Publish_nb(infos.data(), infos.size(), on_done, object); });
   } catch (const std::exception&) {
     // No memory: nobody is told.
   }
@@ -42,16 +93,19 @@ void PmixFarewell::leave(uint64_t fences) const noexcept {
 
 std::optional<int> PmixFarewell::missing(uint64_t fences) {
   if (silent_.load(std::memory_order_relaxed)) return std::nullopt;
-  const std::string key = key_of(me_, fences - 1);
+  std::string key = key_of(me_, fences - 1);
   if (key.size() > PMIX_MAX_KEYLEN) return std::nullopt;
   const std::array how = directives();
-  pmix_pdata_t found;
-  PMIX_PDATA_CONSTRUCT(&found);
-  PMIX_LOAD_KEY(found.key, key.c_str());
-  const pmix_status_t status = PMIx_Lookup(&found, 1, how.data(), how.size());
-  if (status == PMIX_SUCCESS && found.value.type == PMIX_PROC_RANK)
-    return static_cast<int>(found.value.data.rank);
-  if (status == PMIX_ERR_NOT_SUPPORTED) silent_.store(true, std::memory_order_relaxed);
+  for (int tries = 0; tries < kTries; ++tries) {
+    const Shared answer = ask([&](void* object) {
+      std::array<char*, 2> keys{key.data(), nullptr};
+      return PMIx_Lookup_nb(keys.data(), how.data(), how.size(), on_found, object);
+    });
+    const std::lock_guard hold(answer->lock);
+    if (!answer->status) continue;
+    if (answer->status == PMIX_ERR_NOT_SUPPORTED) silent_.store(true, std::memory_order_relaxed);
+    return answer->who;
+  }
   return std::nullopt;
 }
 

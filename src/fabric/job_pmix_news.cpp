@@ -23,6 +23,7 @@ constexpr std::chrono::seconds kLookAgain{1};
 /// learns of a death leaves before the callback comes, if it ever does.
 struct PmixNews::FenceWait {
   std::shared_ptr<PmixNews> news;
+  pmix_info_t collect;                  ///< kept as long as PMIx may look at it
   std::optional<pmix_status_t> status;  ///< under news->lock_
 };
 
@@ -100,15 +101,16 @@ void PmixNews::on_death(const Told& told) {
     for (auto& [rank, cause] : earlier) told(Rank{rank}, std::move(cause));
 }
 
-void PmixNews::fence(const std::shared_ptr<PmixNews>& news, const Missing& missing) {
+void PmixNews::fence(const std::shared_ptr<PmixNews>& news, const Missing& missing, bool collect) {
   {
     std::unique_lock hold(news->lock_);
     if (news->bad()) news->throw_fence_error(hold, PMIX_SUCCESS);
   }
-  auto wait = std::make_shared<FenceWait>(FenceWait{news, std::nullopt});
+  auto wait = std::make_shared<FenceWait>(FenceWait{news, {}, std::nullopt});
+  PMIX_INFO_LOAD(&wait->collect, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
   auto for_callback = std::make_unique<std::shared_ptr<FenceWait>>(wait);
-  const pmix_status_t asked =
-      PMIx_Fence_nb(nullptr, 0, nullptr, 0, on_fence_end, for_callback.get());
+  const pmix_status_t asked = PMIx_Fence_nb(nullptr, 0, collect ? &wait->collect : nullptr,
+                                            collect ? 1 : 0, on_fence_end, for_callback.get());
   std::unique_lock hold(news->lock_);
   if (asked == PMIX_OPERATION_SUCCEEDED) {
     wait->status = PMIX_SUCCESS;

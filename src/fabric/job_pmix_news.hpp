@@ -37,8 +37,9 @@ class PmixNews {
 
   /// Runs a fence; returns when it ended well. Throws Error(peer_died) or Error(launcher), at once
   /// if what is known already says that no fence can end. `missing` (or nothing) is asked now and
-  /// then while it lasts, and once it ended.
-  static void fence(const std::shared_ptr<PmixNews>& news, const Missing& missing);
+  /// then while it lasts, and once it ended. `collect`: what all ranks committed shall come to each
+  /// host's server.
+  static void fence(const std::shared_ptr<PmixNews>& news, const Missing& missing, bool collect);
 
  private:
   struct FenceWait;

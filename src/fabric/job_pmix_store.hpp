@@ -3,6 +3,7 @@
 
 #include <pmix.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -31,39 +32,56 @@ using PmixValue = std::unique_ptr<pmix_value_t, PmixRelease>;
 /// Invariants: (1) the n-th publication of a key has a PMIx key of its own, because PMIx keeps
 /// what it fetched of a rank, all of it at a time, and never looks again; the newest counts.
 /// (2) `fetched_at_[r] == fences_` means that all that r published before the last fence is in
-/// this process.
+/// this process. (3) With `indexed`, each rank publishes an index before each fence, in which the
+/// newest publication of each key stands: for what a rank of another host did not publish, PRRTE
+/// waits, so nobody asks for that.
 class PmixStore {
  public:
-  /// `near`: the ranks of this host, ascending. `says_no`: the launcher answers at once what a rank
-  /// of another host did not publish, too. `cards`: what ranks of this host publish is also there;
-  /// may be nullptr.
-  PmixStore(const pmix_proc_t& me, int size, std::vector<int> near, bool says_no,
+  /// `near`: the ranks of this host, ascending. `indexed`: ranks of other hosts are asked by their
+  /// indexes; the same on all ranks. `cards`: what ranks of this host publish is also there; may be
+  /// nullptr.
+  PmixStore(const pmix_proc_t& me, int size, std::vector<int> near, bool indexed,
             std::unique_ptr<NodeCards> cards)
-      : me_(me), size_(size), near_(std::move(near)), says_no_(says_no), cards_(std::move(cards)) {}
+      : me_(me), size_(size), near_(std::move(near)), indexed_(indexed), cards_(std::move(cards)) {}
 
   void put(std::string_view key, std::string_view value);
   std::string get(Rank from, std::string_view key);
   /// Hands over to the server what was put; before each fence.
   void commit();
-  /// After each fence that ended well.
-  void count_fence();
+  /// After each fence.
+  void end_fence(bool well);
 
  private:
+  /// Who is asked last: what is in this process, the server of this host, or that of the owner's.
+  enum class Asked { process, server, owner };
+  struct Index {
+    uint64_t fence = 0;
+    std::string text;
+  };
+
   static std::string full_key(std::string_view key, int generation);
-  std::optional<std::string> fetch(Rank from, const std::string& full, bool here) const;
+  static std::string index_key(uint64_t fence);
+  void put_value(const std::string& full, std::string_view value);
+  std::optional<std::string> fetch(Rank from, const std::string& full, Asked whom) const;
+  std::optional<std::string> fetch_far(Rank from, const std::string& full) const;
+  std::string get_by_index(Rank from, std::string_view key);
+  [[nodiscard]] std::string index() const;
   [[nodiscard]] bool is_near(Rank rank) const;
   [[nodiscard]] std::optional<std::string> on_card(Rank from, std::string_view key) const;
 
   const pmix_proc_t me_;
   const int size_;
   const std::vector<int> near_;
-  const bool says_no_;
+  const bool indexed_;
   const std::unique_ptr<NodeCards> cards_;       ///< written under the lock
   std::mutex lock_;                              ///< of what follows
   std::map<std::string, int, std::less<>> put_;  ///< key → how often this rank published it
   bool put_since_commit_ = false;
+  bool in_fence_ = false;  ///< since `commit`, until `end_fence`
+  std::condition_variable fence_ended_;
   uint64_t fences_ = 0;
   std::map<int, uint64_t> fetched_at_;  ///< rank → `fences_` when all of its values came here
+  std::map<int, Index> indexes_;        ///< rank → its last one that came here
 };
 
 }  // namespace weft::fabric

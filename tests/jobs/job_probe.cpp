@@ -123,6 +123,7 @@ int exchange(Job& job, const Arguments&) {
   } catch (const Error& error) {
     require(error.code() == Errc::no_such_peer, error.what());
   }
+  job.fence();  // who left may answer no more
   print("good");
   return 0;
 }

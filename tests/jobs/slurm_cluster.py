@@ -1,5 +1,6 @@
-"""A Slurm of one node on this machine, for a test: munge, the controller and a node's daemon, with a
-configuration, a key, state and logs of their own in a temporary folder, which goes with them.
+"""A Slurm for a test, of one node, this machine, or of several, hosts made of namespaces: munge, the
+controller and each node's daemon, with a configuration, a key, state and logs of their own in a temporary
+folder, which goes with them.
 
 As another user than root, Slurm serves that user alone, which is enough; but its daemons may not start
 everywhere (a container without a /proc of its own, a host name that resolves to nothing).
@@ -23,7 +24,7 @@ TRIES = 3
 
 CONFIGURATION = """\
 ClusterName=weft
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={controller_port}
 SlurmdPort={node_port}
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
@@ -33,12 +34,12 @@ AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-TmpFS={folder}
+SlurmdLogFile={folder}/slurmd-%n.log
+TmpFS={folder}/tmp-%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -51,7 +52,7 @@ MailProg=/bin/true
 ReturnToService=2
 KillWait=2
 SlurmdParameters=config_overrides
-NodeName={host} NodeAddr=127.0.0.1 CPUs=16
+{nodes}
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
@@ -88,10 +89,15 @@ def program(name):
 
 
 class Cluster:
-    def __init__(self):
+    def __init__(self, network=None):
+        """`network`: the hosts (hosts.py) that are its nodes; the controller and who asks it are on the first."""
         programs = [program(name) for name in ("munged", "slurmctld", "slurmd", "srun", "sinfo")]
         self.munged, self.slurmctld, self.slurmd, self.srun, self.sinfo = programs
         self.daemons = []
+        self.network = network
+        self.nodes = ({name: network.address(name) for name in network.names} if network else
+                      {socket.gethostname().split(".")[0]: "127.0.0.1"})
+        self.first = next(iter(self.nodes))
         self.folder = tempfile.mkdtemp(prefix="launcher-test-slurm-")
         # The path is unlike any other: what has it in its environment is of this cluster.
         self.environment = {"SLURM_CONF": os.path.join(self.folder, "slurm.conf")}
@@ -103,6 +109,10 @@ class Cluster:
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def at(self, node, *command):
+        """What runs the command on that node."""
+        return self.network.command(node, *command) if self.network else list(command)
 
     def daemon(self, name, *command):
         """In the foreground: it ends with a signal to its own process, and is ours to wait for. It
@@ -135,7 +145,7 @@ class Cluster:
             time.sleep(0.05)
 
     def start(self):
-        for name in "state", "spool":
+        for name in "state", *(f"tmp-{node}" for node in self.nodes):
             os.mkdir(self.path(name))
         with open(self.path("munge.key"), "wb", opener=lambda p, f: os.open(p, f, 0o600)) as key:
             key.write(os.urandom(128))
@@ -150,12 +160,15 @@ class Cluster:
             ports = free_ports(2)
             with open(self.environment["SLURM_CONF"], "w", encoding="ascii") as file:
                 file.write(CONFIGURATION.format(
-                    host=socket.gethostname().split(".")[0], user=getpass.getuser(),
-                    folder=self.folder, controller_port=ports[0], node_port=ports[1]))
+                    host=self.first, address=self.nodes[self.first], user=getpass.getuser(),
+                    folder=self.folder, controller_port=ports[0], node_port=ports[1],
+                    nodes="\n".join(f"NodeName={name} NodeAddr={address} CPUs=16"
+                                    for name, address in self.nodes.items())))
             try:
-                self.daemon("slurmctld", self.slurmctld, "-D", "-c")
-                self.daemon("slurmd", self.slurmd, "-D")
-                self.wait_until("the node did not become idle", self.is_idle)
+                self.daemon("slurmctld", *self.at(self.first, self.slurmctld, "-D", "-c"))
+                for node in self.nodes:
+                    self.daemon(f"slurmd-{node}", *self.at(node, self.slurmd, "-D"))
+                self.wait_until("the nodes did not become idle", self.is_idle)
                 return
             except CannotStart:
                 # Somebody may have taken a port in between.
@@ -164,7 +177,7 @@ class Cluster:
                 self.end_daemons(keep=1)
 
     def is_idle(self):
-        done = subprocess.run([self.sinfo, "--noheader", "--format=%T"], capture_output=True,
+        done = subprocess.run(self.at(self.first, self.sinfo, "--noheader", "--format=%T"), capture_output=True,
                               env=dict(os.environ, **self.environment), check=False)
         return done.stdout.strip() == b"idle"
 

@@ -40,11 +40,11 @@ class Job {
   [[nodiscard]] virtual std::string_view provider() const noexcept = 0;
 
   /// Publishes `value` under this rank's `key`; visible to `get` after the next `fence`, at the
-  /// latest. Published again, it takes the place of the earlier one (of ranks on other hosts, under
-  /// launchers other than weftrun, `get` may go on to give the earlier one).
+  /// latest. Published again, it takes the place of the earlier one.
   virtual void put(std::string_view key, std::string_view value) = 0;
-  /// What `from` published; asked for on first use, not collected in advance. Blocks. Throws
-  /// Error(launcher) if the launcher is gone, Error(no_such_peer) if it never was published.
+  /// What `from` published; asked for on first use. Blocks. Throws Error(launcher) if the launcher
+  /// is gone, Error(no_such_peer) if it never was published. Of a rank that left there may be
+  /// nothing any more, which takes a while to be found out: whoever leaves fences before.
   virtual std::string get(Rank from, std::string_view key) = 0;
   /// Returns when all ranks have called it. Throws Error(peer_died) or Error(launcher) if a rank
   /// or the launcher died meanwhile.
