@@ -43,6 +43,10 @@ void check_comms(MPI_Comm comm, MPI_Group group, int size) {
   int number = 0;
   WEFT_GIVES(MPI_ERR_COMM, MPI_Comm_size(MPI_COMM_NULL, &number));
   WEFT_GIVES(MPI_ERR_COMM, MPI_Comm_remote_size(comm, &number));
+  MPI_Request request = MPI_REQUEST_NULL;
+  WEFT_GIVES(MPI_ERR_COMM, MPI_Comm_idup(MPI_COMM_NULL, &made, &request));
+  WEFT_GIVES(MPI_ERR_ARG, MPI_Comm_idup(MPI_COMM_WORLD, nullptr, &request));
+  WEFT_GIVES(MPI_ERR_ARG, MPI_Comm_idup(MPI_COMM_WORLD, &made, nullptr));
   WEFT_GIVES(MPI_ERR_COMM, MPI_Comm_dup(MPI_COMM_NULL, &made));
   WEFT_GIVES(MPI_ERR_GROUP, MPI_Comm_create(comm, MPI_GROUP_NULL, &made));
   WEFT_GIVES(MPI_ERR_TAG, MPI_Comm_create_group(comm, group, -1, &made));

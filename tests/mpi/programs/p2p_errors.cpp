@@ -43,6 +43,34 @@ int run_sendrecv_in(void* buffer, int count, MPI_Datatype type, int peer, int ta
                       MPI_STATUS_IGNORE);
 }
 
+int run_isendrecv_out(void* buffer, int count, MPI_Datatype type, int peer, int tag,
+                      MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  return MPI_Isendrecv(buffer, count, type, peer, tag, &g_value, 1, MPI_INT, MPI_PROC_NULL, 0, comm,
+                       &request);
+}
+int run_isendrecv_in(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  return MPI_Isendrecv(&g_value, 1, MPI_INT, MPI_PROC_NULL, 0, buffer, count, type, peer, tag, comm,
+                       &request);
+}
+int run_replace_out(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  return MPI_Sendrecv_replace(buffer, count, type, peer, tag, MPI_PROC_NULL, 0, comm,
+                              MPI_STATUS_IGNORE);
+}
+int run_replace_in(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  return MPI_Sendrecv_replace(buffer, count, type, MPI_PROC_NULL, 0, peer, tag, comm,
+                              MPI_STATUS_IGNORE);
+}
+int run_ireplace_out(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  return MPI_Isendrecv_replace(buffer, count, type, peer, tag, MPI_PROC_NULL, 0, comm, &request);
+}
+int run_ireplace_in(void* buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  return MPI_Isendrecv_replace(buffer, count, type, MPI_PROC_NULL, 0, peer, tag, comm, &request);
+}
+
 const Call kCalls[] = {
     {"MPI_Send", true, run_send<&MPI_Send>},
     {"MPI_Ssend", true, run_send<&MPI_Ssend>},
@@ -57,11 +85,41 @@ const Call kCalls[] = {
     {"MPI_Rsend_init", true, run_with_request<&MPI_Rsend_init>},
     {"MPI_Bsend_init", true, run_with_request<&MPI_Bsend_init>},
     {"MPI_Sendrecv (out)", true, run_sendrecv_out},
+    {"MPI_Isendrecv (out)", true, run_isendrecv_out},
+    {"MPI_Sendrecv_replace (out)", true, run_replace_out},
+    {"MPI_Isendrecv_replace (out)", true, run_ireplace_out},
     {"MPI_Recv", false, run_recv},
     {"MPI_Irecv", false, run_with_request<&MPI_Irecv>},
     {"MPI_Recv_init", false, run_with_request<&MPI_Recv_init>},
     {"MPI_Sendrecv (in)", false, run_sendrecv_in},
+    {"MPI_Isendrecv (in)", false, run_isendrecv_in},
+    {"MPI_Sendrecv_replace (in)", false, run_replace_in},
+    {"MPI_Isendrecv_replace (in)", false, run_ireplace_in},
 };
+
+/// A matched message stays as it is when the call that receives it is refused.
+void test_matched_arguments() {
+  int* x = &g_value;
+  const int out = 41;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Message message;
+  MPI_Send(&out, 1, MPI_INT, g_rank, 9, MPI_COMM_WORLD);
+  MPI_Mprobe(g_rank, 9, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+  expect_bad(MPI_Imrecv(x, -1, MPI_INT, &message, &request), MPI_ERR_COUNT, "MPI_Imrecv",
+             "count -1");
+  expect_bad(MPI_Imrecv(x, 1, MPI_DATATYPE_NULL, &message, &request), MPI_ERR_TYPE, "MPI_Imrecv",
+             "no type");
+  expect_bad(MPI_Imrecv(nullptr, 1, MPI_INT, &message, &request), MPI_ERR_BUFFER, "MPI_Imrecv",
+             "a null buffer");
+  expect_bad(MPI_Mrecv(x, -1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_COUNT, "MPI_Mrecv",
+             "count -1");
+  expect_bad(MPI_Mrecv(nullptr, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_BUFFER,
+             "MPI_Mrecv", "a null buffer");
+  *x = 0;
+  MPI_Imrecv(x, 1, MPI_INT, &message, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect(*x == 41, "a matched message after refused calls: %d", *x);
+}
 
 void test_arguments(MPI_Comm freed_comm, MPI_Datatype freed_type) {
   MPI_Datatype uncommitted;
@@ -112,6 +170,10 @@ void test_arguments(MPI_Comm freed_comm, MPI_Datatype freed_type) {
   message = MPI_MESSAGE_NULL;
   expect_bad(MPI_Mrecv(x, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "MPI_Mrecv",
              "MPI_MESSAGE_NULL");
+  MPI_Request request = MPI_REQUEST_NULL;
+  expect_bad(MPI_Imrecv(x, 1, MPI_INT, &message, &request), MPI_ERR_REQUEST, "MPI_Imrecv",
+             "MPI_MESSAGE_NULL");
+  test_matched_arguments();
 }
 
 void test_requests() {
@@ -140,6 +202,23 @@ void test_requests() {
   int index = 0;
   expect_class(MPI_Waitany(1, &again, &index, MPI_STATUS_IGNORE), MPI_ERR_REQUEST, "Waitany of it");
   again = copy;
+  int ended = 0;
+  expect_class(MPI_Waitsome(1, &again, &ended, &index, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+               "Waitsome of it");
+  again = copy;
+  expect_class(MPI_Testsome(1, &again, &ended, &index, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+               "Testsome of it");
+  again = copy;
+  expect_class(MPI_Testall(1, &again, &flag, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+               "Testall of it");
+  again = copy;
+  expect_class(MPI_Testany(1, &again, &index, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST,
+               "Testany of it");
+  expect_class(MPI_Request_get_status(copy, &flag, MPI_STATUS_IGNORE), MPI_ERR_REQUEST,
+               "Request_get_status of it");
+  again = copy;
+  expect_class(MPI_Cancel(&again), MPI_ERR_REQUEST, "Cancel of it");
+  again = copy;
   expect_class(MPI_Request_free(&again), MPI_ERR_REQUEST, "Request_free of it");
   MPI_Cancel(&other);
   MPI_Wait(&other, MPI_STATUS_IGNORE);
@@ -150,6 +229,15 @@ void test_requests() {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   MPI_Request_free(&request);
   expect_class(MPI_Waitall(-1, &null, MPI_STATUSES_IGNORE), MPI_ERR_COUNT, "-1 requests");
+  expect_class(MPI_Waitany(-1, &null, &index, MPI_STATUS_IGNORE), MPI_ERR_COUNT, "any of -1");
+  expect_class(MPI_Waitsome(-1, &null, &ended, &index, MPI_STATUSES_IGNORE), MPI_ERR_COUNT,
+               "some of -1");
+  expect_class(MPI_Testall(-1, &null, &flag, MPI_STATUSES_IGNORE), MPI_ERR_COUNT, "all of -1");
+  expect_class(MPI_Testany(-1, &null, &index, &flag, MPI_STATUS_IGNORE), MPI_ERR_COUNT,
+               "one of -1");
+  expect_class(MPI_Testsome(-1, &null, &ended, &index, MPI_STATUSES_IGNORE), MPI_ERR_COUNT,
+               "some of -1, tested");
+  expect_class(MPI_Startall(-1, &null), MPI_ERR_COUNT, "-1 started");
 }
 
 void test_truncation(std::size_t size) {
