@@ -43,6 +43,7 @@ constexpr Entry kEntries[] = {
     {"memory", Needs::nothing, run_memory, "resident memory of an idle rank"},
     {"structures", Needs::nothing, run_structures, "pool, matching, rings, queues against rivals"},
     {"locks", Needs::nothing, run_locks, "threads through one critical section, lock by lock"},
+    {"windows", Needs::nothing, run_windows, "threads that wait for the last of 64 completions"},
     {"matching", Needs::nothing, run_matching,
      "MPI's matching engines by queue length and threads"},
     {"task", Needs::nothing, run_task_as_wanted, "tasks: spawn, switch, signal, steal, wait"},

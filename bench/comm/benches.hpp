@@ -22,6 +22,7 @@ int run_receives(const Options& options);
 int run_start(const Options& options);
 int run_structures(const Options& options);
 int run_locks(const Options& options);
+int run_windows(const Options& options);
 int run_matching(const Options& options);
 int run_memory(const Options& options);
 int run_quick(const Options& options);

@@ -82,6 +82,7 @@ std::vector<Run> plan(double seconds) {
   for (const unsigned threads : {1U, 2U, 4U, 8U, 16U, 32U, 64U}) {
     add(fmt::format("locks --threads {}", threads), threads == 64 ? 3 : 1);
   }
+  for (const unsigned threads : {1U, 8U, 64U}) add(fmt::format("windows --threads {}", threads));
   for (const unsigned threads : {1U, 2U, 8U}) {
     for (const unsigned length : {0U, 1U, 32U, 128U, 1024U, 8192U}) {
       add(fmt::format("matching --threads {} --length {}", threads, length), 0.5);

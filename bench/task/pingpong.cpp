@@ -11,7 +11,8 @@
 // that wake each other by futex.
 // Between two workers, each on a core of its own, with one level of bits and with two. Limit: the
 // round trip of a cache line between two threads on these cores, by plain stores and loads; beside
-// it two threads that wake each other by futex.
+// it two threads that wake each other by futex, and Boost.Fiber as within a worker, its fibers
+// dealt to two threads.
 //
 // It lies between two workers where a wait lasts longer than the two microseconds in which a
 // waiting task looks by itself (then its worker leaves it, or sleeps, and must be woken), as it
@@ -86,28 +87,33 @@ Game task_game(task::Scheduler& scheduler, uint64_t crowd) {
   return scheduler.run(play, {.worker = 0});
 }
 
-// Fibers in a ring; `play(me)` is one's part of a round. 0 begins it.
+// Fibers in a ring, dealt in turn to one thread or two, each on a core of its own; `play(me)` is
+// one's part of a round. 0 begins it.
 template <class Play>
-double fiber_ns(uint64_t crowd, Play play) {
-  return on_first_core([&] {
+double fiber_ns(unsigned threads, uint64_t crowd, Play play) {
+  std::atomic<bool> over{false};
+  double ns = 0;
+  turns::run_together(threads, [&](unsigned thread) {
     Fibers fibers;
-    bool over = false;
     std::vector<Fibers::Fiber> others;
-    for (uint64_t me = 1; me < crowd; ++me) {
+    for (uint64_t me = thread; me < crowd; me += threads) {
+      if (me == 0) continue;  // this thread's own
       others.push_back(fibers.start_later([&, me] {
         // NOLINTNEXTLINE(bugprone-infinite-loop): the first fiber ends it.
-        while (!over) play(me);
+        while (!over.load(std::memory_order_relaxed)) play(me);
       }));
     }
-    const double ns = 2 * per_item_ns(crowd, kTurn, [&] { play(0); });
-    over = true;
-    play(0);
+    if (thread == 0) {
+      ns = 2 * per_item_ns(crowd, kTurn, [&] { play(0); });
+      over.store(true, std::memory_order_relaxed);
+      play(0);
+    }
     for (auto& other : others) other.join();
-    return ns;
   });
+  return ns;
 }
 
-double fiber_condition_ns(uint64_t crowd) {
+double fiber_condition_ns(unsigned threads, uint64_t crowd) {
   boost::fibers::mutex mutex;
   std::vector<boost::fibers::condition_variable> changed(crowd);
   uint64_t turn = 0;
@@ -115,7 +121,7 @@ double fiber_condition_ns(uint64_t crowd) {
     turn = (me + 1) % crowd;
     changed[turn].notify_one();
   };
-  return fiber_ns(crowd, [&](uint64_t me) {
+  return fiber_ns(threads, crowd, [&](uint64_t me) {
     std::unique_lock lock(mutex);
     if (me == 0) pass_on(me);
     changed[me].wait(lock, [&] { return turn == me; });
@@ -123,10 +129,10 @@ double fiber_condition_ns(uint64_t crowd) {
   });
 }
 
-double fiber_channel_ns(uint64_t crowd) {
+double fiber_channel_ns(unsigned threads, uint64_t crowd) {
   std::deque<boost::fibers::buffered_channel<int>> to;
   for (uint64_t i = 0; i < crowd; ++i) to.emplace_back(2);
-  return fiber_ns(crowd, [&](uint64_t me) {
+  return fiber_ns(threads, crowd, [&](uint64_t me) {
     int ball = 0;
     if (me == 0) (void)to[1].push(1);
     (void)to[me].pop(ball);
@@ -159,6 +165,11 @@ std::size_t enter_game(Contest& contest, task::Scheduler& scheduler, uint64_t cr
   });
 }
 
+std::vector<std::size_t> enter_fibers(Contest& contest, unsigned threads, uint64_t crowd) {
+  return {contest.enter("boost_fiber", [=] { return fiber_condition_ns(threads, crowd); }),
+          contest.enter("boost_fiber_channel", [=] { return fiber_channel_ns(threads, crowd); })};
+}
+
 void print_game(const Contest& contest, const std::string& mode, unsigned workers,
                 const std::vector<std::size_t>& who, const std::vector<double>& strays,
                 const Options& options) {
@@ -179,8 +190,7 @@ void measure_within(const Wanted& wanted, double seconds) {
   const auto two = enter_game(contest, two_levels, crowd, "weft_two_levels", strays[1]);
   std::vector<std::size_t> rivals;
   if (kSwitchesCanBeMeasured) {
-    rivals = {contest.enter("boost_fiber", [=] { return fiber_condition_ns(crowd); }),
-              contest.enter("boost_fiber_channel", [=] { return fiber_channel_ns(crowd); })};
+    rivals = enter_fibers(contest, 1, crowd);
   }
   if (crowd == 2) rivals.push_back(contest.enter("threads_futex", [] { return futex_ns(0); }));
   contest.run(seconds);
@@ -203,9 +213,16 @@ void measure_between(const Wanted& wanted, double seconds) {
   const auto line = contest.enter("cache_line_round_trip", line_round_trip_ns);
   const auto two = enter_game(contest, two_levels, crowd, "weft_two_levels", strays[1]);
   const auto futex = contest.enter("threads_futex", [] { return futex_ns(1); });
+  std::vector<std::size_t> fibers;
+  if (kSwitchesCanBeMeasured) fibers = enter_fibers(contest, 2, crowd);
   contest.run(seconds);
-  print_game(contest, wanted.named("pingpong"), 2, {one, line, futex}, strays[0], wanted.options);
-  print_game(contest, wanted.named("pingpong_two_levels"), 2, {two, line, futex}, strays[1],
+  const auto beside = [&](std::size_t who) {
+    std::vector<std::size_t> all{who, line, futex};
+    all.insert(all.end(), fibers.begin(), fibers.end());
+    return all;
+  };
+  print_game(contest, wanted.named("pingpong"), 2, beside(one), strays[0], wanted.options);
+  print_game(contest, wanted.named("pingpong_two_levels"), 2, beside(two), strays[1],
              wanted.options);
 }
 

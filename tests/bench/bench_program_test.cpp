@@ -94,6 +94,18 @@ TEST(WeftBench, LocksHaveARateAndTheSharesOfTheTime) {
   }
 }
 
+TEST(WeftBench, WindowsAreWaitedForInFourWays) {
+  const auto results = measure("windows --threads 3");
+  ASSERT_EQ(results.size(), 4U);
+  EXPECT_TRUE(results[0].limit_name.empty());
+  for (const Result& r : results) {
+    EXPECT_GT(r.value.median, 0) << r.mode;
+    if (&r != &results[0]) {
+      EXPECT_EQ(r.limit_name, "condition");
+    }
+  }
+}
+
 TEST(WeftBench, EachMessageOfAWindowMayHaveATagOfItsOwn) {
   for (const char* more : {"", " --size 64K", " --threads 3"}) {
     const auto results = measure(std::string("rate --mode matched --own-tags") + more);
