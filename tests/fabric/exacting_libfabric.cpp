@@ -24,6 +24,8 @@
 namespace weft::fabric::test {
 namespace {
 
+using Own = Tables<ExactingLibfabric>;
+
 constexpr int kAsked = FI_MR_LOCAL | FI_MR_ENDPOINT;
 
 struct Entry {
@@ -85,7 +87,7 @@ int bind_memory(fid* memory, fid* endpoint, uint64_t /*flags*/) {
 }
 
 int control_memory(fid* memory, int command, void* argument) {
-  if (command != FI_ENABLE) return real_table(memory->ops).control(memory, command, argument);
+  if (command != FI_ENABLE) return Own::real(memory->ops).control(memory, command, argument);
   const std::scoped_lock hold(g_lock);
   Entry& entry = *g_entries.at(memory);
   entry.is_enabled = entry.endpoint != nullptr;
@@ -100,7 +102,7 @@ int close_memory(fid* memory) {
     g_locked -= found->second->bytes;
     g_entries.erase(found);
   }
-  return real_table(memory->ops).close(memory);
+  return Own::real(memory->ops).close(memory);
 }
 
 int enter(fid* owner, const void* base, std::size_t bytes, uint64_t access, uint64_t offset,
@@ -109,7 +111,7 @@ int enter(fid* owner, const void* base, std::size_t bytes, uint64_t access, uint
   if (g_may_lock < g_locked + bytes) return -FI_ENOMEM;
   const auto* const domain = reinterpret_cast<fid_domain*>(owner);
   const int answer =
-      real_table(domain->mr).reg(owner, base, bytes, access, offset, key, flags, made, context);
+      Own::real(domain->mr).reg(owner, base, bytes, access, offset, key, flags, made, context);
   if (answer != 0) return answer;
   fid_mr& memory = **made;
   auto entry = std::make_unique<Entry>(
@@ -117,7 +119,7 @@ int enter(fid* owner, const void* base, std::size_t bytes, uint64_t access, uint
   memory.mem_desc = entry.get();
   g_entries[&memory.fid] = std::move(entry);
   g_locked += bytes;
-  fi_ops& own = replace_table(memory.fid.ops);
+  fi_ops& own = Own::replace(memory.fid.ops);
   own.bind = bind_memory;
   own.control = control_memory;
   own.close = close_memory;
@@ -139,22 +141,22 @@ struct Descriptors {
 ssize_t sendv(fid_ep* endpoint, const iovec* pieces, void** given, std::size_t count, fi_addr_t to,
               void* context) {
   Descriptors own(endpoint, pieces, given, count, "fi_sendv");
-  return real_table(endpoint->msg).sendv(endpoint, pieces, own.of, count, to, context);
+  return Own::real(endpoint->msg).sendv(endpoint, pieces, own.of, count, to, context);
 }
 ssize_t tsendv(fid_ep* endpoint, const iovec* pieces, void** given, std::size_t count, fi_addr_t to,
                uint64_t tag, void* context) {
   Descriptors own(endpoint, pieces, given, count, "fi_tsendv");
-  return real_table(endpoint->tagged).sendv(endpoint, pieces, own.of, count, to, tag, context);
+  return Own::real(endpoint->tagged).sendv(endpoint, pieces, own.of, count, to, tag, context);
 }
 ssize_t receive(fid_ep* endpoint, void* into, std::size_t bytes, void* given, fi_addr_t from,
                 void* context) {
   void* const own = checked(endpoint, given, into, bytes, FI_RECV, "fi_recv");
-  return real_table(endpoint->msg).recv(endpoint, into, bytes, own, from, context);
+  return Own::real(endpoint->msg).recv(endpoint, into, bytes, own, from, context);
 }
 ssize_t treceive(fid_ep* endpoint, void* into, std::size_t bytes, void* given, fi_addr_t from,
                  uint64_t tag, uint64_t ignored, void* context) {
   void* const own = checked(endpoint, given, into, bytes, FI_RECV, "fi_trecv");
-  return real_table(endpoint->tagged).recv(endpoint, into, bytes, own, from, tag, ignored, context);
+  return Own::real(endpoint->tagged).recv(endpoint, into, bytes, own, from, tag, ignored, context);
 }
 ssize_t receive_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags) {
   if (message->desc == nullptr || message->iov_count != 1) object("fi_recvmsg without descriptor");
@@ -162,14 +164,14 @@ ssize_t receive_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags)
                       message->msg_iov->iov_len, FI_RECV, "fi_recvmsg");
   fi_msg real = *message;
   real.desc = &own;
-  return real_table(endpoint->msg).recvmsg(endpoint, &real, flags);
+  return Own::real(endpoint->msg).recvmsg(endpoint, &real, flags);
 }
 ssize_t read_peer(fid_ep* endpoint, void* into, std::size_t bytes, void* given, fi_addr_t from,
                   uint64_t address, uint64_t key, void* context) {
   const std::scoped_lock hold(g_lock);
   Entry& entry = entry_of(endpoint, given, into, bytes, FI_READ, "fi_read");
   const ssize_t answer =
-      real_table(endpoint->rma)
+      Own::real(endpoint->rma)
           .read(endpoint, into, bytes, entry.real_descriptor, from, address, key, context);
   if (answer != 0) return answer;
   for (const auto& [memory, one] : g_entries)
@@ -187,13 +189,13 @@ void note_read_ended(const void* context) {
 }
 
 ssize_t read_queue(fid_cq* queue, void* into, std::size_t count) {
-  const ssize_t got = real_table(queue->ops).read(queue, into, count);
+  const ssize_t got = Own::real(queue->ops).read(queue, into, count);
   for (ssize_t i = 0; i < got; ++i)
     note_read_ended(static_cast<fi_cq_data_entry*>(into)[i].op_context);
   return got;
 }
 ssize_t read_error(fid_cq* queue, fi_cq_err_entry* error, uint64_t flags) {
-  const ssize_t got = real_table(queue->ops).readerr(queue, error, flags);
+  const ssize_t got = Own::real(queue->ops).readerr(queue, error, flags);
   if (got == 1) note_read_ended(error->op_context);
   return got;
 }
@@ -211,7 +213,7 @@ int close_endpoint(fid* endpoint) {
       one = g_reads.erase(one);
     }
   }
-  return real_table(endpoint->ops).close(endpoint);
+  return Own::real(endpoint->ops).close(endpoint);
 }
 
 // ---- domain and fabric ----
@@ -234,29 +236,29 @@ class Real {
 int make_endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
   // (Of a provider's own, below its reliable datagrams, nobody else knows.)
   if (info->ep_attr->type != FI_EP_RDM)
-    return real_table(domain->ops).endpoint(domain, info, made, context);
+    return Own::real(domain->ops).endpoint(domain, info, made, context);
   const Real real(info);
-  const int answer = real_table(domain->ops).endpoint(domain, real.get(), made, context);
+  const int answer = Own::real(domain->ops).endpoint(domain, real.get(), made, context);
   if (answer != 0) return answer;
   fid_ep& endpoint = **made;
-  fi_ops_msg& message = replace_table(endpoint.msg);
+  fi_ops_msg& message = Own::replace(endpoint.msg);
   message.sendv = sendv;
   message.recv = receive;
   message.recvmsg = receive_message;
   if (endpoint.tagged != nullptr) {
-    fi_ops_tagged& tagged = replace_table(endpoint.tagged);
+    fi_ops_tagged& tagged = Own::replace(endpoint.tagged);
     tagged.sendv = tsendv;
     tagged.recv = treceive;
   }
-  if (endpoint.rma != nullptr) replace_table(endpoint.rma).read = read_peer;
-  replace_table(endpoint.fid.ops).close = close_endpoint;
+  if (endpoint.rma != nullptr) Own::replace(endpoint.rma).read = read_peer;
+  Own::replace(endpoint.fid.ops).close = close_endpoint;
   return 0;
 }
 
 int make_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** made, void* context) {
-  const int answer = real_table(domain->ops).cq_open(domain, attributes, made, context);
+  const int answer = Own::real(domain->ops).cq_open(domain, attributes, made, context);
   if (answer != 0) return answer;
-  fi_ops_cq& own = replace_table((*made)->ops);
+  fi_ops_cq& own = Own::replace((*made)->ops);
   own.read = read_queue;
   own.readerr = read_error;
   return 0;
@@ -264,18 +266,18 @@ int make_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** made, void* 
 
 int make_domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void* context) {
   const Real real(info);
-  const int answer = real_table(fabric->ops).domain(fabric, real.get(), made, context);
+  const int answer = Own::real(fabric->ops).domain(fabric, real.get(), made, context);
   if (answer != 0) return answer;
-  fi_ops_domain& own = replace_table((*made)->ops);
+  fi_ops_domain& own = Own::replace((*made)->ops);
   own.cq_open = make_queue;
   own.endpoint = make_endpoint;
-  replace_table((*made)->mr).reg = enter;
+  Own::replace((*made)->mr).reg = enter;
   return 0;
 }
 
 int make_fabric(fi_fabric_attr* attributes, fid_fabric** made, void* context) {
   const int answer = g_real.fabric(attributes, made, context);
-  if (answer == 0) replace_table((*made)->ops).domain = make_domain;
+  if (answer == 0) Own::replace((*made)->ops).domain = make_domain;
   return answer;
 }
 
@@ -322,6 +324,11 @@ void ExactingLibfabric::install() {
 void ExactingLibfabric::lock_at_most(std::size_t bytes) {
   const std::scoped_lock hold(g_lock);
   g_may_lock = bytes;
+}
+
+std::size_t ExactingLibfabric::entries() {
+  const std::scoped_lock hold(g_lock);
+  return g_entries.size();
 }
 
 uint64_t ExactingLibfabric::looked_at() { return g_looked_at->load(); }

@@ -19,6 +19,8 @@ class ExactingLibfabric {
   static void install();
   /// They take no more memory at once than this, as if it had to be locked.
   static void lock_at_most(std::size_t bytes);
+  /// Pieces of memory that they were told of and that were not taken back.
+  [[nodiscard]] static std::size_t entries();
   /// Operations that were looked at, in this process and those forked since `install`.
   [[nodiscard]] static uint64_t looked_at();
 };

@@ -5,9 +5,12 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 
 #include "fabric/libfabric_tables.hpp"
@@ -15,10 +18,13 @@
 namespace weft::fabric::test {
 namespace {
 
+using Own = Tables<FaultyLibfabric>;
+
 ofi::Libfabric g_real;
 std::atomic<bool> g_wraps{false}, g_fails{false};
 Fault g_fault{};
 std::atomic<uint32_t> g_calls{0};  ///< of the one that fails
+std::atomic<int> g_open{0};        ///< objects
 
 /// 0, or the negative error with which this call is to fail.
 int error_of(Call call) {
@@ -32,28 +38,33 @@ int error_of(Call call) {
 // ---- what all objects have ----
 
 int bind(fid* object, fid* other, uint64_t flags) {
-  const int error = error_of(other->fclass == FI_CLASS_CQ ? Call::bind_queue : Call::bind);
-  return error != 0 ? error : real_table(object->ops).bind(object, other, flags);
+  const int error = error_of(object->fclass == FI_CLASS_MR  ? Call::bind_memory
+                             : other->fclass == FI_CLASS_CQ ? Call::bind_queue
+                                                            : Call::bind);
+  return error != 0 ? error : Own::real(object->ops).bind(object, other, flags);
 }
 
 int control(fid* object, int command, void* argument) {
-  const int error = command == FI_ENABLE    ? error_of(Call::enable)
+  const bool is_memory = object->fclass == FI_CLASS_MR;
+  const int error = command == FI_ENABLE ? error_of(is_memory ? Call::enable_memory : Call::enable)
                     : command == FI_GETWAIT ? error_of(Call::get_wait)
                                             : 0;
-  return error != 0 ? error : real_table(object->ops).control(object, command, argument);
+  return error != 0 ? error : Own::real(object->ops).control(object, command, argument);
 }
 
 int close(fid* object) {
-  const int answer = real_table(object->ops).close(object);
+  const int answer = Own::real(object->ops).close(object);
+  if (answer == 0) --g_open;
   const int error = error_of(Call::close);
   return error != 0 ? error : answer;
 }
 
 void wrap(fid& object) {
-  fi_ops& own = replace_table(object.ops);
+  fi_ops& own = Own::replace(object.ops);
   own.bind = bind;
   own.control = control;
   own.close = close;
+  ++g_open;
 }
 
 // ---- the completion queue ----
@@ -77,15 +88,15 @@ Pending& pending_of(fid_cq* queue) {
 
 ssize_t read(fid_cq* queue, void* into, std::size_t count) {
   // (So providers move on themselves.)
-  if (count == 0) return real_table(queue->ops).read(queue, into, count);
+  if (count == 0) return Own::real(queue->ops).read(queue, into, count);
   if (const int error = error_of(Call::read)) return error;
-  const Call call = g_fault.call;
+  const Call call = g_fails.load() ? g_fault.call : Call::read;
   const bool spoils =
       call == Call::completion || call == Call::read_error || call == Call::unreadable;
   const std::scoped_lock hold(g_pending_lock);
   Pending& pending = pending_of(queue);
   if (pending.is_there) return -FI_EAVAIL;
-  const ssize_t got = real_table(queue->ops).read(queue, into, spoils ? 1 : count);
+  const ssize_t got = Own::real(queue->ops).read(queue, into, spoils ? 1 : count);
   if (got != 1 || !spoils || error_of(call) == 0) return got;
   pending = {true, *static_cast<fi_cq_msg_entry*>(into),
              call == Call::read_error   ? 1U
@@ -97,7 +108,7 @@ ssize_t read(fid_cq* queue, void* into, std::size_t count) {
 ssize_t read_error(fid_cq* queue, fi_cq_err_entry* error, uint64_t flags) {
   const std::scoped_lock hold(g_pending_lock);
   Pending& pending = pending_of(queue);
-  if (!pending.is_there) return real_table(queue->ops).readerr(queue, error, flags);
+  if (!pending.is_there) return Own::real(queue->ops).readerr(queue, error, flags);
   if (pending.refusals != 0) {
     --pending.refusals;
     return -g_fault.code;
@@ -114,7 +125,7 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* error, uint64_t flags) {
 int getname(fid* object, void* address, std::size_t* bytes) {
   const int error = error_of(Call::getname);
   auto* const endpoint = reinterpret_cast<fid_ep*>(object);
-  return error != 0 ? error : real_table(endpoint->cm).getname(object, address, bytes);
+  return error != 0 ? error : Own::real(endpoint->cm).getname(object, address, bytes);
 }
 
 ssize_t sendv(fid_ep* endpoint, const iovec* pieces, void** descriptors, std::size_t count,
@@ -122,12 +133,12 @@ ssize_t sendv(fid_ep* endpoint, const iovec* pieces, void** descriptors, std::si
   const int error = error_of(Call::send);
   return error != 0
              ? error
-             : real_table(endpoint->msg).sendv(endpoint, pieces, descriptors, count, to, context);
+             : Own::real(endpoint->msg).sendv(endpoint, pieces, descriptors, count, to, context);
 }
 
 ssize_t inject(fid_ep* endpoint, const void* bytes, std::size_t count, fi_addr_t to) {
   const int error = error_of(Call::inject);
-  return error != 0 ? error : real_table(endpoint->msg).inject(endpoint, bytes, count, to);
+  return error != 0 ? error : Own::real(endpoint->msg).inject(endpoint, bytes, count, to);
 }
 
 ssize_t receive(fid_ep* endpoint, void* into, std::size_t bytes, void* descriptor, fi_addr_t from,
@@ -135,48 +146,111 @@ ssize_t receive(fid_ep* endpoint, void* into, std::size_t bytes, void* descripto
   const int error = error_of(Call::receive);
   return error != 0
              ? error
-             : real_table(endpoint->msg).recv(endpoint, into, bytes, descriptor, from, context);
+             : Own::real(endpoint->msg).recv(endpoint, into, bytes, descriptor, from, context);
+}
+
+ssize_t receive_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags) {
+  const int error = (flags & FI_MULTI_RECV) != 0 ? error_of(Call::receive_many) : 0;
+  return error != 0 ? error : Own::real(endpoint->msg).recvmsg(endpoint, message, flags);
+}
+
+ssize_t tagged_sendv(fid_ep* endpoint, const iovec* pieces, void** descriptors, std::size_t count,
+                     fi_addr_t to, uint64_t tag, void* context) {
+  const int error = error_of(Call::tagged_send);
+  return error != 0 ? error
+                    : Own::real(endpoint->tagged)
+                          .sendv(endpoint, pieces, descriptors, count, to, tag, context);
+}
+
+ssize_t tagged_receive(fid_ep* endpoint, void* into, std::size_t bytes, void* descriptor,
+                       fi_addr_t from, uint64_t tag, uint64_t ignored, void* context) {
+  const int error = error_of(Call::tagged_receive);
+  return error != 0 ? error
+                    : Own::real(endpoint->tagged)
+                          .recv(endpoint, into, bytes, descriptor, from, tag, ignored, context);
+}
+
+ssize_t cancel(fid* object, void* context) {
+  const int error = error_of(Call::cancel);
+  auto* const endpoint = reinterpret_cast<fid_ep*>(object);
+  return error != 0 ? error : Own::real(endpoint->ops).cancel(object, context);
+}
+
+int set_option(fid* object, int level, int option, const void* value, std::size_t bytes) {
+  const int error = option == FI_OPT_MIN_MULTI_RECV ? error_of(Call::least_room) : 0;
+  auto* const endpoint = reinterpret_cast<fid_ep*>(object);
+  return error != 0 ? error : Own::real(endpoint->ops).setopt(object, level, option, value, bytes);
+}
+
+ssize_t read_remote(fid_ep* endpoint, void* into, std::size_t bytes, void* descriptor,
+                    fi_addr_t from, uint64_t address, uint64_t key, void* context) {
+  const int error = error_of(Call::remote_read);
+  return error != 0 ? error
+                    : Own::real(endpoint->rma)
+                          .read(endpoint, into, bytes, descriptor, from, address, key, context);
 }
 
 int insert(fid_av* table, const void* address, std::size_t count, fi_addr_t* names, uint64_t flags,
            void* context) {
   const int error = error_of(Call::insert);
   return error != 0 ? error
-                    : real_table(table->ops).insert(table, address, count, names, flags, context);
+                    : Own::real(table->ops).insert(table, address, count, names, flags, context);
 }
 
 // ---- the domain ----
 
 int av_open(fid_domain* domain, fi_av_attr* attributes, fid_av** made, void* context) {
   if (const int error = error_of(Call::av_open)) return error;
-  const int answer = real_table(domain->ops).av_open(domain, attributes, made, context);
+  const int answer = Own::real(domain->ops).av_open(domain, attributes, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  replace_table((*made)->ops).insert = insert;
+  Own::replace((*made)->ops).insert = insert;
   return 0;
 }
 
 int cq_open(fid_domain* domain, fi_cq_attr* attributes, fid_cq** made, void* context) {
   if (const int error = error_of(Call::cq_open)) return error;
-  const int answer = real_table(domain->ops).cq_open(domain, attributes, made, context);
+  const int answer = Own::real(domain->ops).cq_open(domain, attributes, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  fi_ops_cq& own = replace_table((*made)->ops);
+  fi_ops_cq& own = Own::replace((*made)->ops);
   own.read = read;
   own.readerr = read_error;
   return 0;
 }
 
-int endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
-  if (const int error = error_of(Call::endpoint)) return error;
-  const int answer = real_table(domain->ops).endpoint(domain, info, made, context);
+int enter(fid* owner, const void* base, std::size_t bytes, uint64_t access, uint64_t offset,
+          uint64_t key, uint64_t flags, fid_mr** made, void* context) {
+  if (const int error = error_of(Call::enter)) return error;
+  const auto* const domain = reinterpret_cast<fid_domain*>(owner);
+  const int answer =
+      Own::real(domain->mr).reg(owner, base, bytes, access, offset, key, flags, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  replace_table((*made)->cm).getname = getname;
-  fi_ops_msg& own = replace_table((*made)->msg);
+  if (error_of(Call::memory_key) != 0) (*made)->key = FI_KEY_NOTAVAIL;
+  return 0;
+}
+
+int endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
+  if (const int error = error_of(Call::endpoint)) return error;
+  const int answer = Own::real(domain->ops).endpoint(domain, info, made, context);
+  if (answer != 0) return answer;
+  wrap((*made)->fid);
+  Own::replace((*made)->cm).getname = getname;
+  fi_ops_msg& own = Own::replace((*made)->msg);
   own.sendv = sendv;
   own.inject = inject;
   own.recv = receive;
+  own.recvmsg = receive_message;
+  if ((*made)->tagged != nullptr) {
+    fi_ops_tagged& tagged = Own::replace((*made)->tagged);
+    tagged.sendv = tagged_sendv;
+    tagged.recv = tagged_receive;
+  }
+  if ((*made)->rma != nullptr) Own::replace((*made)->rma).read = read_remote;
+  fi_ops_ep& options = Own::replace((*made)->ops);
+  options.cancel = cancel;
+  options.setopt = set_option;
   return 0;
 }
 
@@ -184,33 +258,34 @@ int endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
 
 int domain(fid_fabric* fabric, fi_info* info, fid_domain** made, void* context) {
   if (const int error = error_of(Call::domain)) return error;
-  const int answer = real_table(fabric->ops).domain(fabric, info, made, context);
+  const int answer = Own::real(fabric->ops).domain(fabric, info, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  fi_ops_domain& own = replace_table((*made)->ops);
+  fi_ops_domain& own = Own::replace((*made)->ops);
   own.av_open = av_open;
   own.cq_open = cq_open;
   own.endpoint = endpoint;
+  Own::replace((*made)->mr).reg = enter;
   return 0;
 }
 
 int wait(fid_wait* set, int milliseconds) {
   const int error = error_of(Call::wait);
-  return error != 0 ? error : real_table(set->ops).wait(set, milliseconds);
+  return error != 0 ? error : Own::real(set->ops).wait(set, milliseconds);
 }
 
 int wait_open(fid_fabric* fabric, fi_wait_attr* attributes, fid_wait** made) {
   if (const int error = error_of(Call::wait_open)) return error;
-  const int answer = real_table(fabric->ops).wait_open(fabric, attributes, made);
+  const int answer = Own::real(fabric->ops).wait_open(fabric, attributes, made);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  replace_table((*made)->ops).wait = wait;
+  Own::replace((*made)->ops).wait = wait;
   return 0;
 }
 
 int trywait(fid_fabric* fabric, fid** waited, int count) {
   const int error = error_of(Call::trywait);
-  return error != 0 ? error : real_table(fabric->ops).trywait(fabric, waited, count);
+  return error != 0 ? error : Own::real(fabric->ops).trywait(fabric, waited, count);
 }
 
 // ---- libfabric's own ----
@@ -221,7 +296,7 @@ int fabric(fi_fabric_attr* attributes, fid_fabric** made, void* context) {
   const int answer = g_real.fabric(attributes, made, context);
   if (answer != 0) return answer;
   wrap((*made)->fid);
-  fi_ops_fabric& own = replace_table((*made)->ops);
+  fi_ops_fabric& own = Own::replace((*made)->ops);
   own.domain = domain;
   own.wait_open = wait_open;
   own.trywait = trywait;
@@ -242,10 +317,13 @@ fi_info* dupinfo(const fi_info* info) {
 
 std::string Fault::text() const {
   static constexpr const char* kCalls[] = {
-      "getinfo",    "dupinfo",    "fabric",     "domain",  "wait_open",  "av_open",
-      "cq_open",    "get_wait",   "endpoint",   "bind",    "bind_queue", "enable",
-      "getname",    "insert",     "send",       "inject",  "receive",    "read",
-      "completion", "read_error", "unreadable", "trywait", "wait",       "close"};
+      "getinfo",        "dupinfo",      "fabric",      "domain", "wait_open",  "av_open",
+      "cq_open",        "get_wait",     "endpoint",    "bind",   "bind_queue", "enable",
+      "getname",        "insert",       "send",        "inject", "receive",    "tagged_send",
+      "tagged_receive", "receive_many", "least_room",  "cancel", "enter",      "bind_memory",
+      "enable_memory",  "memory_key",   "remote_read", "read",   "completion", "read_error",
+      "unreadable",     "trywait",      "wait",        "close"};
+  static_assert(std::size(kCalls) == static_cast<std::size_t>(Call::close) + 1);
   static constexpr const char* kHow[] = {"once", "now and then", "always"};
   return std::string(kCalls[static_cast<int>(call)]) + ", error " + std::to_string(code) + ", " +
          kHow[static_cast<int>(how)];
@@ -272,5 +350,7 @@ void FaultyLibfabric::end() {
   g_fails = false;
   g_wraps = false;
 }
+uint32_t FaultyLibfabric::calls() { return g_calls.load(); }
+int FaultyLibfabric::open() { return g_open.load(); }
 
 }  // namespace weft::fabric::test

@@ -31,10 +31,20 @@ enum class Call : int {
   send,
   inject,
   receive,
-  read,        ///< of completions
-  completion,  ///< what was under way ends with an error
-  read_error,  ///< it does, and the error cannot be read at first
-  unreadable,  ///< … ever
+  tagged_send,
+  tagged_receive,
+  receive_many,  ///< with FI_MULTI_RECV
+  least_room,    ///< for these: FI_OPT_MIN_MULTI_RECV
+  cancel,
+  enter,        ///< memory
+  bind_memory,  ///< to the endpoint
+  enable_memory,
+  memory_key,   ///< is told too late: FI_KEY_NOTAVAIL
+  remote_read,  ///< of a peer's memory
+  read,         ///< of completions
+  completion,   ///< what was under way ends with an error
+  read_error,   ///< it does, and the error cannot be read at first
+  unreadable,   ///< … ever
   trywait,
   wait,
   close,  ///< is done, and answers with an error
@@ -50,7 +60,7 @@ struct Fault {
 
 class FaultyLibfabric {
  public:
-  /// Once in a process, before anything uses libfabric.
+  /// Once in a process, before any transport is made; above other interceptors.
   static void install();
   /// From now on this fails, of objects that are made from now on.
   static void begin(const Fault& fault);
@@ -59,6 +69,10 @@ class FaultyLibfabric {
   static void resume();
   /// Nothing fails any more.
   static void end();
+  /// Calls of the one that fails since `begin`. (The first of them fails, however it does.)
+  [[nodiscard]] static uint32_t calls();
+  /// Objects that were made while nothing was paused, and that the provider did not close.
+  [[nodiscard]] static int open();
 };
 
 }  // namespace weft::fabric::test

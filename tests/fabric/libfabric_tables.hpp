@@ -7,29 +7,39 @@
 
 namespace weft::fabric::test {
 
-/// A copy of a table of functions, and the one that it replaces. They stay: so may an object that
-/// was left open.
-template <class Table>
-struct ReplacedTable {
-  Table own;  // first: objects point to it
-  const Table* real;
+/// The tables of one interceptor. Others may stand above it and below, each with tables of its own
+/// in the same objects.
+template <class Interceptor>
+class Tables {
+ public:
+  /// The table in whose place this interceptor put one. `top`: the one that the object has.
+  template <class Table>
+  static const Table& real(const Table* top) {
+    const auto* one = reinterpret_cast<const Replaced<Table>*>(top);
+    while (one->owner != &kOwner) one = reinterpret_cast<const Replaced<Table>*>(one->real);
+    return *one->real;
+  }
+
+  /// Puts a copy in the table's place, to be changed. It stays: so may an object that was left
+  /// open.
+  template <class Table>
+  static Table& replace(Table*& table) {
+    static std::mutex lock;
+    static std::deque<std::unique_ptr<Replaced<Table>>> all;
+    const std::scoped_lock hold(lock);
+    all.push_back(std::make_unique<Replaced<Table>>(Replaced<Table>{*table, table, &kOwner}));
+    table = &all.back()->own;
+    return *table;
+  }
+
+ private:
+  template <class Table>
+  struct Replaced {
+    Table own;  // first: objects point to it
+    const Table* real;
+    const char* owner;
+  };
+  static constexpr char kOwner = 0;
 };
-
-/// The table in whose place `own` is.
-template <class Table>
-const Table& real_table(const Table* own) {
-  return *reinterpret_cast<const ReplacedTable<Table>*>(own)->real;
-}
-
-/// Puts a copy in the table's place, to be changed.
-template <class Table>
-Table& replace_table(Table*& table) {
-  static std::mutex lock;
-  static std::deque<std::unique_ptr<ReplacedTable<Table>>> all;
-  const std::scoped_lock hold(lock);
-  all.push_back(std::make_unique<ReplacedTable<Table>>(ReplacedTable<Table>{*table, table}));
-  table = &all.back()->own;
-  return *table;
-}
 
 }  // namespace weft::fabric::test

@@ -1,230 +1,27 @@
 // A provider that answers with errors, call by call: once, now and then, or always; and a process
 // that may open few files, or have little memory.
 //
-// Each case is a process of its own: rank 0's calls fail, rank 1's do not. It ends in an error at
-// set-up that names the call, after which another transport can be made; or everything arrives; or
-// each learns that the other is lost, in a sentence. It never crashes, and never waits for ever.
+// Each case ends in an error at set-up that names the call, after which another transport can be
+// made; or everything arrives; or each rank learns that the other is lost, in a sentence. It never
+// crashes, never waits for ever, and leaves nothing open.
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
-#include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include <cstring>
-#include <deque>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 #include <vector>
 
-#include "fabric/conformance_ranks.hpp"
-#include "fabric/faulty_libfabric.hpp"
-#include "fabric/fork_job.hpp"
-#include "fabric/parts.hpp"
-#include "weft/base/config.hpp"
-#include "weft/fabric/config.hpp"
+#include "fabric/error_cases.hpp"
+#include "fabric/exacting_libfabric.hpp"
 
 namespace weft::fabric::test {
 namespace {
 
-constexpr uint32_t kMessages = 60, kWithPacket = 3;
-constexpr int kAtOnce = 6;  ///< cases
-constexpr double kWatchdogS = 60;
-
-/// One rank of the two: sends numbered messages, some with packets, and takes the other's.
-class Talker final : public Sink {
- public:
-  Talker(Transport& transport, Rank other)
-      : transport_(transport), port_(transport.open_port(0)), other_(other) {
-    for (uint32_t i = 0; i < transport.geometry().packets; ++i) free_.push_back(i);
-  }
-  void turn() {
-    if (sent_ < kMessages && !is_down() && send_one()) ++sent_;
-    if (port_->poll(*this, 16) == 0) {  // as a sleeper does
-      arm(*port_);
-      ::usleep(50);
-      port_->disarm();
-    }
-  }
-  [[nodiscard]] bool is_over() const {
-    return sent_ == kMessages && next_ == kMessages &&
-           free_.size() == transport_.geometry().packets;
-  }
-  [[nodiscard]] bool is_down() const { return !cause_.empty(); }
-  [[nodiscard]] bool is_right() const { return wrong_ == 0; }
-  [[nodiscard]] const std::string& cause() const { return cause_; }
-
-  Taken on_frame(const Frame& frame) override {
-    uint32_t number = 0;
-    std::memcpy(&number, frame.head.data(), sizeof number);
-    wrong_ += number != next_++ || (number % kWithPacket == 0) != static_cast<bool>(frame.loan) ||
-              (frame.loan && text_of(frame.packet) != text(number));
-    if (frame.loan) port_->give_back(frame.loan);
-    return Taken::yes;
-  }
-  void on_control(const Frame&) override { ++wrong_; }
-  void on_returned(std::span<const uint32_t> packets) override {
-    free_.insert(free_.end(), packets.begin(), packets.end());
-  }
-  void on_peer_down(Rank peer, std::string_view cause) override {
-    wrong_ += peer != other_ || is_down();
-    cause_ = cause;
-  }
-
- private:
-  static std::string text(uint32_t number) {
-    return pattern(600, number) + std::to_string(number);  // too long to be injected
-  }
-  bool send_one() {
-    const auto header = std::as_bytes(std::span(&sent_, 1));
-    if (sent_ % kWithPacket != 0) return port_->try_send(other_, 0, header, {}) == Post::done;
-    if (free_.empty()) return false;
-    const uint32_t index = free_.back();
-    const std::string words = text(sent_);
-    const std::size_t stride = transport_.geometry().packet_bytes;
-    std::memcpy(transport_.packet_area().data() + index * stride, words.data(), words.size());
-    free_.pop_back();  // it may come back in the call
-    if (port_->try_send_packet(other_, 0, header, index, static_cast<uint32_t>(words.size())) ==
-        Post::posted)
-      return true;
-    free_.push_back(index);
-    return false;
-  }
-
-  Transport& transport_;
-  const std::unique_ptr<Port> port_;
-  const Rank other_;
-  std::vector<uint32_t> free_;
-  uint32_t sent_ = 0, next_ = 0, wrong_ = 0;
-  std::string cause_;
-};
-
-/// How a case ended.
-enum Outcome : int { kArrived = 10, kRefused, kLost, kWrong };
-
-/// What goes wrong, and when.
-struct Case {
-  std::string name;
-  std::string said;  ///< what an error at set-up must contain
-  std::function<void()> at_set_up, afterwards = {}, end = {};
-  const char* silence_s = "1";
-};
-
-Outcome fail(const Case& one, std::string_view why) {
-  std::fprintf(stderr, "%s: %.*s\n", one.name.c_str(), static_cast<int>(why.size()), why.data());
-  return kWrong;
-}
-
-void fence(Job& first, Job& second) {
-  std::thread other([&] { first.fence(); });
-  second.fence();
-  other.join();
-}
-
-/// In a process of its own.
-Outcome run(const Case& one, const char* provider) {
-  const auto call = [](const std::function<void()>& what) {
-    if (what) what();
-  };
-  register_fabric_config();
-  base::set_config("fabric.ofi.provider", provider);
-  base::set_config("fabric.ofi.silence_s", one.silence_s);
-  const auto jobs = make_local_job(2);
-  std::unique_ptr<Transport> first, second;
-  call(one.at_set_up);
-  try {
-    first = make_ofi_part(*jobs[0], small_geometry(), {});
-    FaultyLibfabric::pause();  // rank 1's objects are the provider's own
-    second = make_ofi_part(*jobs[1], small_geometry(), {});
-    FaultyLibfabric::resume();
-  } catch (const Error& error) {
-    call(one.end);
-    first.reset();
-    const std::string said = error.what();
-    if (said.find("ofi: ") == std::string::npos || said.find(one.said) == std::string::npos)
-      return fail(one, said);
-    const auto alone = make_local_job(1);
-    first = make_ofi_part(*alone[0], small_geometry(), {});  // nothing is broken
-    first.reset();
-    return kRefused;
-  }
-  fence(*jobs[0], *jobs[1]);
-  call(one.afterwards);
-  Outcome outcome = kWrong;
-  {
-    Talker zero(*first, Rank{1}), other(*second, Rank{0});
-    while (outcome == kWrong) {
-      zero.turn();
-      other.turn();
-      if (!zero.is_right() || !other.is_right()) return fail(one, "what came was wrong");
-      if (zero.is_over() && other.is_over()) outcome = kArrived;
-      if (zero.is_down() && other.is_down()) outcome = kLost;
-    }
-    call(one.end);
-    for (const Talker* const who : {&zero, &other})
-      if (outcome == kLost && who->cause().find("rank ") == std::string::npos)
-        return fail(one, who->cause());
-    if (outcome == kLost) std::printf("%s: %s\n", one.name.c_str(), zero.cause().c_str());
-  }
-  std::thread leaving([&] { first.reset(); });
-  second.reset();
-  leaving.join();
-  return outcome;
-}
-
-/// Runs all cases, several at a time; says how each ended.
-std::vector<Outcome> run_all(const std::vector<Case>& cases, const char* provider) {
-  std::vector<Outcome> outcomes(cases.size(), kWrong);
-  struct Running {
-    pid_t pid;
-    std::size_t number;
-    std::chrono::steady_clock::time_point start;
-  };
-  std::deque<Running> running;
-  std::size_t next = 0;
-  while (next < cases.size() || !running.empty()) {
-    if (next < cases.size() && running.size() < kAtOnce) {
-      std::fflush(nullptr);
-      const pid_t child = ::fork();
-      if (child == 0) {
-        int code = kWrong;
-        try {
-          code = run(cases[next], provider);
-        } catch (const std::exception& error) {
-          code = fail(cases[next], error.what());
-        }
-        std::fflush(nullptr);
-        ::_exit(code);
-      }
-      running.push_back({child, next++, std::chrono::steady_clock::now()});
-      continue;
-    }
-    for (auto one = running.begin(); one != running.end();) {
-      int status = 0;
-      if (::waitpid(one->pid, &status, WNOHANG) == 0) {
-        const std::chrono::duration<double> age = std::chrono::steady_clock::now() - one->start;
-        if (age.count() > kWatchdogS) ::kill(one->pid, SIGKILL);
-        ++one;
-        continue;
-      }
-      if (WIFEXITED(status)) outcomes[one->number] = static_cast<Outcome>(WEXITSTATUS(status));
-      if (WIFSIGNALED(status))
-        std::fprintf(stderr, "%s: signal %d\n", cases[one->number].name.c_str(), WTERMSIG(status));
-      one = running.erase(one);
-    }
-    ::usleep(2000);
-  }
-  return outcomes;
-}
-
-Case case_of(const Fault& fault) {
-  return {fault.text(),
-          ofi::libfabric().strerror(fault.code),
-          [fault] { FaultyLibfabric::begin(fault); },
-          {},
-          [] { FaultyLibfabric::end(); }};
-}
+constexpr How kHows[] = {How::once, How::now_and_then, How::always};
 
 class OfiErrors : public ::testing::TestWithParam<const char*> {
  protected:
@@ -233,39 +30,77 @@ class OfiErrors : public ::testing::TestWithParam<const char*> {
     if (std::string_view(GetParam()) != "net") return {FI_EIO};
     return {FI_ENOMEM, FI_EIO, FI_EAGAIN};
   }
-  static void SetUpTestSuite() { FaultyLibfabric::install(); }  // loaded once for all cases
+  static void SetUpTestSuite() { (void)ofi::libfabric(); }  // loaded once for all cases
 };
 
 /// Without these there is no transport: the error names the call. Closing may fail as it likes.
 TEST_P(OfiErrors, AtSetUpAreThrown) {
   std::vector<Case> cases;
-  for (const Call call : {Call::getinfo, Call::fabric, Call::domain, Call::av_open, Call::endpoint,
-                          Call::bind, Call::bind_queue, Call::enable, Call::getname})
-    for (const int code : codes())
-      for (const How how : {How::once, How::always}) cases.push_back(case_of({call, code, how}));
-  for (const Call call : {Call::cq_open, Call::get_wait})
-    cases.push_back(case_of({call, FI_ENOMEM, How::always}));
-  cases.push_back(case_of({Call::dupinfo, FI_ENOMEM, How::once}));
-  const auto outcomes = run_all(cases, GetParam());
-  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(outcomes[i], kRefused) << cases[i].name;
+  const auto add = [&](const Fault& fault, const char* name, const char* receive = "single",
+                       bool exacting = false) {
+    Case one = case_of(fault);
+    one.said.emplace_back(name);
+    one.receive = receive;
+    one.exacting = exacting;
+    // libfabric 1.17 crashes where an endpoint without an address vector is closed; so what it
+    // stands on cannot be closed either.
+    if (fault.call == Call::bind) one.left_open = 4;
+    cases.push_back(std::move(one));
+  };
+  for (const int code : codes())
+    for (const How how : {How::once, How::always}) {
+      for (const auto& [call, name] : {std::pair(Call::getinfo, "fi_getinfo"),
+                                       {Call::fabric, "fi_fabric"},
+                                       {Call::domain, "fi_domain"},
+                                       {Call::av_open, "fi_av_open"},
+                                       {Call::endpoint, "fi_endpoint"},
+                                       {Call::bind, "fi_ep_bind"},
+                                       {Call::bind_queue, "fi_ep_bind"},
+                                       {Call::enable, "fi_enable"},
+                                       {Call::getname, "fi_getname"}})
+        add({call, code, how}, name);
+      for (const auto& [call, name] : {std::pair(Call::enter, "fi_mr_reg"),
+                                       {Call::bind_memory, "fi_mr_bind"},
+                                       {Call::enable_memory, "fi_mr_enable"}})
+        add({call, code, how}, name, "single", true);
+      add({Call::least_room, code, how}, "FI_OPT_MIN_MULTI_RECV", "multi");
+    }
+  add({Call::cq_open, FI_ENOMEM, How::always}, "fi_cq_open");
+  add({Call::get_wait, FI_ENOMEM, How::always}, "fi_control(FI_GETWAIT)");
+  add({Call::dupinfo, FI_ENOMEM, How::once}, "fi_dupinfo");
+  expect_all(cases, GetParam(), kRefused);
 }
 
 /// These have another way, or are tried again.
 TEST_P(OfiErrors, ThatAreNoMisfortune) {
   std::vector<Case> cases;
   for (const int code : codes()) {
-    for (const Call call : {Call::send, Call::inject, Call::receive, Call::read, Call::read_error,
-                            Call::completion, Call::trywait, Call::wait}) {
-      cases.push_back(case_of({call, code, How::once}));
-      cases.push_back(case_of({call, code, How::now_and_then}));
+    for (const How how : {How::once, How::now_and_then}) {
+      for (const Call call : {Call::send, Call::inject, Call::receive, Call::read, Call::read_error,
+                              Call::completion, Call::trywait, Call::wait})
+        cases.push_back(case_of({call, code, how}));
+      for (const auto& [call, receive] : {std::pair(Call::tagged_send, "sized"),
+                                          {Call::tagged_receive, "sized"},
+                                          {Call::receive_many, "multi"},
+                                          {Call::receive, "single"}}) {
+        cases.push_back(case_of({call, code, how}));
+        cases.back().receive = receive;
+        cases.back().scarce = true;
+        cases.back().messages = 1200;
+      }
     }
     for (const Call call : {Call::wait_open, Call::trywait, Call::wait, Call::close})
       cases.push_back(case_of({call, code, How::always}));
     cases.push_back(case_of({Call::cq_open, code, How::once}));
+    // Receives are asked back when arrivals were counted for a while.
+    for (const How how : kHows) {
+      cases.push_back(case_of({Call::cancel, code, how}));
+      cases.back().receive = "sized";
+      cases.back().messages = 1200;
+    }
   }
   for (Case& one : cases) one.silence_s = "20";  // answers may be lost, too
-  const auto outcomes = run_all(cases, GetParam());
-  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(outcomes[i], kArrived) << cases[i].name;
+  expect_all(cases, GetParam(), kArrived);
 }
 
 /// Nothing gets through: both ranks are told.
@@ -275,11 +110,53 @@ TEST_P(OfiErrors, ThatDoNotEndAreTheEndOfThePeer) {
     cases.push_back(case_of({Call::insert, code, How::once}));
     for (const Call call : {Call::insert, Call::send, Call::inject, Call::receive, Call::read})
       cases.push_back(case_of({call, code, How::always}));
+    for (const Call call : {Call::tagged_send, Call::tagged_receive}) {
+      cases.push_back(case_of({call, code, How::always}));
+      cases.back().receive = "sized";
+    }
+    cases.push_back(case_of({Call::receive_many, code, How::always}));
+    cases.back().receive = "multi";
   }
   cases.push_back(case_of({Call::unreadable, FI_EIO, How::always}));
   cases.push_back(case_of({Call::completion, FI_EIO, How::always}));
-  const auto outcomes = run_all(cases, GetParam());
-  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(outcomes[i], kLost) << cases[i].name;
+  expect_all(cases, GetParam(), kLost);
+}
+
+/// A read that does not begin is tried again, where the provider asks for that, or ends in failure,
+/// soon enough for its message to come in packets; all else goes on.
+TEST_P(OfiErrors, OfReadsEndThem) {
+  std::vector<Case> cases;
+  for (const int code : codes())
+    for (const How how : kHows) {
+      Case one = case_of({Call::remote_read, code, how});
+      one.silence_s = how == How::always && code == FI_EAGAIN ? "3" : "20";
+      one.failed_reads = how == How::always  ? kReads
+                         : code == FI_EAGAIN ? 0
+                         : how == How::once  ? 1
+                                             : Case::kAny;
+      one.offers = 1;
+      cases.push_back(std::move(one));
+    }
+  expect_all(cases, GetParam(), kArrived);
+}
+
+/// What the provider does not take is not offered, and comes in packets.
+TEST_P(OfiErrors, OfOffersLeaveThemOut) {
+  std::vector<Case> cases;
+  for (const int code : codes())
+    for (const How how : {How::once, How::always}) {
+      for (const Call call : {Call::enter, Call::memory_key})
+        cases.push_back(case_of({call, code, how}));
+      for (const Call call : {Call::enter, Call::bind_memory, Call::enable_memory}) {
+        cases.push_back(later_case_of({call, code, how}));
+        cases.back().exacting = true;
+      }
+    }
+  for (Case& one : cases) {
+    one.silence_s = "20";
+    one.offers = 0;
+  }
+  expect_all(cases, GetParam(), kArrived);
 }
 
 /// Sets a limit of this process.
@@ -310,18 +187,15 @@ TEST_P(OfiErrors, FewFiles) {
   std::vector<Case> cases;
   const auto lift = [] { unlimit(RLIMIT_NOFILE); };
   for (rlim_t room = 0; room < 48; room += room < 24 ? 1 : 4)
-    cases.push_back({std::to_string(room) + " more files",
-                     "ulimit -n",
-                     [room] { limit(RLIMIT_NOFILE, next_file() + room); },
-                     {},
-                     lift});
+    cases.push_back({.name = std::to_string(room) + " more files",
+                     .said = {"ulimit -n"},
+                     .at_set_up = [room] { limit(RLIMIT_NOFILE, next_file() + room); },
+                     .end = lift});
   const std::size_t at_set_up = cases.size();
   for (const rlim_t room : {0, 1, 2, 3, 4, 6})
-    cases.push_back({std::to_string(room) + " files for connections",
-                     "",
-                     {},
-                     [room] { limit(RLIMIT_NOFILE, next_file() + room); },
-                     lift});
+    cases.push_back({.name = std::to_string(room) + " files for connections",
+                     .afterwards = [room] { limit(RLIMIT_NOFILE, next_file() + room); },
+                     .end = lift});
   const auto outcomes = run_all(cases, GetParam());
   EXPECT_EQ(outcomes[0], kRefused);
   for (std::size_t i = 0; i < at_set_up; ++i)
@@ -343,11 +217,9 @@ rlim_t addresses_in_use() {
 TEST_P(OfiErrors, FewAddresses) {
   std::vector<Case> cases;
   for (rlim_t room = 0; room <= (rlim_t{16} << 20); room += rlim_t{1} << 20)
-    cases.push_back({std::to_string(room >> 20) + " MiB of addresses",
-                     "",
-                     [room] { limit(RLIMIT_AS, addresses_in_use() + room); },
-                     {},
-                     [] { unlimit(RLIMIT_AS); }});
+    cases.push_back({.name = std::to_string(room >> 20) + " MiB of addresses",
+                     .at_set_up = [room] { limit(RLIMIT_AS, addresses_in_use() + room); },
+                     .end = [] { unlimit(RLIMIT_AS); }});
   const auto outcomes = run_all(cases, GetParam());
   EXPECT_EQ(outcomes[0], kRefused);
   for (std::size_t i = 0; i < cases.size(); ++i)
@@ -356,11 +228,47 @@ TEST_P(OfiErrors, FewAddresses) {
 }
 #endif
 
-/// Nothing is locked over TCP.
-TEST_P(OfiErrors, NoLockedMemory) {
-  const auto outcomes =
-      run_all({{"no locked memory", "", [] { limit(RLIMIT_MEMLOCK, 0); }}}, GetParam());
-  EXPECT_EQ(outcomes[0], kArrived);
+/// A provider that locks what it is told of, of which a process may lock little: where there is too
+/// little for a transport, the error says how much that is; where there is enough, everything
+/// arrives, though there is none for more.
+TEST_P(OfiErrors, LittleLockedMemory) {
+  constexpr std::size_t kStep = 64 << 10, kMost = 4 << 20;
+  std::vector<Case> cases;
+  const auto lock_at_most = [](std::size_t bytes) {
+    ExactingLibfabric::lock_at_most(bytes);
+    limit(RLIMIT_MEMLOCK, bytes);
+  };
+  for (std::size_t room = 0; room <= kMost; room = room < kMost / 2 ? room + kStep : 2 * room) {
+    const std::string kib = std::to_string(room >> 10) + " KiB";
+    cases.push_back({.name = kib + " of locked memory",
+                     .said = {"fi_mr_reg", "may lock only " + kib + " of memory: ulimit -l"},
+                     .at_set_up = [=] { lock_at_most(room); },
+                     .end = [] { ExactingLibfabric::lock_at_most(SIZE_MAX); },
+                     .silence_s = "20",
+                     .exacting = true});
+  }
+  const std::size_t at_set_up = cases.size();
+  cases.push_back({.name = "no more locked memory",
+                   .afterwards = [=] { lock_at_most(0); },
+                   .silence_s = "20",
+                   .exacting = true,
+                   .offers = 0});
+  // Where the provider says that this is why it sends nothing, so does the sentence.
+  Case lost = case_of({Call::send, FI_ENOMEM, How::always});
+  lost.lost_said = "(this process may lock only 64 KiB of memory: ulimit -l)";
+  lost.afterwards = [] { limit(RLIMIT_MEMLOCK, 64 << 10); };
+  lost.exacting = true;
+  cases.push_back(std::move(lost));
+  const auto outcomes = run_all(cases, GetParam());
+  EXPECT_EQ(outcomes[0], kRefused);
+  for (std::size_t i = 1; i < at_set_up; ++i) {
+    const bool was_enough = outcomes[i - 1] == kArrived;
+    EXPECT_TRUE(outcomes[i] == kArrived || (outcomes[i] == kRefused && !was_enough))
+        << cases[i].name;
+  }
+  EXPECT_EQ(outcomes[at_set_up - 1], kArrived);
+  EXPECT_EQ(outcomes[at_set_up], kArrived);
+  EXPECT_EQ(outcomes[at_set_up + 1], kLost);
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, OfiErrors, ::testing::Values("tcp;ofi_rxm", "net"),

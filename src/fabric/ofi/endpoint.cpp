@@ -314,43 +314,47 @@ fi_addr_t Endpoint::insert(std::span<const std::byte> address) {
   return name;
 }
 
-int Endpoint::enter_for(uint64_t access, std::span<const std::byte> memory,
-                        Fid<fid_mr>& made) noexcept {
+Endpoint::Entering Endpoint::enter_for(uint64_t access,
+                                       std::span<const std::byte> memory) noexcept {
   uint64_t key = 0;  // where the provider leaves it to us: no two are alike
   ::randombytes_buf(&key, sizeof key);
   key &= key_mask_;
   fid_mr* entry = nullptr;
-  int answer =
+  Entering now{.made = {}, .call = "fi_mr_reg"};
+  now.answer =
       ::fi_mr_reg(domain_.get(), memory.data(), memory.size(), access, 0, key, 0, &entry, nullptr);
-  if (answer != 0) return answer;
-  made.reset(entry);
-  if (!binds_memory_) return 0;
-  answer = ::fi_mr_bind(entry, &endpoint_->fid, 0);
-  if (answer == 0) answer = ::fi_mr_enable(entry);
-  if (answer != 0) made.reset();
-  return answer;
+  if (now.answer != 0) return now;
+  now.made.reset(entry);
+  if (!binds_memory_) return now;
+  now.call = "fi_mr_bind";
+  now.answer = ::fi_mr_bind(entry, &endpoint_->fid, 0);
+  if (now.answer == 0) {
+    now.call = "fi_mr_enable";
+    now.answer = ::fi_mr_enable(entry);
+  }
+  if (now.answer != 0) now.made.reset();
+  return now;
 }
 
 Fid<fid_mr> Endpoint::expose(std::span<const std::byte> memory) noexcept {
-  Fid<fid_mr> made;
-  (void)enter_for(FI_REMOTE_READ, memory, made);
-  return made;
+  return enter_for(FI_REMOTE_READ, memory).made;
 }
 
 void* Endpoint::enter(std::span<std::byte> memory) {
   if (!registers_ || memory.empty()) return nullptr;
-  Fid<fid_mr> made;
-  if (const int answer = enter_for(FI_SEND | FI_RECV, memory, made); answer != 0)
-    throw Error(Errc::no_memory, fmt::format("ofi: fi_mr_reg of {} KiB: {}{}", memory.size() / 1024,
-                                             error_text(answer), locked_memory_remark()));
-  entered_.push_back(std::move(made));
+  Entering now = enter_for(FI_SEND | FI_RECV, memory);
+  if (now.answer != 0) {
+    refusal_ = -now.answer;
+    throw Error(Errc::no_memory,
+                fmt::format("ofi: {} of {} KiB: {}{}", now.call, memory.size() / 1024,
+                            error_text(now.answer), locked_memory_remark()));
+  }
+  entered_.push_back(std::move(now.made));
   return ::fi_mr_desc(entered_.back().get());
 }
 
 Fid<fid_mr> Endpoint::enter_for_read(std::span<std::byte> memory) noexcept {
-  Fid<fid_mr> made;
-  (void)enter_for(FI_READ, memory, made);
-  return made;
+  return enter_for(FI_READ, memory).made;
 }
 
 void Endpoint::close() noexcept {

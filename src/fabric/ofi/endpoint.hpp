@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -101,8 +102,8 @@ class Endpoint {
             ? ::fi_recv(at, into.data(), into.size(), descriptor, kAny, &context)
             : ::fi_trecv(at, into.data(), into.size(), descriptor, kAny, tag, 0, &context));
   }
-  /// The last error, since this was asked, by which a receive was refused, but for -FI_EAGAIN,
-  /// positive; or 0.
+  /// The last error, since this was asked, by which a receive was refused, but for -FI_EAGAIN, or
+  /// memory to send from and receive into, positive; or 0.
   [[nodiscard]] int take_refusal() noexcept { return std::exchange(refusal_, 0); }
   /// Messages without a tag, one after the other, until less than the least room is left.
   [[nodiscard]] ssize_t receive_many(std::span<std::byte> into, void* descriptor,
@@ -140,7 +141,12 @@ class Endpoint {
 
  private:
   void open_queue(std::size_t completions);
-  int enter_for(uint64_t access, std::span<const std::byte> memory, Fid<fid_mr>& made) noexcept;
+  struct Entering {
+    Fid<fid_mr> made;
+    int answer = 0;
+    std::string_view call;  ///< that failed
+  };
+  Entering enter_for(uint64_t access, std::span<const std::byte> memory) noexcept;
   ssize_t noted(ssize_t answer) noexcept {
     if (answer != 0 && answer != -FI_EAGAIN) [[unlikely]]
       refusal_ = static_cast<int>(-answer);

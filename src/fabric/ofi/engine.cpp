@@ -84,6 +84,8 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
   for (Read& one : reads_) free_reads_.push_back(&one);
   packets_descriptor_ = endpoint_.enter(transport.packet_area());
   receives_->start();
+  // Later there may be none left to be told of, and a rank that cannot send cannot say why.
+  if (endpoint_.registers()) pool_.prepare();
   self_bell_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   bell_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{};

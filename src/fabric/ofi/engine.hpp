@@ -219,6 +219,7 @@ class Engine {
   }
   ssize_t read_remote(Read& one, std::span<std::byte> into, uint64_t address,
                       uint64_t key) noexcept;
+  [[nodiscard]] bool may_wait_to_read(Channel& from) const noexcept;
   void end_read(Read& one, bool ok) noexcept;
   void cut(const Peer& peer) const noexcept;
   void end_offers() noexcept;

@@ -15,6 +15,7 @@ namespace weft::fabric::ofi {
 namespace {
 
 constexpr int kStepsAfterCut = 4;  ///< one tells the provider; another, what that led to
+constexpr uint64_t kReadPatienceNs = 1'000'000'000;  ///< in which the provider may take none
 
 using Hold = std::scoped_lock<base::SpinLock>;
 
@@ -82,12 +83,14 @@ Post Engine::begin_read(Peer& peer, uint32_t port, uint64_t address, uint64_t ke
     one.from = channel(peer, port % peer.ports());
     if (one.from == nullptr) return Post::retry;
     answer = read_remote(one, into, address, key);
-    if (answer == -FI_EAGAIN) {
+    if (answer != -FI_EAGAIN) {
+      one.from->no_reads_ns = 0;
+    } else if (may_wait_to_read(*one.from)) {
       one.into.reset();
       suspect(*one.from);
       return Post::retry;
     }
-    one.from->note_moved();
+    if (answer == 0) one.from->note_moved();
     ++one.from->reads;
   }
   free_reads_.erase(free_reads_.begin());
@@ -95,6 +98,13 @@ Post Engine::begin_read(Peer& peer, uint32_t port, uint64_t address, uint64_t ke
   one.under_way = true;
   if (answer != 0) end_read(one, false);
   return Post::posted;
+}
+
+/// Not for ever: what is not read comes in packets.
+bool Engine::may_wait_to_read(Channel& from) const noexcept {
+  const uint64_t now = transport_.awake_ns();
+  if (from.no_reads_ns == 0) from.no_reads_ns = std::max<uint64_t>(now, 1);
+  return now - std::min(now, from.no_reads_ns) <= kReadPatienceNs;
 }
 
 /// Where the provider must be told of the buffer, it is, for as long as the read lasts: those to

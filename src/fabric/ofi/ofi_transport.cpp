@@ -214,12 +214,13 @@ void OfiTransport::mark_down(Peer& peer, std::string_view why) noexcept {
   if (peer.down.load(std::memory_order_relaxed)) return;       // relaxed: set under this lock
   int trouble = peer.trouble.load(std::memory_order_relaxed);  // relaxed: for a sentence
   if (trouble == 0) trouble = trouble_.load(std::memory_order_relaxed);  // relaxed: as above
+  const bool is_of_memory = trouble == FI_ENOMEM && engines_.front()->endpoint().registers();
   enter_death(
       peer,
-      fmt::format("rank {} (on {}, node {}) {}{}{}", peer.rank().value, peer.host(),
+      fmt::format("rank {} (on {}, node {}) {}{}{}{}", peer.rank().value, peer.host(),
                   job_.node_of(peer.rank()), why,
                   trouble == 0 ? "" : fmt::format("; last from libfabric: {}", error_text(trouble)),
-                  files_remark()),
+                  is_of_memory ? locked_memory_remark() : "", files_remark()),
       false);
 }
 

@@ -62,6 +62,8 @@ class FramePool {
         stride_((sizeof(OutFrame) + frame_bytes + alignof(std::max_align_t) - 1) /
                 alignof(std::max_align_t) * alignof(std::max_align_t)) {}
 
+  /// Takes memory for the first frames now. Throws Error(no_memory), std::bad_alloc.
+  void prepare() { add_chunk(); }
   /// Null: no memory, or none that the provider takes.
   [[nodiscard]] OutFrame* take() noexcept {
     if (free_ == nullptr && !grow()) [[unlikely]]
@@ -76,6 +78,7 @@ class FramePool {
  private:
   static constexpr std::size_t kChunk = 64;  ///< frames
   bool grow() noexcept;
+  void add_chunk();
 
   Endpoint* const endpoint_;
   const std::size_t stride_;
