@@ -137,7 +137,7 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      0,
      {},
      "Large messages are read by their receiver out of the sender's memory into its own, where the "
-     "provider can and fabric.security is none; false: they go in packets."},
+     "provider can and fabric.security is plain; false: they go in packets."},
     {"fabric.ofi.silence_s",
      integer,
      "30",
