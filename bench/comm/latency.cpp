@@ -98,7 +98,7 @@ class Getter {
   Runtime& runtime_;
   bool poll_;
   Crew crew_;
-  Target target_;
+  PutTarget target_;
   Endpoint endpoint_;
   std::vector<Buffer> buffers_;
   std::vector<double> mean_ns_;

@@ -24,7 +24,8 @@ void expect_ok(Errc error, const char* what) {
   if (error != Errc::ok) throw std::runtime_error(fmt::format("{}: {}", what, to_string(error)));
 }
 
-Target::Target(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary) : runtime_(runtime) {
+PutTarget::PutTarget(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary)
+    : runtime_(runtime) {
   bytes = std::max<std::size_t>(bytes, 1);  // puts of nothing still need a place
   if (ordinary) {
     ordinary_ = std::make_unique<Buffer>(bytes);
@@ -41,7 +42,7 @@ Target::Target(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary) :
   std::memcpy(&peer_key_, words, sizeof(words));
 }
 
-Target::~Target() {
+PutTarget::~PutTarget() {
   region_.reset();
   if (!ordinary_) runtime_.release_shared(memory_);
 }

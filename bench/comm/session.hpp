@@ -46,12 +46,12 @@ inline void wait_for(Runtime& runtime, Synchronizer& done, bool poll) {
 
 /// Memory that peers of this rank put to: weft's own (no copy on the way) or malloc's. Made
 /// collectively; knows the other rank's key.
-class Target {
+class PutTarget {
  public:
-  Target(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary);
-  ~Target();
-  Target(const Target&) = delete;
-  Target& operator=(const Target&) = delete;
+  PutTarget(Pair& pair, Runtime& runtime, std::size_t bytes, bool ordinary);
+  ~PutTarget();
+  PutTarget(const PutTarget&) = delete;
+  PutTarget& operator=(const PutTarget&) = delete;
   [[nodiscard]] std::byte* data() const noexcept { return memory_.data(); }
   [[nodiscard]] const fabric::MemoryKey& peer_key() const noexcept { return peer_key_; }
 

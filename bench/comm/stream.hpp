@@ -226,7 +226,7 @@ class PutStream {
     std::vector<WindowSlot> slots;
     HandlerCompletion on_signal;
     Acknowledgements acknowledgements;
-    Target target;
+    PutTarget target;
     Endpoint endpoint;
   };
   PutStream(Shared& shared, unsigned number);
@@ -250,7 +250,7 @@ class GetStream {
   struct Shared {
     explicit Shared(const StreamSetup& s);
     StreamSetup setup;
-    Target target;
+    PutTarget target;
     Endpoint endpoint;
   };
   GetStream(Shared& shared, unsigned number);

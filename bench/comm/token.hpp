@@ -224,7 +224,7 @@ class PutToken {
     TokenSetup setup;
     std::vector<ArrivalSlot> slots;
     HandlerCompletion on_signal;
-    Target target;
+    PutTarget target;
     Endpoint endpoint;
   };
   PutToken(Shared& shared, unsigned number)
