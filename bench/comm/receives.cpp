@@ -29,6 +29,7 @@
 
 #include "comm/benches.hpp"
 #include "harness/contest.hpp"
+#include "harness/machine.hpp"
 #include "harness/pair.hpp"
 #include "harness/process.hpp"
 #include "harness/result.hpp"
@@ -190,6 +191,7 @@ void print_beside_first(Pair& pair, const Options& options, const Result& form,
     mine.mode += "_" + contestants[who].name;
     for (auto result : settle(mine, two, theirs)) {
       if (!pair.bound_apart()) result.verdict = "no verdict: the ranks are not bound to cores";
+      result.extra["security"] = security_mode();
       add(result, who);
       print(result, options.json);
     }

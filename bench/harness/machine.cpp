@@ -9,6 +9,8 @@
 #include <ctime>
 #include <fstream>
 
+#include "weft/base/config.hpp"
+#include "weft/fabric/config.hpp"
 #include "weft_build_info.hpp"
 
 namespace weft::bench {
@@ -41,6 +43,11 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : -1;
 }
 
+std::string security_mode() {
+  fabric::register_fabric_config();
+  return base::config_text("fabric.security");
+}
+
 void describe_machine(nlohmann::ordered_json& line) {
   line["commit"] = build_info::kCommit;
   line["compiler"] = build_info::kCompiler;
@@ -49,6 +56,7 @@ void describe_machine(nlohmann::ordered_json& line) {
   line["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
   line["kernel"] = kernel_name();
   line["date"] = today();
+  line["security"] = security_mode();
 }
 
 }  // namespace weft::bench

@@ -85,10 +85,11 @@ int run_report(const Options& options) {
   const auto results = read_results(options.file);
   if (results.empty()) throw std::runtime_error(options.file + " holds no results");
   const auto& about = results.front().extra;
-  fmt::print("{}, {} cores, {}; commit {}, {}, {}; {}\n\n", about.value("cpu", "unknown processor"),
-             about.value("cores", 0), about.value("kernel", "unknown kernel"),
-             about.value("commit", "unknown"), about.value("compiler", "unknown compiler"),
-             about.value("flags", ""), about.value("date", ""));
+  fmt::print("{}, {} cores, {}; commit {}, {}, {}; {}; fabric.security {}\n\n",
+             about.value("cpu", "unknown processor"), about.value("cores", 0),
+             about.value("kernel", "unknown kernel"), about.value("commit", "unknown"),
+             about.value("compiler", "unknown compiler"), about.value("flags", ""),
+             about.value("date", ""), about.value("security", "not told"));
   std::set<const Result*> shown;
   std::vector<Row> rows{kHead};
   unsigned counts[3]{};

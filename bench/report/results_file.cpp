@@ -41,6 +41,10 @@ std::string identity(const Result& r) {
       key += fmt::format(" {}", extra->dump());
     }
   }
+  // Files from before it was told have no such figures with tags.
+  const auto security = r.extra.find("security");
+  if (security != r.extra.end() && *security != "plain")
+    key += fmt::format(" {}", security->dump());
   return key;
 }
 

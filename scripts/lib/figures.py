@@ -81,6 +81,14 @@ def origin(build):
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
+def security_of(build):
+    """How weft protects what it sends between hosts, as this environment and its files have it: fabric.security."""
+    done = subprocess.run([os.path.join(build, "bin", "weft-info"), "--config", "--json"], capture_output=True,
+                          text=True)
+    keys = json.loads(done.stdout) if done.returncode == 0 else []
+    return next((each["value"] for each in keys if each["key"] == "fabric.security"), "unknown")
+
+
 def store(lines, kind, facts, build, quick):
     """Writes them, `facts` in each, and returns where: bench/results/<cpu>-<kind>-<date>.json, or the build folder, if
     it was a quick run or nobody could build the same again."""

@@ -41,7 +41,8 @@ std::vector<Result> measure(const std::string& arguments) {
       EXPECT_GT(r.value.samples, 0U);
       EXPECT_TRUE(r.extra["median"].is_number());
     }
-    for (const char* key : {"commit", "compiler", "flags", "cpu", "kernel", "date", "spread"}) {
+    for (const char* key :
+         {"commit", "compiler", "flags", "cpu", "kernel", "date", "security", "spread"}) {
       EXPECT_TRUE(r.extra.contains(key)) << key;
     }
   }

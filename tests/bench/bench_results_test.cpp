@@ -33,9 +33,10 @@ TEST(Results, ALineCarriesEverythingAndComesBack) {
   r.extra["window"] = 64;
   const auto line = to_json(r);
   for (const char* key :
-       {"bench",  "mode",   "size_bytes", "threads", "devices", "median", "spread",  "samples",
-        "unit",   "better", "limit_name", "limit",   "ratio",   "state",  "verdict", "fairness",
-        "window", "commit", "compiler",   "flags",   "cpu",     "cores",  "kernel",  "date"}) {
+       {"bench",   "mode",     "size_bytes", "threads",    "devices",  "median", "spread",
+        "samples", "unit",     "better",     "limit_name", "limit",    "ratio",  "state",
+        "verdict", "fairness", "window",     "commit",     "compiler", "flags",  "cpu",
+        "cores",   "kernel",   "date",       "security"}) {
     EXPECT_TRUE(line.contains(key)) << key;
   }
   const auto back = parse_results(line.dump() + "\n\n", "text");
@@ -46,6 +47,18 @@ TEST(Results, ALineCarriesEverythingAndComesBack) {
   EXPECT_EQ(back[0].state, State::shared);
   EXPECT_TRUE(back[0].lower_is_better);
   EXPECT_DOUBLE_EQ(*back[0].fairness, 0.8);
+}
+
+/// Lines from before it was told are of the same figures as those without tags.
+TEST(Results, ThoseOfAnotherSecurityAreOtherFigures) {
+  auto line = to_json(latency(1.4, 0.05));
+  line["security"] = "plain";
+  const auto identity_of = [&] { return identity(from_json(line)); };
+  const std::string plain = identity_of();
+  line["security"] = "mac";
+  EXPECT_NE(identity_of(), plain);
+  line.erase("security");
+  EXPECT_EQ(identity_of(), plain);
 }
 
 TEST(Results, WhatWasNotMeasuredIsNullAndNotZero) {
