@@ -59,6 +59,7 @@ std::vector<Round> run_contest(Pair& pair, const std::vector<Contestant>& contes
     }
     if (pair.leads() && turn > 0) rounds.push_back(std::move(round));
   }
+  pair.meet();  // the other rank has read go_on before the next contest sets it
   return rounds;
 }
 
