@@ -280,7 +280,7 @@ void Device::on_peer_down(Rank peer, std::string_view cause) {
   if (runtime_.heard_of_death(peer, number_, cause)) runtime_.peer_down(peer);
 }
 
-/// Ends what waits for a dead peer's answers over this device.
+/// Ends what waits for a dead peer's answers over this device. What is posted later finds it dead.
 void Device::sweep(Rank peer) {
   end_rests();
   runtime_.operations->sweep(peer, number_, [this](Operation& op) {
@@ -302,7 +302,10 @@ void Device::note_death() noexcept {
 bool Device::look_at_deaths() {
   death_noted_.store(false, std::memory_order_release);
   for (const auto& [rank, cause] : runtime_.reported_deaths()) on_peer_down(rank, cause);
-  for (const Rank rank : runtime_.dead_ranks()) sweep(rank);
+  for (const Rank rank : runtime_.dead_since(swept_)) {
+    sweep(rank);
+    ++swept_;
+  }
   return true;
 }
 

@@ -387,8 +387,9 @@ class Device final : public fabric::Sink {
   comm::Operation** fetches_end_ = &fetches_;
   comm::Operation death_note_{};  // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
-  uint32_t polled_ = 0;   ///< (the lock) frames that the last poll took before it attended
-  uint32_t put_off_ = 0;  ///< (the lock) how often the note was
+  uint32_t polled_ = 0;    ///< (the lock) frames that the last poll took before it attended
+  uint32_t put_off_ = 0;   ///< (the lock) how often the note was
+  std::size_t swept_ = 0;  ///< (the lock) the dead whose operations here were ended
   struct {
     Completion* completion = nullptr;
     uint32_t count = 0;

@@ -440,12 +440,10 @@ std::vector<std::pair<Rank, std::string>> Runtime::Impl::reported_deaths() {
   return death_reports;
 }
 
-std::vector<Rank> Runtime::Impl::dead_ranks() {
+/// All but the first `count`.
+std::vector<Rank> Runtime::Impl::dead_since(std::size_t count) {
   const std::lock_guard lock(death_lock);
-  std::vector<Rank> ranks;
-  ranks.reserve(causes.size());
-  for (const auto& [rank, cause] : causes) ranks.push_back(Rank{rank});
-  return ranks;
+  return {dead_in_order.begin() + static_cast<std::ptrdiff_t>(count), dead_in_order.end()};
 }
 
 /// `device` has offered all that it had of the peer. True: so have all now, and this one was the
@@ -470,6 +468,10 @@ bool Runtime::Impl::heard_of_death(Rank peer, uint16_t device, std::string_view 
 void Runtime::Impl::peer_down(Rank peer) {
   // release: pairs with is_dead; who sees it finds the cause.
   dead[static_cast<std::size_t>(peer.value)].store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(death_lock);
+    dead_in_order.push_back(peer);
+  }
   // seq_cst: count first, then look at the tables; recv inserts first, then looks at the count.
   deaths.fetch_add(1, std::memory_order_seq_cst);
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {

@@ -105,6 +105,7 @@ struct Runtime::Impl final : base::IdleWork {
   };
   std::map<int32_t, Dying> dying;
   std::map<int32_t, std::string> causes;  ///< of all that are dead
+  std::vector<Rank> dead_in_order;        ///< once `dead` says so
 
   // Waiting (waiting.hpp).
   uint32_t cores = 1;        ///< that this process may use
@@ -286,7 +287,7 @@ struct Runtime::Impl final : base::IdleWork {
   void peer_down(Rank peer);
   void report_death(Rank rank, const std::string& cause);
   std::vector<std::pair<Rank, std::string>> reported_deaths();
-  std::vector<Rank> dead_ranks();
+  std::vector<Rank> dead_since(std::size_t count);
   void report_leftovers() const;
 };
 

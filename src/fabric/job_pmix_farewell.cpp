@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace weft::fabric {
 namespace {
@@ -23,6 +24,10 @@ struct Answer {
   std::condition_variable came;
   std::optional<pmix_status_t> status;  ///< under the lock, as is `who`
   std::optional<int> who;
+  // What was asked; PMIx may look at it until it answers.
+  std::string key;
+  std::array<char*, 2> keys{};
+  std::array<pmix_info_t, 3> infos{};
 
   void give(pmix_status_t what, const pmix_pdata_t* found) {
     const std::lock_guard hold(lock);
@@ -44,12 +49,19 @@ void on_found(pmix_status_t status, pmix_pdata_t data[], std::size_t count, void
   (*answer)->give(status, status == PMIX_SUCCESS && count > 0 ? data : nullptr);
 }
 
-/// Makes a request, and waits for its answer for so long. `request`: given what the callback gets.
+/// Makes a request about a key, and waits for its answer for so long. `request`: given the answer,
+/// where its arguments stay, and what the callback gets.
 template <typename Request>
-Shared ask(const Request& request) {
+Shared ask(std::string key, const Request& request) {
+  constexpr pmix_data_range_t kRange = PMIX_RANGE_NAMESPACE;
+  constexpr int kSeconds = kTimeoutSeconds;
   auto answer = std::make_shared<Answer>();
+  answer->key = std::move(key);
+  answer->keys = {answer->key.data(), nullptr};
+  PMIX_INFO_LOAD(&answer->infos[0], PMIX_RANGE, &kRange, PMIX_DATA_RANGE);
+  PMIX_INFO_LOAD(&answer->infos[1], PMIX_TIMEOUT, &kSeconds, PMIX_INT);
   auto for_callback = std::make_unique<Shared>(answer);
-  const pmix_status_t asked = request(for_callback.get());
+  const pmix_status_t asked = request(*answer, for_callback.get());
   if (asked != PMIX_SUCCESS) {
     answer->status = asked;
     return answer;
@@ -59,15 +71,6 @@ Shared ask(const Request& request) {
   answer->came.wait_for(hold, std::chrono::seconds(kTimeoutSeconds),
                         [&] { return answer->status.has_value(); });
   return answer;
-}
-
-std::array<pmix_info_t, 2> directives() {
-  constexpr pmix_data_range_t kRange = PMIX_RANGE_NAMESPACE;
-  constexpr int kSeconds = kTimeoutSeconds;
-  std::array<pmix_info_t, 2> infos{};
-  PMIX_INFO_LOAD(&infos[0], PMIX_RANGE, &kRange, PMIX_DATA_RANGE);
-  PMIX_INFO_LOAD(&infos[1], PMIX_TIMEOUT, &kSeconds, PMIX_INT);
-  return infos;
 }
 
 }  // namespace
@@ -80,12 +83,12 @@ std::string PmixFarewell::key_of(const pmix_proc_t& me, uint64_t fences) {
 void PmixFarewell::leave(uint64_t fences) const noexcept {
   if (silent_.load(std::memory_order_relaxed)) return;
   try {
-    const std::string key = key_of(me_, fences);
+    std::string key = key_of(me_, fences);
     if (key.size() > PMIX_MAX_KEYLEN) return;
-    const std::array how = directives();
-    std::array<pmix_info_t, 3> infos{how[0], how[1]};
-    PMIX_INFO_LOAD(&infos[2], key.c_str(), &me_.rank, PMIX_PROC_RANK);
-    ask([&](void* object) { return PMIx_Publish_nb(infos.data(), infos.size(), on_done, object); });
+    ask(std::move(key), [&](Answer& asked, void* object) {
+      PMIX_INFO_LOAD(&asked.infos[2], asked.key.c_str(), &me_.rank, PMIX_PROC_RANK);
+      return PMIx_Publish_nb(asked.infos.data(), asked.infos.size(), on_done, object);
+    });
   } catch (const std::exception&) {
     // No memory: nobody is told.
   }
@@ -93,13 +96,11 @@ void PmixFarewell::leave(uint64_t fences) const noexcept {
 
 std::optional<int> PmixFarewell::missing(uint64_t fences) {
   if (silent_.load(std::memory_order_relaxed)) return std::nullopt;
-  std::string key = key_of(me_, fences - 1);
+  const std::string key = key_of(me_, fences - 1);
   if (key.size() > PMIX_MAX_KEYLEN) return std::nullopt;
-  const std::array how = directives();
   for (int tries = 0; tries < kTries; ++tries) {
-    const Shared answer = ask([&](void* object) {
-      std::array<char*, 2> keys{key.data(), nullptr};
-      return PMIx_Lookup_nb(keys.data(), how.data(), how.size(), on_found, object);
+    const Shared answer = ask(key, [](Answer& asked, void* object) {
+      return PMIx_Lookup_nb(asked.keys.data(), asked.infos.data(), 2, on_found, object);
     });
     const std::lock_guard hold(answer->lock);
     if (!answer->status) continue;

@@ -19,14 +19,18 @@ namespace {
 /// all.
 enum class Nature : int32_t { any, integer, floating, complex, logical, pair };
 
-Nature nature_of(const Datatype& type) noexcept {
-  const Element element = type.element();
-  if (element == Element::pair) return Nature::pair;
+Nature nature_of(Element element) noexcept {
   if (element >= Element::i8 && element <= Element::c_unsigned_long) return Nature::integer;
   if (element >= Element::f16 && element <= Element::f128) return Nature::floating;
   if (element >= Element::c16 && element <= Element::c128) return Nature::complex;
   if (element >= Element::boolean && element <= Element::l128) return Nature::logical;
   return Nature::any;
+}
+
+/// Pairs of two alike, such as MPI_2INT, are two of those.
+Nature nature_of(const Datatype& type) noexcept {
+  if (type.element() != Element::pair) return nature_of(type.element());
+  return type.value() == type.index() ? nature_of(type.value()) : Nature::pair;
 }
 
 const char* name_of(Nature nature) noexcept {

@@ -295,6 +295,7 @@ void Engine::peer_down(Rank peer) noexcept {
   // seq_cst: first this, then a look at the channels; receives are posted first, then look here.
   deaths_.store(true, std::memory_order_seq_cst);
   std::vector<Transfer*> over;
+  std::vector<Transfer*> taken_back;
   for (std::size_t i = 0; i < kContexts * 2; ++i) {
     Channel* const channel = channels_[i].load(std::memory_order_acquire);
     if (channel == nullptr) continue;
@@ -316,14 +317,17 @@ void Engine::peer_down(Rank peer) noexcept {
     take_refused(dead);
     const std::size_t before = over.size();
     for (Entry* each = dead.backlog; each != nullptr; each = each->next) {
-      over.push_back(static_cast<Transfer*>(each));
+      auto& send = static_cast<Transfer&>(*each);
+      ((send.kind & kVoid) != 0 ? taken_back : over).push_back(&send);
     }
     dead.backlog = dead.backlog_last = nullptr;
-    dead.waiting.fetch_sub(static_cast<uint32_t>(over.size() - before), std::memory_order_relaxed);
+    const std::size_t sends = over.size() - before + taken_back.size();
+    dead.waiting.fetch_sub(static_cast<uint32_t>(sends), std::memory_order_relaxed);
   }
+  for (Transfer* each : over) each->outcome.error = MPI_ERR_PROC_ABORTED;
+  over.insert(over.end(), taken_back.begin(), taken_back.end());
   for (Transfer* each : over) {
     std::free(std::exchange(each->packed, nullptr));
-    each->outcome.error = MPI_ERR_PROC_ABORTED;
     each->end();
   }
 }

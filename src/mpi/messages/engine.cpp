@@ -81,11 +81,7 @@ void Engine::open(Channel& channel, Group* group, bool may_overtake, bool exact_
 void Engine::close(Channel& channel) {
   std::vector<Arrived*> left;
   channel.take_messages(left);
-  for (Arrived* message : left) {
-    // Its sender may have taken it back, but asks too late: here nobody receives it any more.
-    if (message->holds == Arrived::Holds::announced && endpoint_) turn_away(message->announcement);
-    release(*message);
-  }
+  for (Arrived* message : left) drop(*message);
   open(channel, nullptr, false, false);
   channel.counts.restart();
 }

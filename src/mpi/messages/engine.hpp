@@ -125,6 +125,8 @@ class Engine final : public Matcher {
   void receive(Transfer& transfer, Arrived& message);
   void begin_fetch(Transfer& transfer, const Announcement& message);
   void release(Arrived& message) noexcept;
+  /// The same of a message that nobody will receive, which its sender is told.
+  void drop(Arrived& message) noexcept;
 
   void count(Count what, uint64_t n = 1) noexcept { counters_.add(what, n); }
   [[nodiscard]] uint64_t counted(Count what) const noexcept { return counters_.read(what); }

@@ -1,6 +1,7 @@
-// Sends that are taken back (MPI_Cancel): at once what waits in the backlog; what was announced by
-// asking its receiver, over the device that announced it, so behind it. He answers only if he has
-// the message still: its end tells the sender which it was. What has gone eagerly has ended.
+// Sends that are taken back (MPI_Cancel): at once what waits in the backlog, or, if it has a
+// number, when that has gone; what was announced by asking its receiver, over the device that
+// announced it, so behind it. He answers only if he has the message still: its end tells the sender
+// which it was. What has gone eagerly has ended.
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -100,8 +101,12 @@ void Engine::give_back(const Delivery& message) noexcept {
       &body);
   if (found == nullptr) return;
   channel->counts.add(ChannelCount::met_unexpected);
-  turn_away(found->announcement);
-  release(*found);
+  drop(*found);
+}
+
+void Engine::drop(Arrived& message) noexcept {
+  if (message.holds == Arrived::Holds::announced && endpoint_) turn_away(message.announcement);
+  release(message);
 }
 
 void Engine::turn_away(const Announcement& message) {

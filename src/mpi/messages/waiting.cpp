@@ -251,7 +251,7 @@ void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, 
   runtime().run_deferred();
 }
 
-void discard(Extracted& message) noexcept { engine().release(message); }
+void discard(Extracted& message) noexcept { engine().drop(message); }
 
 bool cancel_recv(Transfer& transfer) {
   if (transfer.ended() || !engine().withdraw(transfer)) return false;

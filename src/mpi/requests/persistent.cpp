@@ -67,11 +67,13 @@ class ReceiveAgain final : public RequestWork {
   void* const buffer_;
 };
 
-MPI_Request make_persistent(Comm& comm, const Datatype& type, std::unique_ptr<RequestWork> work) {
+MPI_Request make_persistent(Comm& comm, const Datatype& type, std::unique_ptr<RequestWork> work,
+                            bool receives = false) {
   Request& request = make_request();
   keep(request, comm, type);
   request.work = work.release();
   request.persistent = true;
+  request.receives = receives;
   request.active = false;
   return handle_of(request);
 }
@@ -138,7 +140,8 @@ void Recv_init(void* buf, MPI_Count count, MPI_Datatype datatype, int source, in
   require(request != nullptr, MPI_ERR_ARG, "no place for the request");
   const bool real = may_recv(on, piece, source, tag);
   *request = make_persistent(
-      on, piece.type, std::make_unique<ReceiveAgain>(Envelope{piece, source, tag, real}, buf));
+      on, piece.type, std::make_unique<ReceiveAgain>(Envelope{piece, source, tag, real}, buf),
+      true);
 }
 
 void Start(MPI_Request* request) {

@@ -69,8 +69,7 @@ constinit Retirer the_retirer;
 void end_freed_sends() {
   request_pool().for_each([](Request& freed) {
     if (!freed.transfer.withdraw_waiter(the_retirer)) return;
-    if (freed.work == nullptr && freed.receives) (void)cancel_recv(freed.transfer);
-    if (freed.work != nullptr && freed.persistent) freed.work->cancel(freed);
+    if (freed.receives) (void)cancel_recv(freed.transfer);
     if (!freed.transfer.ended()) wait(freed.transfer);
     retire(freed);
   });
@@ -162,6 +161,7 @@ Request& make_request() {
   request.transfer.outcome = kEmpty;
   request.persistent = false;
   request.active = false;
+  request.receives = false;
   return request;
 }
 

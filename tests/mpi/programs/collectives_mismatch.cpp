@@ -196,6 +196,8 @@ int main(int argc, char** argv) {
          MPI_ERR_TYPE, "two types of one size");
   expect(MPI_Bcast(&x, odd_one() ? 4 : 1, odd_one() ? MPI_BYTE : MPI_INT, 0, world), MPI_SUCCESS,
          "bytes go with all");
+  expect(MPI_Bcast(many, odd_one() ? 2 : 1, odd_one() ? MPI_INT : MPI_2INT, 0, world), MPI_SUCCESS,
+         "a pair of integers is two of them");
   test_own_operations();
   test_unlike_counts();
   test_neighbours();
