@@ -277,7 +277,7 @@ void Device::on_returned(std::span<const uint32_t> packets) {
 }
 
 void Device::on_peer_down(Rank peer, std::string_view cause) {
-  if (runtime_.heard_of_death(peer, number_, cause)) runtime_.peer_down(peer);
+  if (runtime_.heard_of_death(peer, number_, cause)) runtime_.peer_down(peer, cause);
 }
 
 /// Ends what waits for a dead peer's answers over this device. What is posted later finds it dead.

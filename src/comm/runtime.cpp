@@ -460,12 +460,11 @@ bool Runtime::Impl::heard_of_death(Rank peer, uint16_t device, std::string_view 
   if (--left != 0) return false;
   dying.erase(peer.value);
   causes[peer.value] = cause;
-  base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
   return true;
 }
 
 /// Once a peer. What waits for it ends; what waits for its answers, each device ends by itself.
-void Runtime::Impl::peer_down(Rank peer) {
+void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   // release: pairs with is_dead; who sees it finds the cause.
   dead[static_cast<std::size_t>(peer.value)].store(true, std::memory_order_release);
   {
@@ -474,6 +473,7 @@ void Runtime::Impl::peer_down(Rank peer) {
   }
   // seq_cst: count first, then look at the tables; recv inserts first, then looks at the count.
   deaths.fetch_add(1, std::memory_order_seq_cst);
+  base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
     if (endpoint != nullptr && endpoint->spec.matcher != nullptr) {

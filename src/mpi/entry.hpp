@@ -18,7 +18,7 @@ struct Entry {
   Rank process{};             ///< the sender; kAnySource
   int tag = 0;                ///< may be MPI_ANY_TAG for receives
   bool is_receive = false;
-  bool linked = false;  ///< in a channel
+  bool linked = false;  ///< in a channel, or, a send, in its peer's backlog
 };
 
 inline constexpr Rank kAnySource{-1};

@@ -318,6 +318,7 @@ void Engine::peer_down(Rank peer) noexcept {
     const std::size_t before = over.size();
     for (Entry* each = dead.backlog; each != nullptr; each = each->next) {
       auto& send = static_cast<Transfer&>(*each);
+      send.linked = false;
       ((send.kind & kVoid) != 0 ? taken_back : over).push_back(&send);
     }
     dead.backlog = dead.backlog_last = nullptr;

@@ -16,10 +16,7 @@ void Engine::recall(Transfer& transfer) {
   {
     const std::scoped_lock guard(stalled_lock_);
     take_refused(peer);
-    Entry* before = nullptr;
-    Entry* each = peer.backlog;
-    while (each != nullptr && each != &transfer) before = std::exchange(each, each->next);
-    if (each == nullptr) {
+    if (!transfer.linked) {
       if (transfer.ended() || transfer.name.operation == AnnouncementName::kNone) return;
       recalls_.push_back({transfer.process,
                           {.tag = static_cast<uint32_t>(transfer.tag),
@@ -30,8 +27,11 @@ void Engine::recall(Transfer& transfer) {
       transfer.kind |= kVoid;  // its number goes all the same
       transfer.outcome.cancelled = true;
     } else {
-      (before != nullptr ? before->next : peer.backlog) = transfer.next;
-      if (peer.backlog_last == &transfer) peer.backlog_last = before;
+      Entry* const before = transfer.previous;
+      Entry* const behind = transfer.next;
+      (before != nullptr ? before->next : peer.backlog) = behind;
+      (behind != nullptr ? behind->previous : peer.backlog_last) = before;
+      transfer.linked = false;
       // release: as in drain.
       peer.waiting.fetch_sub(1, std::memory_order_release);
       over = true;

@@ -164,8 +164,11 @@ void Engine::take_refused(Peer& peer) noexcept {
   while (each != nullptr) {
     Entry* const before = each->next;
     each->next = oldest;
+    if (oldest != nullptr) oldest->previous = each;
+    each->linked = true;
     oldest = std::exchange(each, before);
   }
+  oldest->previous = peer.backlog != nullptr ? peer.backlog_last : nullptr;
   (peer.backlog != nullptr ? peer.backlog_last->next : peer.backlog) = oldest;
   peer.backlog_last = newest;
 }
@@ -188,12 +191,15 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
     ChannelCounts& counts = first.channel->counts;
     const auto bytes = taken_back ? 0 : static_cast<std::size_t>(first.capacity);
     // Once it is posted its end may be told at any time: nothing of it is read after that.
+    first.linked = false;
     const Post answer = post(first, {from, bytes}, eager);
     if (answer == Post::retry) {
+      first.linked = true;
       first.kind |= eager ? 0 : kAnnounce;
       break;
     }
     peer.backlog = next;
+    if (next != nullptr) next->previous = nullptr;
     ++went;
     if (answer == Post::done) {
       over.push_back(&first);
