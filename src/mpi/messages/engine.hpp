@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <utility>
@@ -231,7 +232,7 @@ class Engine final : public Matcher {
   std::vector<Peer*> stalled_;  ///< (stalled_lock_)
   /// (stalled_lock_) To be fetched, or, without a transfer, refused.
   std::vector<std::pair<Transfer*, Announcement>> unfetched_;
-  std::vector<Recall> recalls_;         ///< (stalled_lock_) to be asked for
+  std::deque<Recall> recalls_;          ///< (stalled_lock_) to be asked for
   base::SpinLock channels_lock_;        ///< making channels
   std::unique_ptr<Endpoint> endpoint_;  ///< last: gone first
 };

@@ -13,7 +13,8 @@ namespace {
 
 /// Bytes of a layout with holes that are packed on the stack.
 constexpr std::size_t kSmallPack = 512;
-/// Sends out of the backlog at a look: `stalled_lock_` is held, and each may ring a doorbell.
+/// Sends out of the backlog at a look, and as many recalls: `stalled_lock_` is held, and each may
+/// ring a doorbell.
 constexpr int kSendsAtALook = 64;
 
 }  // namespace
@@ -235,7 +236,11 @@ bool Engine::try_again() noexcept {
     // Another one first at the next look: none keeps the others waiting.
     if (!all) std::rotate(stalled_.begin(), stalled_.begin() + 1, stalled_.end());
     fetches.swap(unfetched_);
-    std::erase_if(recalls_, [&](const Recall& each) { return ask_back(each); });
+    for (auto left = std::min<std::size_t>(recalls_.size(), kSendsAtALook); left != 0; --left) {
+      const Recall first = recalls_.front();
+      recalls_.pop_front();
+      if (!ask_back(first)) recalls_.push_back(first);
+    }
   }
   // One that is refused again comes back to the list.
   for (const auto& [transfer, message] : fetches) {
