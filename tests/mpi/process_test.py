@@ -41,6 +41,14 @@ class Ends(JobTest):
         self.ended(3, ["rank 0 called MPI_Abort with code 3"], "abort", 3)
         self.ended(1, ["called MPI_Abort with code 256"], "abort", 256)
 
+    def test_session_aborts(self):
+        """MPI_ERRORS_ABORT of a session ends the process that failed, and no other."""
+        job = self.run_job("-n", 2, "--timeout", 60, "--on-failure", "continue", MISUSE, "session-abort")
+        self.assertIn("MPI_Group_from_session_pset", job.err)
+        self.assertIn("nobody://knows", job.err)
+        self.assertNotEqual(job.code, 0)
+        self.assertEqual(job.out.split("\n")[:-1], ["rank 1 goes on"])
+
     def test_end_without_finalize(self):
         for ranks in 1, 3:
             # What Finalize would have freed is not searched for by LeakSanitizer.
@@ -105,6 +113,18 @@ class Ends(JobTest):
         self.assertNotIn("not freed", job.err)
         job = self.run_job("-n", 1, MISUSE, "leak-session", env={"WEFT_MPI_REPORT_LEAKS": "1"})
         self.assertIn("sessions not freed (1)", job.err)
+
+    def test_sends_that_ended_at_once(self):
+        """Each has a request of its own where leaks are told: a forgotten one is, and so is a stale copy."""
+        watched = {"WEFT_MPI_REPORT_LEAKS": "1"}
+        job = self.run_job("-n", 1, MISUSE, "leak-send", env=watched)
+        self.assertEqual(job.code, 0, job.err)
+        self.assertRegex(job.err, r"requests not freed \(1\): send .*ended")
+        job = self.run_job("-n", 1, MISUSE, "stale-send", env=watched)
+        self.assertEqual(job.out.split(), ["refused", "refused"], job.err)
+        self.assertNotIn("not freed", job.err)
+        # Otherwise all have the same one, of which nobody can tell.
+        self.assertEqual(self.good("-n", 1, MISUSE, "stale-send").out.split(), ["served", "served"])
 
     def test_bad_configuration(self):
         self.ended(16, ["MPI_Init_thread failed", "WEFT_MPI_REQUESTS"], "nothing", ranks=1,

@@ -41,7 +41,9 @@ constexpr base::ConfigKey kKeys[] = {
     {.key = "mpi.report_leaks",
      .type = ConfigType::boolean,
      .fallback = "false",
-     .help = "MPI_Finalize warns of handles that were not freed, and tells where they were made."},
+     .help = "MPI_Finalize warns of handles that were not freed, and tells where they were made; a "
+             "send that ends at once has a request of its own, so that using a copy of it is told, "
+             "too."},
     {.key = "mpi.stats",
      .type = ConfigType::boolean,
      .fallback = "false",

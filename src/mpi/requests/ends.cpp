@@ -30,6 +30,34 @@ std::string sentence(int error, const Transfer* transfer) {
   }
 }
 
+/// What the program's own functions failed with (generalized requests); the first counts.
+struct Thrown {
+  int error = MPI_SUCCESS;
+  std::string text;
+
+  template <class Call>
+  void by(Call call) {
+    try {
+      call();
+    } catch (const Failure& failure) {
+      if (error != MPI_SUCCESS) return;
+      error = failure.code();
+      text = failure.what();
+    }
+  }
+};
+
+/// What is told of an ended request. `why` and `comm` are of the first failure.
+Outcome told(const Request& request, const Thrown& thrown, std::string& why, MPI_Comm& comm) {
+  Outcome outcome = request.transfer.outcome;
+  if (thrown.error != MPI_SUCCESS) outcome.error = thrown.error;
+  if (outcome.error != MPI_SUCCESS && why.empty()) {
+    why = thrown.error != MPI_SUCCESS ? thrown.text : sentence(outcome.error, &request.transfer);
+    comm = handle_or_null(request.of());
+  }
+  return outcome;
+}
+
 }  // namespace
 
 void fail_as(const Transfer& transfer, const Comm* comm) {
@@ -49,26 +77,12 @@ Outcome conclude_any(Request& request, MPI_Request& handle, std::string& why, MP
     handle = MPI_REQUEST_NULL;
     return request.transfer.outcome;
   }
-  int thrown = MPI_SUCCESS;
-  std::string text;
-  auto ask = [&](auto call) {
-    if (request.work == nullptr) return;
-    try {
-      call(*request.work);
-    } catch (const Failure& failure) {
-      if (thrown != MPI_SUCCESS) return;
-      thrown = failure.code();
-      text = failure.what();
-    }
-  };
-  ask([&](RequestWork& work) { work.before_report(request); });
-  if (!request.persistent) ask([&](RequestWork& work) { work.before_retire(request); });
-  Outcome outcome = request.transfer.outcome;
-  if (thrown != MPI_SUCCESS) outcome.error = thrown;
-  if (outcome.error != MPI_SUCCESS && why.empty()) {
-    why = thrown != MPI_SUCCESS ? text : sentence(outcome.error, &request.transfer);
-    comm = handle_or_null(request.of());
+  Thrown thrown;
+  if (request.work != nullptr) {
+    thrown.by([&] { request.work->before_report(request); });
+    if (!request.persistent) thrown.by([&] { request.work->before_retire(request); });
   }
+  const Outcome outcome = told(request, thrown, why, comm);
   if (request.persistent) {
     request.active = false;
   } else {
@@ -76,6 +90,22 @@ Outcome conclude_any(Request& request, MPI_Request& handle, std::string& why, MP
     handle = MPI_REQUEST_NULL;
   }
   return outcome;
+}
+
+Outcome peek(Request& request, std::string& why, MPI_Comm& comm) {
+  if (request.inactive()) return kEmpty;
+  Thrown thrown;
+  if (request.work != nullptr && !request.constant)
+    thrown.by([&] { request.work->before_report(request); });
+  return told(request, thrown, why, comm);
+}
+
+void report_peek(Request& request, MPI_Status* status) {
+  std::string why;
+  MPI_Comm comm = MPI_COMM_NULL;
+  const Outcome outcome = peek(request, why, comm);
+  fill(status, outcome);
+  if (outcome.error != MPI_SUCCESS) throw Failure(outcome.error, std::move(why)).about(comm);
 }
 
 void Statuses::note_failure(int i) noexcept {

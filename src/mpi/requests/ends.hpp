@@ -38,6 +38,11 @@ inline Outcome conclude(Request& request, MPI_Request& handle, std::string& why,
   return conclude_any(request, handle, why, comm);
 }
 
+/// What a wait would report now of a request that has ended, or is inactive; it stays as it is.
+Outcome peek(Request& request, std::string& why, MPI_Comm& comm);
+/// The same for one request, as report_end.
+void report_peek(Request& request, MPI_Status* status);
+
 /// One request's end, for calls that return one status.
 inline void report_end(Request& request, MPI_Request& handle, MPI_Status* status) {
   std::string why;
@@ -59,11 +64,10 @@ class Statuses {
   }
   /// Status `i` is of `request`, which has ended. Statuses come in order.
   void conclude_into(int i, Request& request, MPI_Request& handle) {
-    const Outcome outcome = conclude(request, handle, why_, comm_);
-    if (outcome.error != MPI_SUCCESS) [[unlikely]]
-      note_failure(i);
-    if (statuses_ != MPI_STATUSES_IGNORE) fill(&statuses_[i], outcome, failed_ != 0);
+    set(i, conclude(request, handle, why_, comm_));
   }
+  /// The same, and the request stays as it is.
+  void peek_into(int i, Request& request) { set(i, peek(request, why_, comm_)); }
   /// Throws MPI_ERR_IN_STATUS if one has failed.
   void finish() const {
     if (failed_ != 0) [[unlikely]]
@@ -71,6 +75,11 @@ class Statuses {
   }
 
  private:
+  void set(int i, const Outcome& outcome) noexcept {
+    if (outcome.error != MPI_SUCCESS) [[unlikely]]
+      note_failure(i);
+    if (statuses_ != MPI_STATUSES_IGNORE) fill(&statuses_[i], outcome, failed_ != 0);
+  }
   void note_failure(int i) noexcept;
   [[noreturn]] void fail_some() const;
 

@@ -10,12 +10,7 @@ namespace weft::mpi {
 
 namespace {
 
-/// What a wait would report now of a request that has ended, or is inactive; it stays as it is.
-Outcome peek(Request& request) {
-  if (request.inactive()) return kEmpty;
-  if (request.work != nullptr && !request.constant) request.work->before_report(request);
-  return request.transfer.outcome;
-}
+// Empty statuses have MPI_ERROR, too, here: there is none in them (MPI 3.7.3).
 
 /// The request of a handle; nullptr: there is nothing to wait for.
 Request* active_or_null(MPI_Request handle) {
@@ -64,7 +59,7 @@ void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
   }
   if (!active->transfer.ended()) progress();
   if (active->transfer.ended()) {
-    fill(status, peek(*active));
+    report_peek(*active, status);
   } else {
     *flag = 0;
   }
@@ -76,11 +71,17 @@ void Request_get_status_all(int count, const MPI_Request array_of_requests[], in
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   if (!all_ended(handles)) progress();
   *flag = all_ended(handles) ? 1 : 0;
-  if (*flag == 0 || array_of_statuses == MPI_STATUSES_IGNORE) return;
+  if (*flag == 0) return;
+  Statuses statuses(array_of_statuses);
   for (int i = 0; i < count; ++i) {
     Request* active = active_or_null(array_of_requests[i]);
-    fill(&array_of_statuses[i], active == nullptr ? kEmpty : peek(*active), active == nullptr);
+    if (active != nullptr) {
+      statuses.peek_into(i, *active);
+    } else if (array_of_statuses != MPI_STATUSES_IGNORE) {
+      fill(&array_of_statuses[i], kEmpty, true);
+    }
   }
+  statuses.finish();
 }
 
 void Request_get_status_any(int count, const MPI_Request array_of_requests[], int* indx, int* flag,
@@ -96,7 +97,7 @@ void Request_get_status_any(int count, const MPI_Request array_of_requests[], in
       if (active->transfer.ended()) {
         *indx = i;
         *flag = 1;
-        fill(status, peek(*active));
+        report_peek(*active, status);
         return;
       }
       pending = true;
@@ -105,13 +106,14 @@ void Request_get_status_any(int count, const MPI_Request array_of_requests[], in
     if (look == 0) progress();
   }
   *flag = pending ? 0 : 1;
-  if (!pending) fill(status, kEmpty, true);  // an empty status has no error (MPI 3.7.3)
+  if (!pending) fill(status, kEmpty, true);
 }
 
 void Request_get_status_some(int incount, const MPI_Request array_of_requests[], int* outcount,
                              int array_of_indices[], MPI_Status* array_of_statuses) {
   check_array(incount, array_of_requests);
   progress();
+  Statuses statuses(array_of_statuses);
   bool active_ones = false;
   int ended = 0;
   for (int i = 0; i < incount; ++i) {
@@ -120,11 +122,10 @@ void Request_get_status_some(int incount, const MPI_Request array_of_requests[],
     active_ones = true;
     if (!active->transfer.ended()) continue;
     array_of_indices[ended] = i;
-    const Outcome outcome = peek(*active);
-    if (array_of_statuses != MPI_STATUSES_IGNORE) fill(&array_of_statuses[ended], outcome);
-    ++ended;
+    statuses.peek_into(ended++, *active);
   }
   *outcount = active_ones ? ended : MPI_UNDEFINED;
+  statuses.finish();
 }
 
 }  // namespace calls

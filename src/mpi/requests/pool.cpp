@@ -92,8 +92,9 @@ void tell_leaked_requests() {
 
 }  // namespace
 
-RequestPool::RequestPool(uint32_t count)
-    : records_(std::clamp(count, 64U, kMostRequests)),
+RequestPool::RequestPool(uint32_t count, bool each_its_own)
+    : each_its_own_(each_its_own),
+      records_(std::clamp(count, 64U, kMostRequests)),
       spares_(reinterpret_cast<Spare*>(base::map_records(kSpareBytes))),
       begun_(reinterpret_cast<std::atomic<uint64_t>*>(base::map_records(begun_bytes()))) {
   static_assert(sizeof(Spare) == base::kCacheLine);
@@ -148,6 +149,16 @@ MPI_Request RequestPool::make_constant(const Outcome& outcome) {
   return issue(request);
 }
 
+MPI_Request RequestPool::issue_done(const Outcome& outcome, bool receives) noexcept {
+  Request* request = records_.allocate();
+  // What it is about has happened, so there is nothing to refuse any more.
+  if (request == nullptr) return receives ? done_with_no_process_ : done_;
+  if (request->generation == 0) begin(*request);
+  request->transfer.outcome = outcome;
+  request->receives = receives;
+  return issue(*request);
+}
+
 bool RequestPool::is_borrowed(const Comm& comm) noexcept {
   return any_begun([&](const Request& request) {
     // acquire: pairs with retire's release.
@@ -191,7 +202,7 @@ void drop_when_unused(Comm* comm) {
 }
 
 void open_requests() {
-  detail::the_request_pool = new RequestPool(settings().requests);
+  detail::the_request_pool = new RequestPool(settings().requests, settings().report_leaks);
   add_counter({.name = "requests",
                .help = "Requests that exist now.",
                .kind = CounterKind::level,

@@ -12,6 +12,9 @@
 
 namespace weft::mpi {
 
+/// What receives from MPI_PROC_NULL answer.
+inline constexpr Outcome kNoProcess{.source = MPI_PROC_NULL, .tag = MPI_ANY_TAG};
+
 /// The request that a transfer is the first member of.
 [[nodiscard]] inline Request& request_of(Transfer& transfer) noexcept {
   return reinterpret_cast<Request&>(transfer);
@@ -30,7 +33,8 @@ namespace weft::mpi {
 ///  3. a record without handle has no work, comm, type nor borrowed communicator.
 class RequestPool {
  public:
-  explicit RequestPool(uint32_t count);
+  /// `each_its_own`: what had ended when it began has a record, too (mpi.report_leaks).
+  RequestPool(uint32_t count, bool each_its_own);
   ~RequestPool();
   RequestPool(const RequestPool&) = delete;
   RequestPool& operator=(const RequestPool&) = delete;
@@ -103,10 +107,20 @@ class RequestPool {
     give_back(request);
   }
 
-  /// The requests of what had ended when it began: a send, a receive from MPI_PROC_NULL.
-  /// They are never written to, so that everybody can have them.
-  [[nodiscard]] MPI_Request done() const noexcept { return done_; }
-  [[nodiscard]] MPI_Request done_with_no_process() const noexcept { return done_with_no_process_; }
+  /// A request for what had ended when it began: a send, or a receive from MPI_PROC_NULL. All who
+  /// ask have the same one, which is never written to, so its copies are never told to be stale.
+  [[nodiscard]] MPI_Request done() noexcept {
+    if (each_its_own_) [[unlikely]]
+      return issue_done(kEmpty, false);
+    return done_;
+  }
+  [[nodiscard]] MPI_Request done_with_no_process() noexcept {
+    if (each_its_own_) [[unlikely]]
+      return issue_done(kNoProcess, true);
+    return done_with_no_process_;
+  }
+  /// Whether it is the one of all ended sends.
+  [[nodiscard]] bool is_common_done(MPI_Request handle) const noexcept { return handle == done_; }
 
   /// Whether a request concerns it that has no hold of its own.
   [[nodiscard]] bool is_borrowed(const Comm& comm) noexcept;
@@ -148,7 +162,9 @@ class RequestPool {
   }
   static void let_go(Request& request) noexcept;
   MPI_Request make_constant(const Outcome& outcome);
+  MPI_Request issue_done(const Outcome& outcome, bool receives) noexcept;
 
+  const bool each_its_own_;
   base::Records<Request> records_;
   Spare* spares_;  ///< by thread slot; pages of slots in use
   MPI_Request done_ = MPI_REQUEST_NULL;
@@ -172,8 +188,5 @@ extern constinit RequestPool* the_request_pool;
     refuse_handle(handle);
   return *found;
 }
-
-/// What receives from MPI_PROC_NULL answer.
-inline constexpr Outcome kNoProcess{.source = MPI_PROC_NULL, .tag = MPI_ANY_TAG};
 
 }  // namespace weft::mpi

@@ -46,18 +46,38 @@ MPI_Message name(Extracted& message, Comm& comm) {
   return handle;
 }
 
-/// Ends the handle of a message that is about to be received; MPI_MESSAGE_NO_PROC: nullptr.
-std::unique_ptr<MatchedMessage> claim(MPI_Message* handle, const void* buffer, MPI_Count count,
-                                      const Datatype& type) {
+/// What a receive of a probed message is given.
+struct Place {
+  void* buffer;
+  MPI_Count count;
+  MPI_Datatype type;
+};
+
+/// The message behind a handle; MPI_MESSAGE_NO_PROC: nullptr. Throws for wrong arguments, with the
+/// communicator that the message came on; then the message can still be received.
+MatchedMessage* checked(const MPI_Message* handle, const Place& place) {
   require(handle != nullptr, MPI_ERR_ARG, "no message: a null pointer");
-  const bool none = *handle == MPI_MESSAGE_NO_PROC;
-  if (!none && matched_messages().find(*handle) == nullptr) {
+  MatchedMessage* matched =
+      *handle == MPI_MESSAGE_NO_PROC ? nullptr : matched_messages().find(*handle);
+  if (matched == nullptr && *handle != MPI_MESSAGE_NO_PROC)
     fail(MPI_ERR_REQUEST, "not a message: null, received already, or never probed");
+  try {
+    const Datatype& type = mpi::datatype(place.type);
+    require(place.count >= 0, MPI_ERR_COUNT, "a negative count");
+    require(!lacks_buffer({place.buffer, place.count, type}), MPI_ERR_BUFFER,
+            "the buffer is a null pointer");
+  } catch (Failure& failure) {
+    if (matched != nullptr) failure.about(matched->comm->handle);
+    throw;
   }
-  require(count >= 0, MPI_ERR_COUNT, "a negative count");
-  require(!lacks_buffer({buffer, count, type}), MPI_ERR_BUFFER, "the buffer is a null pointer");
-  std::unique_ptr<MatchedMessage> matched(none ? nullptr : matched_messages().remove(*handle));
-  *handle = MPI_MESSAGE_NULL;
+  return matched;
+}
+
+/// Ends the handle: its message is about to be received.
+std::unique_ptr<MatchedMessage> claim(MPI_Message* handle) {
+  std::unique_ptr<MatchedMessage> matched(
+      matched_messages().remove(std::exchange(*handle, MPI_MESSAGE_NULL)));
+  if (!matched) fail(MPI_ERR_REQUEST, "another thread receives this message");
   return matched;
 }
 
@@ -139,31 +159,33 @@ void Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status
 
 void Mrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
            MPI_Status* status) {
-  const Datatype& type = mpi::datatype(datatype);
-  const auto matched = claim(message, buf, count, type);
-  if (!matched) {
+  if (checked(message, {buf, count, datatype}) == nullptr) {
+    *message = MPI_MESSAGE_NULL;
     fill(status, kNoProcess);
     return;
   }
+  const auto matched = claim(message);
   Transfer transfer;
-  start_recv_extracted(transfer, *matched->message, buf, count, type);
+  start_recv_extracted(transfer, *matched->message, buf, count, mpi::datatype(datatype));
   wait(transfer);
   report(transfer, *matched->comm, status);
 }
 
 void Imrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* message,
             MPI_Request* request) {
-  const Datatype& type = mpi::datatype(datatype);
   require(request != nullptr, MPI_ERR_ARG, "no place for the request");
-  const auto matched = claim(message, buf, count, type);
-  if (!matched) {
+  if (checked(message, {buf, count, datatype}) == nullptr) {
+    *message = MPI_MESSAGE_NULL;
     *request = request_pool().done_with_no_process();
     return;
   }
-  Request& receive = make_request();
-  receive.comm = std::move(matched->comm);
+  const Datatype& type = mpi::datatype(datatype);
+  Request& receive = make_request();  // before the message is claimed: there may be too many
+  receive.receives = true;
   if (!type.predefined()) receive.type = Held<Datatype>(const_cast<Datatype*>(&type));
   try {
+    const auto matched = claim(message);
+    receive.comm = std::move(matched->comm);
     start_recv_extracted(receive.transfer, *matched->message, buf, count, type);
   } catch (...) {
     retire(receive);

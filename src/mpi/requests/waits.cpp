@@ -18,14 +18,13 @@ constexpr int kTogether = 128;
 
 /// Waits for `count` <= kTogether requests, then concludes them.
 void wait_for_all(int count, MPI_Request* handles, int first, Statuses& statuses) {
-  RequestPool& pool = request_pool();
-  const MPI_Request done = pool.done();
+  const RequestPool& pool = request_pool();
   std::array<Request*, kTogether> requests;
   std::array<Transfer*, kTogether> pending;
   std::size_t left = 0;
   for (int i = 0; i < count; ++i) {
     requests[i] = nullptr;
-    if (handles[i] == done || handles[i] == MPI_REQUEST_NULL) continue;
+    if (pool.is_common_done(handles[i]) || handles[i] == MPI_REQUEST_NULL) continue;
     Request& found = named(handles[i]);
     if (found.inactive()) continue;
     requests[i] = &found;
@@ -40,7 +39,7 @@ void wait_for_all(int count, MPI_Request* handles, int first, Statuses& statuses
     if (requests[i] != nullptr) {
       statuses.conclude_into(first + i, *requests[i], handles[i]);
     } else {
-      if (handles[i] == done) handles[i] = MPI_REQUEST_NULL;
+      if (pool.is_common_done(handles[i])) handles[i] = MPI_REQUEST_NULL;
       statuses.set_empty(first + i);
     }
   }
@@ -90,6 +89,10 @@ void Wait(MPI_Request* request, MPI_Status* status) {
 
 void Waitall(int count, MPI_Request array_of_requests[], MPI_Status* array_of_statuses) {
   check_array(count, array_of_requests);
+  if (count > kTogether) {  // A bad handle is told before any of the others has been concluded.
+    for (const MPI_Request handle : std::span(array_of_requests, static_cast<std::size_t>(count)))
+      if (handle != MPI_REQUEST_NULL) (void)named(handle);
+  }
   Statuses statuses(array_of_statuses);
   for (int first = 0; first < count; first += kTogether) {
     wait_for_all(std::min(kTogether, count - first), array_of_requests + first, first, statuses);

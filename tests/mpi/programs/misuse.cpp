@@ -76,6 +76,31 @@ void leave_handles() {
   MPI_Mprobe(rank, 79, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
 }
 
+/// Waits twice for a send that had ended at once, by a copy of its handle.
+void use_stale_send() {
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  int word = 1;
+  MPI_Request nobody;
+  MPI_Irecv(&word, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &nobody);
+  MPI_Request sent;
+  MPI_Isend(&word, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, &sent);
+  for (MPI_Request* first : {&sent, &nobody}) {
+    MPI_Request copy = *first;
+    MPI_Wait(first, MPI_STATUS_IGNORE);
+    const int code = MPI_Wait(&copy, MPI_STATUS_IGNORE);
+    std::printf("%s\n", code == MPI_SUCCESS ? "served" : "refused");
+  }
+  MPI_Recv(&word, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/// Forgets a send that had ended at once.
+void leave_send() {
+  int word = 1;
+  MPI_Request request;
+  MPI_Isend(&word, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, &request);
+  MPI_Recv(&word, 1, MPI_INT, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 int level_named(const char* name) {
   if (asked(name, "funneled")) return MPI_THREAD_FUNNELED;
   if (asked(name, "serialized")) return MPI_THREAD_SERIALIZED;
@@ -107,9 +132,20 @@ int main(int argc, char** argv) {
   if (asked(what, "leave")) return 0;
   if (asked(what, "leave-one") && rank == 0) return 0;
   if (asked(what, "leak")) leave_handles();
+  if (asked(what, "leak-send")) leave_send();
+  if (asked(what, "stale-send")) use_stale_send();
   if (asked(what, "leak-session")) {
     MPI_Session session;
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  }
+  if (asked(what, "session-abort")) {
+    MPI_Session session;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ABORT, &session);
+    MPI_Group group;
+    if (rank == 0) MPI_Group_from_session_pset(session, "nobody://knows", &group);
+    std::printf("rank %d goes on\n", rank);
+    MPI_Session_finalize(&session);
+    if (rank != 0) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
   if (asked(what, "talk")) {  // three messages to oneself, each of four bytes, the receive first
     for (int i = 0; i < 3; ++i) {

@@ -279,13 +279,80 @@ void test_truncation(std::size_t size) {
   MPI_Wait(&sent, MPI_STATUS_IGNORE);
 }
 
+/// A look at a request that failed tells it, and leaves it to whoever waits.
+void test_look_at_failed() {
+  const int out[2] = {1, 2};
+  int in = 0;
+  MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Irecv(&in, 1, MPI_INT, g_rank, 8, MPI_COMM_WORLD, &requests[1]);
+  MPI_Send(out, 2, MPI_INT, g_rank, 8, MPI_COMM_WORLD);
+  int flag = 0;
+  int index = -1;
+  int number = -1;
+  int indices[3] = {-1, -1, -1};
+  MPI_Status statuses[3];
+  int code = MPI_Request_get_status(requests[1], &flag, &statuses[0]);
+  expect_class(code, MPI_ERR_TRUNCATE, "Request_get_status");
+  expect(flag == 1 && statuses[0].MPI_TAG == 8, "it has ended");
+  code = MPI_Request_get_status_any(3, requests, &index, &flag, &statuses[0]);
+  expect_class(code, MPI_ERR_TRUNCATE, "Request_get_status_any");
+  expect(flag == 1 && index == 1, "it is the second");
+  for (MPI_Status& each : statuses) each.MPI_ERROR = 77;
+  code = MPI_Request_get_status_all(3, requests, &flag, statuses);
+  expect_class(code, MPI_ERR_IN_STATUS, "Request_get_status_all");
+  expect_class(statuses[1].MPI_ERROR, MPI_ERR_TRUNCATE, "the second");
+  expect(flag == 1 && statuses[0].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS,
+         "the others are well");
+  code = MPI_Request_get_status_some(3, requests, &number, indices, statuses);
+  expect_class(code, MPI_ERR_IN_STATUS, "Request_get_status_some");
+  expect(number == 1 && indices[0] == 1, "it is the one");
+  expect_class(statuses[0].MPI_ERROR, MPI_ERR_TRUNCATE, "its status");
+  expect_class(MPI_Wait(&requests[1], &statuses[0]), MPI_ERR_TRUNCATE, "Wait after all that");
+  expect(requests[1] == MPI_REQUEST_NULL, "it has gone");
+}
+
+/// A bad handle among many, wherever it stands, is told before any of the others is concluded.
+void test_bad_among_many() {
+  constexpr int kMany = 300;
+  static int in[kMany];
+  std::vector<MPI_Request> requests(kMany);
+  std::vector<int> indices(kMany);
+  MPI_Request gone;
+  MPI_Irecv(in, 1, MPI_INT, g_rank, 10, MPI_COMM_WORLD, &gone);
+  MPI_Request stale = gone;
+  MPI_Send(in, 1, MPI_INT, g_rank, 10, MPI_COMM_WORLD);
+  MPI_Wait(&gone, MPI_STATUS_IGNORE);
+  for (const int bad : {0, 60, 200, kMany - 1}) {
+    for (int i = 0; i < kMany; ++i)
+      MPI_Irecv(&in[i], 1, MPI_INT, g_rank, 9, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < kMany; ++i) MPI_Send(&i, 1, MPI_INT, g_rank, 9, MPI_COMM_WORLD);
+    std::swap(requests[bad], stale);
+    const std::vector<MPI_Request> before = requests;
+    int number = 0;
+    expect_class(MPI_Waitall(kMany, requests.data(), MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+                 "Waitall");
+    expect(requests == before, "Waitall leaves the others");
+    expect_class(MPI_Waitsome(kMany, requests.data(), &number, indices.data(), MPI_STATUSES_IGNORE),
+                 MPI_ERR_REQUEST, "Waitsome");
+    expect(requests == before, "Waitsome leaves the others");
+    expect_class(MPI_Testsome(kMany, requests.data(), &number, indices.data(), MPI_STATUSES_IGNORE),
+                 MPI_ERR_REQUEST, "Testsome");
+    expect(requests == before, "Testsome leaves the others");
+    std::swap(requests[bad], stale);
+    expect(MPI_Waitall(kMany, requests.data(), MPI_STATUSES_IGNORE) == MPI_SUCCESS,
+           "without it all end");
+    for (int i = 0; i < kMany; ++i) expect(in[i] == i, "message %d, not %d", i, in[i]);
+  }
+}
+
+std::atomic<int> g_wanted{MPI_ERR_TRUNCATE};
 std::atomic<int> g_handled{0};
 void count_errors(MPI_Comm* comm, int* code, ...) {
   int result = MPI_UNEQUAL;
   MPI_Comm_compare(*comm, MPI_COMM_SELF, &result);
   expect(result == MPI_CONGRUENT || result == MPI_IDENT || g_size == 1,
          "the handler gets its communicator");
-  expect_class(*code, MPI_ERR_TRUNCATE, "the handler's code");
+  expect_class(*code, g_wanted.load(), "the handler's code");
   g_handled.fetch_add(1);
 }
 
@@ -305,6 +372,21 @@ void test_handler() {
   expect_class(code, MPI_ERR_TRUNCATE, "Wait under a handler of one's own");
   expect(g_handled.load() == 1, "it was called once, not %d times", g_handled.load());
   MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+
+  // Of a message that was probed there: its communicator's, too.
+  MPI_Send(out, 2, MPI_INT, 0, 0, comm);
+  MPI_Message message;
+  MPI_Mprobe(0, 0, comm, &message, MPI_STATUS_IGNORE);
+  g_wanted = MPI_ERR_COUNT;
+  expect_class(MPI_Mrecv(&in, -1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_COUNT, "count -1");
+  g_wanted = MPI_ERR_TYPE;
+  expect_class(MPI_Imrecv(&in, 1, MPI_DATATYPE_NULL, &message, &requests[0]), MPI_ERR_TYPE,
+               "no type");
+  g_wanted = MPI_ERR_TRUNCATE;
+  expect_class(MPI_Mrecv(&in, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE,
+               "Mrecv of too much");
+  expect(message == MPI_MESSAGE_NULL, "the message has gone");
+  expect(g_handled.load() == 4, "three more calls, not %d", g_handled.load() - 1);
   MPI_Errhandler_free(&handler);
   MPI_Comm_free(&comm);
 }
@@ -327,6 +409,8 @@ int main(int argc, char** argv) {
   test_arguments(freed_comm, freed_type);
   test_requests();
   for (const std::size_t size : {4U, 100U, 10000U, 1U << 20}) test_truncation(size);
+  test_look_at_failed();
+  test_bad_among_many();
   test_handler();
   return finish();
 }

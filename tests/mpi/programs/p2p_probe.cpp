@@ -161,6 +161,30 @@ void test_matched_is_out() {
   expect(value == 0, "the matched receive gets the first, not %d", value);
 }
 
+/// Cancelling the receive of a message that was taken out does nothing, however far it is.
+void test_matched_is_not_cancelled() {
+  if (g_rank > 1 || g_size < 2) return;
+  std::vector<unsigned char> bytes(1U << 22);
+  const int size = static_cast<int>(bytes.size());
+  if (g_rank == 1) {
+    fill_pattern(bytes, 9);
+    MPI_Send(bytes.data(), size, MPI_BYTE, 0, 9, MPI_COMM_WORLD);
+    return;
+  }
+  MPI_Message message;
+  MPI_Mprobe(1, 9, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+  MPI_Request request;
+  MPI_Imrecv(bytes.data(), size, MPI_BYTE, &message, &request);
+  MPI_Cancel(&request);
+  MPI_Status status;
+  MPI_Wait(&request, &status);
+  int cancelled = -1;
+  MPI_Test_cancelled(&status, &cancelled);
+  expect(cancelled == 0 && status.MPI_SOURCE == 1 && count_of(status, MPI_BYTE) == size,
+         "it is not cancelled: %d, from %d", cancelled, status.MPI_SOURCE);
+  expect(has_pattern(bytes.data(), bytes.size(), 9), "it came whole");
+}
+
 /// A message to oneself can be probed.
 void test_own() {
   const int out = 42;
@@ -189,6 +213,8 @@ int main(int argc, char** argv) {
   test_probe_then_receive(false);
   MPI_Barrier(MPI_COMM_WORLD);
   test_matched_is_out();
+  MPI_Barrier(MPI_COMM_WORLD);
+  test_matched_is_not_cancelled();
   MPI_Barrier(MPI_COMM_WORLD);
   test_matched_by_threads(threads, 60);
   MPI_Barrier(MPI_COMM_WORLD);
