@@ -16,7 +16,10 @@ using Quad = long double;
 __extension__ typedef __float128 Quad;  // NOLINT(modernize-use-using)
 #endif
 
-#if defined(__FLT16_MANT_DIG__)
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#define WEFT_MPI_HAS_HALF 1
+using Half = __fp16;  // this compiler has _Float16 in C alone
+#elif defined(__FLT16_MANT_DIG__)
 #define WEFT_MPI_HAS_HALF 1
 __extension__ typedef _Float16 Half;  // NOLINT(modernize-use-using)
 #else
