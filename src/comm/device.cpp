@@ -18,6 +18,7 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kReturnsAtOnce = 64;
+constexpr uint32_t kMostInVain = 64;    ///< operations that find no room, at a look
 constexpr uint32_t kMostPutOff = 1024;  ///< polls that a death waits for while others send on
 
 /// False too for a length that no buffer has: room for it would be awaited for ever.
@@ -366,19 +367,24 @@ uint32_t Device::work() {
   }
   // One turn for each; those that are not over queue up again, so that large ones share. Copies
   // have one chunk's time in all: those that had none keep their place in front, and small messages
-  // come in between however many transfers are under way.
+  // come in between however many transfers are under way. Where many find no room, the rest keeps
+  // its place, too: a look costs the same however many wait.
   uint32_t moved = 0;
+  uint32_t in_vain = 0;
   uint64_t copied = 0;
   comm::Operation* waiting = nullptr;
   comm::Operation** waiting_end = &waiting;
   uint32_t waiting_count = 0;
   Operation* turn = pending_;
+  Operation** const turn_end = pending_end_;
+  uint32_t turn_count = pending_count_.load(std::memory_order_relaxed);
   pending_ = nullptr;
   pending_end_ = &pending_;
   pending_count_.store(0, std::memory_order_relaxed);
-  while (turn != nullptr) {
+  while (turn != nullptr && in_vain < kMostInVain) {
     Operation* op = turn;
     turn = turn->next;
+    --turn_count;
     const uint64_t before = op->moved;
     const comm::Work work = op->work;
     const bool copies = work == comm::Work::read || work == comm::Work::write ||
@@ -412,10 +418,18 @@ uint32_t Device::work() {
     } else if (step(*op)) {
       ++moved;
     } else {
-      if (op->moved != before || op->work != work) ++moved;
+      if (op->moved != before || op->work != work)
+        ++moved;
+      else
+        ++in_vain;
       enqueue_locked(*op);
     }
     if (shared) copied += std::exchange(shared_copied_, 0);
+  }
+  if (turn != nullptr) {
+    *waiting_end = turn;
+    waiting_end = turn_end;
+    waiting_count += turn_count;
   }
   if (waiting != nullptr) {
     *waiting_end = pending_;

@@ -159,11 +159,15 @@ inline const Datatype& datatype(MPI_Datatype handle) {
 /// The same for calls that take uncommitted ones.
 Datatype& any_datatype(MPI_Datatype handle);
 
-/// `count * type.size()`; throws MPI_ERR_COUNT for a negative count.
-inline int64_t packed_bytes(int64_t count, const Datatype& type) {
-  require(count >= 0, MPI_ERR_COUNT, "a negative count");
-  return count * type.size();
+/// No message is longer: a process has not so many addresses.
+inline constexpr int64_t kMostBytes = int64_t{1} << 47;
+/// Whether a count is to be looked at: it is negative, or may come to more than kMostBytes.
+[[nodiscard]] inline bool is_doubtful(int64_t count, const Datatype& type) noexcept {
+  return (static_cast<uint64_t>(count) | static_cast<uint64_t>(type.size())) >> 23 != 0;
 }
+/// Throws MPI_ERR_COUNT for such a count, if arguments are checked.
+void require_count(int64_t count, const Datatype& type);
+
 /// Number of basic elements in `bytes` of packed data of this type (MPI_Get_elements);
 /// MPI_UNDEFINED if the last one is not whole.
 int64_t elements_in(const Datatype& type, int64_t bytes);

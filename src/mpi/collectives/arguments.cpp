@@ -14,9 +14,11 @@ bool lacks_memory(const void* buffer, int64_t count, const Datatype& type) noexc
 /// `place`: the block's displacement; where there is one, a null buffer may be MPI_BOTTOM.
 void check_block(const void* buffer, int64_t count, const Datatype& type, int64_t place = 0) {
   if (buffer == nullptr && place != 0) count = count < 0 ? count : 0;
-  if (count >= 0 && buffer != MPI_IN_PLACE && !lacks_memory(buffer, count, type)) [[likely]]
+  if (!is_doubtful(count, type) && buffer != MPI_IN_PLACE && !lacks_memory(buffer, count, type))
+      [[likely]] {
     return;
-  require(count >= 0, MPI_ERR_COUNT, "a negative count");
+  }
+  require_count(count, type);
   require(buffer != MPI_IN_PLACE, MPI_ERR_BUFFER,
           "a buffer is MPI_IN_PLACE (the address 1), which this argument may not be");
   require(!lacks_memory(buffer, count, type), MPI_ERR_BUFFER, "data at a null pointer");

@@ -231,7 +231,7 @@ class Engine final : public Matcher {
   base::SpinLock stalled_lock_;
   std::vector<Peer*> stalled_;  ///< (stalled_lock_)
   /// (stalled_lock_) To be fetched, or, without a transfer, refused.
-  std::vector<std::pair<Transfer*, Announcement>> unfetched_;
+  std::deque<std::pair<Transfer*, Announcement>> unfetched_;
   std::deque<Recall> recalls_;          ///< (stalled_lock_) to be asked for
   base::SpinLock channels_lock_;        ///< making channels
   std::unique_ptr<Endpoint> endpoint_;  ///< last: gone first

@@ -13,8 +13,8 @@ namespace {
 
 /// Bytes of a layout with holes that are packed on the stack.
 constexpr std::size_t kSmallPack = 512;
-/// Sends out of the backlog at a look, and as many recalls: `stalled_lock_` is held, and each may
-/// ring a doorbell.
+/// Sends out of the backlog at a look, and as many recalls and fetches: `stalled_lock_` is held,
+/// and each may ring a doorbell. What is refused comes again behind the others.
 constexpr int kSendsAtALook = 64;
 
 }  // namespace
@@ -235,7 +235,10 @@ bool Engine::try_again() noexcept {
     all = kept == 0;
     // Another one first at the next look: none keeps the others waiting.
     if (!all) std::rotate(stalled_.begin(), stalled_.begin() + 1, stalled_.end());
-    fetches.swap(unfetched_);
+    for (auto left = std::min<std::size_t>(unfetched_.size(), kSendsAtALook); left != 0; --left) {
+      fetches.push_back(unfetched_.front());
+      unfetched_.pop_front();
+    }
     for (auto left = std::min<std::size_t>(recalls_.size(), kSendsAtALook); left != 0; --left) {
       const Recall first = recalls_.front();
       recalls_.pop_front();

@@ -86,10 +86,11 @@ constexpr base::ConfigKey kKeys[] = {
              "communicator says that messages may overtake each other."},
     {.key = "mpi.operations",
      .type = ConfigType::integer,
-     .fallback = "0",
+     .fallback = "1048576",
      .low = 0,
      .high = int64_t{1} << 24,
-     .help = "Messages that may be under way at once in a rank of an MPI program; 0: as "
+     .help = "Messages that may be under way at once in a rank of an MPI program: more than "
+             "mpi.requests, so that no send has to wait for those before it to be received; 0: as "
              "comm.operations says."},
 };
 

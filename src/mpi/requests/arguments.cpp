@@ -10,7 +10,7 @@ namespace weft::mpi {
 namespace {
 
 void judge_piece(const Piece& piece) {
-  if (piece.count < 0) fail(MPI_ERR_COUNT, fmt::format("the count is {}", piece.count));
+  require_count(piece.count, piece.type);
   if (lacks_buffer(piece)) {
     fail(MPI_ERR_BUFFER,
          fmt::format("the buffer is a null pointer, but there are {} elements", piece.count));

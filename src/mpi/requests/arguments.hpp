@@ -32,7 +32,7 @@ bool judge_match(const Comm& comm, int from, int tag);
 /// Checks the arguments of a send. False: to MPI_PROC_NULL. Throws Failure.
 inline bool may_send(const Comm& comm, const Piece& piece, int to, int tag) {
   if (static_cast<unsigned>(to) >= static_cast<unsigned>(comm.remote_size) || tag < 0 ||
-      piece.count < 0 || lacks_buffer(piece)) [[unlikely]] {
+      is_doubtful(piece.count, piece.type) || lacks_buffer(piece)) [[unlikely]] {
     return judge_send(comm, piece, to, tag);
   }
   return true;
@@ -52,7 +52,8 @@ inline bool may_send(const Comm& comm, const Piece& piece, int to, int tag) {
 
 /// Checks the arguments of a receive. False: from MPI_PROC_NULL. Throws Failure.
 inline bool may_recv(const Comm& comm, const Piece& piece, int from, int tag) {
-  if (!is_exact(comm, from, tag) || piece.count < 0 || lacks_buffer(piece)) [[unlikely]] {
+  if (!is_exact(comm, from, tag) || is_doubtful(piece.count, piece.type) || lacks_buffer(piece))
+      [[unlikely]] {
     return judge_recv(comm, piece, from, tag);
   }
   return true;

@@ -63,7 +63,7 @@ MatchedMessage* checked(const MPI_Message* handle, const Place& place) {
     fail(MPI_ERR_REQUEST, "not a message: null, received already, or never probed");
   try {
     const Datatype& type = mpi::datatype(place.type);
-    require(place.count >= 0, MPI_ERR_COUNT, "a negative count");
+    require_count(place.count, type);
     require(!lacks_buffer({place.buffer, place.count, type}), MPI_ERR_BUFFER,
             "the buffer is a null pointer");
   } catch (Failure& failure) {

@@ -50,6 +50,13 @@ void counts_and_types() {
   MPI_Type_contiguous(2, MPI_INT, &fresh);
   expect(MPI_Bcast(many, 1, fresh, 0, world), MPI_ERR_TYPE, "Bcast of an uncommitted type");
   MPI_Type_free(&fresh);
+  MPI_Datatype huge;
+  MPI_Type_contiguous(1 << 30, MPI_DOUBLE, &huge);
+  MPI_Type_commit(&huge);
+  expect(MPI_Bcast(&x, 1 << 30, huge, 0, world), MPI_ERR_COUNT, "Bcast of too much");
+  expect(MPI_Allgather(&x, 1, MPI_INT, many, 1 << 30, huge, world), MPI_ERR_COUNT,
+         "Allgather of too much");
+  MPI_Type_free(&huge);
   const std::vector<int> negative(static_cast<std::size_t>(size), -1);
   const std::vector<int> zero(static_cast<std::size_t>(size), 0);
   expect(MPI_Allgatherv(&x, 1, MPI_INT, many, negative.data(), zero.data(), MPI_INT, world),

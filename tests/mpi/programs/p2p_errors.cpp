@@ -8,6 +8,7 @@
 namespace {
 
 int g_value = 0;
+MPI_Datatype g_huge;  ///< 8 GiB
 
 void expect_bad(int code, int wanted, const char* call, const char* what) {
   const int found = class_of(code);
@@ -115,6 +116,8 @@ void test_matched_arguments() {
              "count -1");
   expect_bad(MPI_Mrecv(nullptr, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_BUFFER,
              "MPI_Mrecv", "a null buffer");
+  expect_bad(MPI_Mrecv(x, 1 << 30, g_huge, &message, MPI_STATUS_IGNORE), MPI_ERR_COUNT, "MPI_Mrecv",
+             "too many bytes");
   *x = 0;
   MPI_Imrecv(x, 1, MPI_INT, &message, &request);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -132,6 +135,8 @@ void test_arguments(MPI_Comm freed_comm, MPI_Datatype freed_type) {
   for (const Call& call : kCalls) {
     const MPI_Comm world = MPI_COMM_WORLD;
     expect_bad(call.run(x, -1, MPI_INT, 0, 0, world), MPI_ERR_COUNT, call.name, "count -1");
+    expect_bad(call.run(x, 1 << 30, g_huge, 0, 0, world), MPI_ERR_COUNT, call.name,
+               "more bytes than there are");
     expect_bad(call.run(x, 1, MPI_DATATYPE_NULL, 0, 0, world), MPI_ERR_TYPE, call.name, "no type");
     expect_bad(call.run(x, 1, uncommitted, 0, 0, world), MPI_ERR_TYPE, call.name,
                "an uncommitted type");
@@ -406,11 +411,14 @@ int main(int argc, char** argv) {
   MPI_Type_commit(&type);
   const MPI_Datatype freed_type = type;
   MPI_Type_free(&type);
+  MPI_Type_contiguous(1 << 30, MPI_DOUBLE, &g_huge);
+  MPI_Type_commit(&g_huge);
   test_arguments(freed_comm, freed_type);
   test_requests();
   for (const std::size_t size : {4U, 100U, 10000U, 1U << 20}) test_truncation(size);
   test_look_at_failed();
   test_bad_among_many();
   test_handler();
+  MPI_Type_free(&g_huge);
   return finish();
 }

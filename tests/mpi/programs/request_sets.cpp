@@ -400,6 +400,46 @@ void test_many_outstanding(int number) {
   }
 }
 
+/// Synchronous sends to both sides, none of which is received before all were posted.
+void test_many_announced(int number) {
+  std::vector<int> out(static_cast<std::size_t>(number));
+  std::vector<int> in(static_cast<std::size_t>(number), -1);
+  std::vector<MPI_Request> requests(2 * static_cast<std::size_t>(number));
+  const int right = (g_rank + 1) % g_size;
+  const int left = (g_rank + g_size - 1) % g_size;
+  for (int i = 0; i < number; ++i) {
+    out[i] = i;
+    MPI_Issend(&out[i], 1, MPI_INT, right, 4, MPI_COMM_WORLD, &requests[number + i]);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 0; i < number; ++i)
+    MPI_Irecv(&in[i], 1, MPI_INT, left, 4, MPI_COMM_WORLD, &requests[i]);
+  MPI_Waitall(2 * number, requests.data(), MPI_STATUSES_IGNORE);
+  expect(in == out, "each receive got its message");
+}
+
+/// The last of very many sends is received first: those before it do not keep it.
+void test_last_first(int number) {
+  if (g_rank > 1 || g_size < 2) return;
+  int value = 0;
+  if (g_rank == 0) {
+    std::vector<int> out(static_cast<std::size_t>(number));
+    std::vector<MPI_Request> requests(static_cast<std::size_t>(number));
+    for (int i = 0; i < number; ++i) {
+      out[i] = i;
+      MPI_Isend(&out[i], 1, MPI_INT, 1, i == number - 1 ? 6 : 5, MPI_COMM_WORLD, &requests[i]);
+    }
+    MPI_Waitall(number, requests.data(), MPI_STATUSES_IGNORE);
+    return;
+  }
+  MPI_Recv(&value, 1, MPI_INT, 0, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  expect(value == number - 1, "the last came first, not %d", value);
+  for (int i = 0; i < number - 1; ++i) {
+    MPI_Recv(&value, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!expect(value == i, "message %d, not %d", i, value)) return;
+  }
+}
+
 /// Waits of different requests in different threads, of whatever kind.
 void test_threads(int threads) {
   if (g_rank > 1 || g_size < 2) return;
@@ -453,5 +493,7 @@ int main(int argc, char** argv) {
   test_threads(threads);
   MPI_Barrier(MPI_COMM_WORLD);
   test_many_outstanding(100000);
+  test_many_announced(100000);
+  test_last_first(200000);
   return finish();
 }
