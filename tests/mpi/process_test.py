@@ -36,6 +36,8 @@ class Ends(JobTest):
         self.ended(6, ["rank 0: MPI_Send on communicator MPI_COMM_WORLD failed: MPI_ERR_RANK"],
                    "fatal")
         self.ended(2, ["MPI_Send on communicator the cat's own", "MPI_ERR_COUNT"], "fatal-named")
+        self.ended(15, ["rank 1: MPI_Recv", "of rank 0 with tag 3 is longer than the 4 bytes of its receive"],
+                   "too-long")
 
     def test_abort(self):
         self.ended(3, ["rank 0 called MPI_Abort with code 3"], "abort", 3)

@@ -18,7 +18,10 @@ std::string sentence(int error, const Transfer* transfer) {
   const bool named = transfer != nullptr && transfer->process.value >= 0;
   switch (error) {
     case MPI_ERR_TRUNCATE:
-      return "the message is longer than the receive buffer";
+      if (transfer == nullptr) return "the message is longer than the receive buffer";
+      return fmt::format(
+          "the message of rank {} with tag {} is longer than the {} bytes of its receive",
+          transfer->outcome.source, transfer->outcome.tag, transfer->capacity);
     case MPI_ERR_PROC_ABORTED: {
       const std::string cause = named ? runtime().cause_of_death(transfer->process) : std::string();
       return cause.empty() ? "a peer has died" : cause;

@@ -96,19 +96,24 @@ void SendBuffer::refuse(int64_t bytes) {
                    waiting));
 }
 
-SendBuffer::Block* SendBuffer::allocate(int64_t bytes) {
+SendBuffer::Block* SendBuffer::allocate(int64_t bytes, Comm& comm) {
   if (automatic_) {
     auto* memory =
         static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(bytes) + MPI_BSEND_OVERHEAD));
     if (memory == nullptr) throw std::bad_alloc();
     const std::scoped_lock guard(lock_);
-    return place(memory, bytes, nullptr);
+    Block* block = place(memory, bytes, nullptr);
+    block->comm = &comm;
+    return block;
   }
   // What has gone makes room when its end is seen.
   for (int look = 0; look < 3; ++look) {
     if (look != 0) progress();
     const std::scoped_lock guard(lock_);
-    if (Block* block = find_gap(bytes); block != nullptr) return block;
+    if (Block* block = find_gap(bytes); block != nullptr) {
+      block->comm = &comm;
+      return block;
+    }
   }
   refuse(bytes);
 }
@@ -144,13 +149,12 @@ void SendBuffer::release(Block& block) noexcept {
 
 void SendBuffer::send(Comm& comm, const Piece& piece, int to, int tag) {
   const int64_t bytes = piece.count * piece.type.size();
-  Block* block = allocate(bytes);
+  Block* block = allocate(bytes, comm);
   try {
     if (bytes != 0) {
       piece.type.pack(piece.buffer, piece.count, 0,
                       std::span(block->data(), static_cast<std::size_t>(bytes)));
     }
-    block->comm = &comm;
     start_send(block->transfer, comm, Plane::program, to, tag, block->data(), bytes,
                datatype(MPI_PACKED));
   } catch (...) {

@@ -57,7 +57,7 @@ class SendBuffer {
 
  private:
   struct Block;
-  Block* allocate(int64_t bytes);
+  Block* allocate(int64_t bytes, Comm& comm);
   Block* find_gap(int64_t bytes) noexcept;
   Block* place(std::byte* begin, int64_t bytes, Block* before) noexcept;
   void release(Block& block) noexcept;

@@ -147,6 +147,13 @@ int main(int argc, char** argv) {
     MPI_Session_finalize(&session);
     if (rank != 0) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
+  if (asked(what, "too-long")) {
+    const int words[2] = {1, 2};
+    if (rank == 0) MPI_Send(words, 2, MPI_INT, 1, 3, MPI_COMM_WORLD);
+    if (rank == 1) MPI_Recv(&word, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 0)
+      MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
   if (asked(what, "talk")) {  // three messages to oneself, each of four bytes, the receive first
     for (int i = 0; i < 3; ++i) {
       MPI_Request request;
