@@ -54,8 +54,11 @@ std::vector<int> parse_ranks(std::string_view text) {
 class PmixSession {
  public:
   PmixSession();
-  /// Ends it in order; the object stays, for threads that the end of the process overtakes.
+  /// Ends it in order; the object stays, for threads that the end of the process overtakes. Not in
+  /// order, a job that is still in use: weftrun sees that, and tells the others of a death.
   void leave() const noexcept;
+  /// `by`: 1 or -1 user more.
+  void used(int by) noexcept { users_.fetch_add(by, std::memory_order_relaxed); }
 
   Rank rank() const noexcept { return Rank{static_cast<int32_t>(me_.rank)}; }
   int size() const noexcept { return size_; }
@@ -107,6 +110,7 @@ class PmixSession {
 
   pmix_proc_t me_{};
   const pid_t pid_ = getpid();  ///< a forked child must not speak for its parent
+  std::atomic<int> users_{0};
   int size_ = 1;
   int node_count_ = 1;
   int fake_nodes_ = 1;
@@ -159,6 +163,8 @@ PmixSession::PmixSession() {
 
 void PmixSession::leave() const noexcept {
   if (in_fork()) return;
+  // relaxed: threads that might still change it are overtaken by the end anyway.
+  if (under_weftrun_ && users_.load(std::memory_order_relaxed) != 0) return;
   if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
   PMIx_Finalize(nullptr, 0);
 }
@@ -283,9 +289,10 @@ PmixSession& join_once() {
 
 class PmixJob final : public Job {
  public:
-  PmixJob() : session_(join_once()) {}
+  PmixJob() : session_(join_once()) { session_.used(1); }
   ~PmixJob() override {
     if (watches_) session_.on_peer_death(nullptr);
+    session_.used(-1);
   }
 
   Rank rank() const noexcept override { return session_.rank(); }

@@ -62,6 +62,10 @@ class Ends(JobTest):
         job = self.run_job("-n", 2, "--timeout", 60, MISUSE, "leave-one")
         self.assertNotEqual(job.code, 124, job.err)
         self.assertIn("rank 0: weft warn: the program ended without MPI_Finalize", job.err)
+        # Nobody had met it: the launcher tells.
+        job = self.run_job("-n", 2, "--timeout", 60, MISUSE, "leave-unmet")
+        self.assertNotEqual(job.code, 124, job.err)
+        self.assertRegex(job.err, "rank 1: MPI_Recv .*MPI_ERR_PROC_ABORTED.*rank 0 on .* ended without leaving the job")
 
     def test_nothing_wrong(self):
         self.good("-n", 2, MISUSE, "nothing")

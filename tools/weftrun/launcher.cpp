@@ -34,7 +34,7 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kTermToKill = 2 * kSecond;
 /// What the other ranks get to end by themselves after one that had left the job failed.
 constexpr uint64_t kGrace = kSecond;
-/// How long after a rank's good end the others are told: most jobs are over by then.
+/// How long after a rank's end with code 0 the others are told: most jobs are over by then.
 constexpr uint64_t kTellLeft = kSecond;
 constexpr int kTimeoutCode = 124;
 constexpr std::array kPassedOn{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
@@ -271,11 +271,16 @@ void Launcher::on_deadlines() {
   if (passed(kill_at_) && phase_ == Phase::ending) signal_ranks(SIGKILL);
   if (far_) far_->on_time(now);
   while (!left_.empty() && left_.front().tell_at <= now) {
-    if (phase_ == Phase::running) {
-      server_->tell_left(left_.front().rank);
-      if (far_) far_->tell_left(left_.front().rank);
-    }
+    const int rank = left_.front().rank;
     left_.erase(left_.begin());
+    if (phase_ != Phase::running) continue;
+    if (table_.has_finalized(rank)) {
+      server_->tell_left(rank);
+      if (far_) far_->tell_left(rank);
+    } else {
+      // It may have been in the middle of something: as good as dead for who waits for it.
+      tell_death(rank, 0, fmt::format("on {} ended without leaving the job", host_of(rank)));
+    }
   }
 }
 

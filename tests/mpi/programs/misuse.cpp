@@ -131,6 +131,10 @@ int main(int argc, char** argv) {
     MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   if (asked(what, "leave")) return 0;
   if (asked(what, "leave-one") && rank == 0) return 0;
+  if (asked(what, "leave-unmet")) {
+    if (rank == 0) return 0;
+    MPI_Recv(&word, 1, MPI_INT, 0, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
   if (asked(what, "leak")) leave_handles();
   if (asked(what, "leak-send")) leave_send();
   if (asked(what, "stale-send")) use_stale_send();
