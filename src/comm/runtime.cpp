@@ -226,6 +226,8 @@ Device& Runtime::Impl::one_of_many_devices() const noexcept {
 
 uint32_t Runtime::progress() { return impl_->progress(impl_->this_device()); }
 
+uint32_t Runtime::progress_for_asker() { return impl_->progress_for_asker(impl_->this_device()); }
+
 uint32_t Runtime::Impl::progress(Device& own, bool lingers) {
   uint32_t served = own.try_progress(lingers);
   if (only_device != nullptr) return served;

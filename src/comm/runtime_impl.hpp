@@ -127,6 +127,8 @@ struct Runtime::Impl final : base::IdleWork {
   /// least of 64 threads had less than half of what the most had.
   static constexpr uint32_t kMostAtOnce = 6;
   static constexpr uint32_t kYieldsBeforeSleep = 128;
+  /// Looks with no more than so many yield times from end to end: nothing is done in between.
+  static constexpr uint32_t kCloseLooks = 4;
   static constexpr uint32_t kShortTurn = 10;  ///< at most, in spin times
   std::atomic<bool> core_is_wanted{false};    ///< see yield_core
   bool takes_turns = false;  ///< the threads that wait do: the process has one core
@@ -261,6 +263,7 @@ struct Runtime::Impl final : base::IdleWork {
     return ticks <= times * kShortTurn * spin_ticks;
   }
   void yield_core() noexcept;
+  uint32_t progress_for_asker(Device& own);
   bool wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
   bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others, Wants wants);
   bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants);

@@ -265,6 +265,26 @@ void Runtime::Impl::yield_core() noexcept {
     core_is_wanted.store(wanted, std::memory_order_relaxed);
 }
 
+/// Who asks instead of waiting, and does nothing else in between, would keep its core for the rest
+/// of its time slice from the process that is to answer. Who computes between two looks keeps it.
+uint32_t Runtime::Impl::progress_for_asker(Device& own) {
+  thread_local uint64_t last = 0;   // when the last look ended
+  thread_local uint64_t since = 0;  // looks followed closely, and found nothing
+  const uint32_t served = progress(own);
+  const uint64_t now = base::ticks();
+  if (served != 0 || now - std::exchange(last, now) > kCloseLooks * yield_ticks) {
+    since = now;
+    return served;
+  }
+  // relaxed: a hint.
+  if ((now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) &&
+      base::this_parker().may_poll()) {
+    yield_core();
+    last = since = base::ticks();
+  }
+  return served;
+}
+
 /// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
 void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task,
                                  Wants wants) {

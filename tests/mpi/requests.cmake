@@ -5,6 +5,7 @@ weft_mpi_test(p2p_order RANKS 1 2 4 SOURCES programs/p2p_order.cpp)
 weft_mpi_test(p2p_order_64 RANKS 2 SOURCES programs/p2p_order.cpp ARGUMENTS 64)
 weft_mpi_test(p2p_probe RANKS 1 2 3 4 SOURCES programs/p2p_probe.cpp)
 weft_mpi_test(p2p_probe_16 RANKS 2 SOURCES programs/p2p_probe.cpp ARGUMENTS 16)
+weft_mpi_test(p2p_polls RANKS 1 4 8 SOURCES programs/p2p_polls.cpp)
 weft_mpi_test(p2p_recalls RANKS 1 2 3 SOURCES programs/p2p_recalls.cpp)
 weft_mpi_test(p2p_unchecked RANKS 2 SOURCES programs/p2p_unchecked.cpp
   ENV WEFT_MPI_CHECK_ARGUMENTS=false)

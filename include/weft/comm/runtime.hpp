@@ -104,6 +104,10 @@ class Runtime {
   /// until one yields or a few did not (002 Alg. 2; the next call goes on behind those). Returns
   /// what was served; 0: nothing was waiting. Never blocks.
   uint32_t progress();
+  /// The same for a program that asks again and again whether something has come. Where such looks
+  /// follow close upon each other and bring nothing for a microsecond, or another process wants the
+  /// core, it gives the core away. In a task it does not: that has a yield of its own.
+  uint32_t progress_for_asker();
 
   /// Returns when `done` is ready. Progresses meanwhile (mode waiters: one waiting thread per
   /// device polls, the others park and are woken by their completion; all asleep when nothing

@@ -91,6 +91,8 @@ Outcome outcome_of(const Channel& channel, const Arrived& message) noexcept {
 
 uint32_t progress() { return runtime().progress(); }
 
+uint32_t progress_for_asker() { return runtime().progress_for_asker(); }
+
 base::Parker* parking_task() noexcept {
   Engine& my = engine();
   my.count(Engine::waits);

@@ -57,7 +57,7 @@ void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
     fill(status, kEmpty, true);
     return;
   }
-  if (!active->transfer.ended()) progress();
+  if (!active->transfer.ended()) progress_for_asker();
   if (active->transfer.ended()) {
     report_peek(*active, status);
   } else {
@@ -69,7 +69,7 @@ void Request_get_status_all(int count, const MPI_Request array_of_requests[], in
                             MPI_Status* array_of_statuses) {
   check_array(count, array_of_requests);
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
-  if (!all_ended(handles)) progress();
+  if (!all_ended(handles)) progress_for_asker();
   *flag = all_ended(handles) ? 1 : 0;
   if (*flag == 0) return;
   Statuses statuses(array_of_statuses);
@@ -103,7 +103,7 @@ void Request_get_status_any(int count, const MPI_Request array_of_requests[], in
       pending = true;
     }
     if (!pending) break;
-    if (look == 0) progress();
+    if (look == 0) progress_for_asker();
   }
   *flag = pending ? 0 : 1;
   if (!pending) fill(status, kEmpty, true);
@@ -112,7 +112,7 @@ void Request_get_status_any(int count, const MPI_Request array_of_requests[], in
 void Request_get_status_some(int incount, const MPI_Request array_of_requests[], int* outcount,
                              int array_of_indices[], MPI_Status* array_of_statuses) {
   check_array(incount, array_of_requests);
-  progress();
+  progress_for_asker();
   Statuses statuses(array_of_statuses);
   bool active_ones = false;
   int ended = 0;

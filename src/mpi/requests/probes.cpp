@@ -21,14 +21,14 @@ namespace {
 /// Two looks, with progress in between.
 bool look_for(Comm& comm, int from, int tag, Outcome& found) {
   if (probe(comm, from, tag, found)) return true;
-  progress();
+  progress_for_asker();
   return probe(comm, from, tag, found) || is_there_after_death(comm, from, tag, found);
 }
 
 Extracted* take_out(Comm& comm, int from, int tag, Outcome& found) {
   Extracted* message = extract(comm, from, tag, found);
   if (message == nullptr) {
-    progress();
+    progress_for_asker();
     message = extract(comm, from, tag, found);
     if (message == nullptr && is_there_after_death(comm, from, tag, found))
       message = extract(comm, from, tag, found);

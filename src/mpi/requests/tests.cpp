@@ -21,7 +21,7 @@ void Test(MPI_Request* request, int* flag, MPI_Status* status) {
     return;
   }
   if (!active.transfer.ended()) {
-    progress();
+    progress_for_asker();
     if (!active.transfer.ended()) {
       *flag = 0;
       return;
@@ -35,7 +35,7 @@ void Testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status* 
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   *flag = 0;
   if (!all_ended(handles)) {
-    progress();
+    progress_for_asker();
     if (!all_ended(handles)) return;
   }
   *flag = 1;
@@ -57,7 +57,7 @@ void Testany(int count, MPI_Request array_of_requests[], int* indx, int* flag, M
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   *flag = 1;
   if (conclude_one(handles, indx, status) != Look::pending) return;
-  progress();
+  progress_for_asker();
   if (conclude_one(handles, indx, status) == Look::pending) *flag = 0;
 }
 
@@ -66,7 +66,7 @@ void Testsome(int incount, MPI_Request array_of_requests[], int* outcount, int a
   check_array(incount, array_of_requests);
   const std::span handles(array_of_requests, static_cast<std::size_t>(incount));
   // First: one request that is always ready keeps nobody else from being seen.
-  progress();
+  progress_for_asker();
   (void)conclude_some(handles, outcount, array_of_indices, array_of_statuses);
 }
 
