@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #if defined(__x86_64__) && defined(__ELF__) && !defined(__ILP32__) && !defined(WEFT_BOOST_SWITCH)
 #define WEFT_OWN_SWITCH 1
@@ -46,8 +47,25 @@ Context make_context(char* high, std::size_t bytes, void (*entry)(Arrival)) noex
 
 #else
 
+#if defined(__aarch64__)
+/// How numbers are rounded, which Boost.Context leaves to whoever comes next there.
+inline uint64_t floating_control() noexcept {
+  uint64_t control;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  return control;
+}
+inline void set_floating_control(uint64_t control) noexcept {
+  if (floating_control() != control) asm volatile("msr fpcr, %0" : : "r"(control));
+}
+#else
+inline uint64_t floating_control() noexcept { return 0; }
+inline void set_floating_control(uint64_t /*control*/) noexcept {}
+#endif
+
 inline Arrival switch_context(Context to, void* data) noexcept {
+  const uint64_t control = floating_control();
   const auto arrival = boost::context::detail::jump_fcontext(to, data);
+  set_floating_control(control);
   return {arrival.fctx, arrival.data};
 }
 inline Context make_context(char* high, std::size_t bytes, void (*entry)(Arrival)) noexcept {
@@ -58,5 +76,13 @@ inline Context make_context(char* high, std::size_t bytes, void (*entry)(Arrival
 }
 
 #endif
+
+/// First thing in a context that was made: numbers are rounded in the usual way, however whoever
+/// came here has them rounded.
+inline void begin_context() noexcept {
+#if !WEFT_OWN_SWITCH
+  set_floating_control(0);
+#endif
+}
 
 }  // namespace weft::task

@@ -385,6 +385,7 @@ Record* Worker::finish(Record& record) noexcept {
 // ---- the loop ----------------------------------------------------------------------------------
 
 void Worker::loop(Arrival arrival) {
+  begin_context();
   Stack& here = *static_cast<Worker*>(arrival.data)->stack_;
   Worker* worker = &settle(arrival, here);
   for (;;) {
