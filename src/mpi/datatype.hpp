@@ -160,8 +160,8 @@ inline const Datatype& datatype(MPI_Datatype handle) {
 Datatype& any_datatype(MPI_Datatype handle);
 
 /// No message is longer: a process has not so many addresses.
-inline constexpr int64_t kMostBytes = int64_t{1} << 47;
-/// Whether a count is to be looked at: it is negative, or may come to more than kMostBytes.
+inline constexpr int64_t kLongestMessage = int64_t{1} << 47;
+/// Whether a count is to be looked at: it is negative, or may come to more than kLongestMessage.
 [[nodiscard]] inline bool is_doubtful(int64_t count, const Datatype& type) noexcept {
   return (static_cast<uint64_t>(count) | static_cast<uint64_t>(type.size())) >> 23 != 0;
 }

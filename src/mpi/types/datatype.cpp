@@ -98,7 +98,7 @@ void require_count(int64_t count, const Datatype& type) {
   if (!checking()) return;
   if (count < 0) fail(MPI_ERR_COUNT, fmt::format("the count is {}", count));
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(count, type.size(), &bytes) || bytes > kMostBytes) {
+  if (__builtin_mul_overflow(count, type.size(), &bytes) || bytes > kLongestMessage) {
     fail(MPI_ERR_COUNT,
          fmt::format("{} elements of {} bytes each: no process has so many addresses", count,
                      type.size()));
