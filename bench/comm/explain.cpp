@@ -105,7 +105,7 @@ double pool_ns(comm::OperationTable& table) {
   return median_call_ns(kCalls, [&](unsigned) {
     comm::Operation* op = table.allocate();
     asm volatile("" : "+r"(op));
-    table.release(*op);
+    table.release_post(*op);
   });
 }
 
@@ -182,7 +182,7 @@ int run_explain(const Options& options) {
       make_ping_pong(Mode::matched, {pair, runtime, options.size, 1, true, false});
   RawPort port(pair, options.size);
   comm::MatchTable table;
-  comm::OperationTable operations(1024);
+  comm::OperationTable operations(1024, 64, 64);
   const auto alone = [&](auto part) {
     return [&pair, part] { return Reading{pair.leads() ? part() : 0.0}; };
   };

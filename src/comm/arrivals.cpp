@@ -55,7 +55,7 @@ inline bool told(Device& device, Operation& op, const Event& event) {
 }
 
 void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& event) {
-  if (told(device, op, event)) runtime.operations->release(op);
+  if (told(device, op, event)) runtime.operations->release_post(op);
 }
 
 /// The bytes of an unexpected eager message.
@@ -343,7 +343,7 @@ Taken arrive_handler_eager(Endpoint::Impl& endpoint, Device& device, const Arriv
 Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
                        const RendezvousBody& body) {
   Runtime::Impl& runtime = endpoint.runtime;
-  Operation* op = runtime.operations->allocate();
+  Operation* op = runtime.operations->allocate_for_request();
   if (op == nullptr) return Taken::hold;
   std::byte* buffer = endpoint.spec.allocator->allocate(body.bytes);
   if (buffer == nullptr) {

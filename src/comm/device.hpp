@@ -206,6 +206,16 @@ class Device final : public fabric::Sink {
     op.device = number_;
     if (!step(op)) enqueue_locked(op);
   }
+  /// Whether one more may be asked of `peer` of what needs a record there until it is over; it
+  /// counts then, until `end_request`. False: over this device as many are under way as the peer
+  /// has records for. Any thread.
+  [[nodiscard]] bool may_request(Rank peer) noexcept;
+  void end_request(Rank peer) noexcept {
+    // relaxed, as in may_request: a budget. The peer's record is free, or about to be.
+    requests_[static_cast<std::size_t>(peer.value)].fetch_sub(1, std::memory_order_relaxed);
+  }
+  /// (lock) Ends the operation `theirs` of a peer with `error`. False: no room now.
+  [[nodiscard]] bool answer(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   /// (lock) Delivers a frame to an endpoint.
   fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
                          std::span<const std::byte> rest, const fabric::Frame& frame);
@@ -357,6 +367,7 @@ class Device final : public fabric::Sink {
   bool await_end(comm::Operation& op);
   bool send_request(comm::Operation& op);
   bool send_answer(comm::Operation& op);
+  bool send_finished(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   bool send_signal(comm::Operation& op);
   void receive_fragment(const fabric::Frame& frame, const comm::DataBody& body);
   bool look_at_deaths();
@@ -373,6 +384,7 @@ class Device final : public fabric::Sink {
   std::unique_ptr<fabric::Port> port_;
   comm::BellParker bell_;
   uint16_t number_;
+  std::unique_ptr<std::atomic<uint32_t>[]> requests_;  ///< under way, by rank
 
   alignas(base::kCacheLine) base::BiasedLock lock_{base::BiasedLock::Level::outer};
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order

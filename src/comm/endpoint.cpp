@@ -95,7 +95,8 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
     return runtime.send_packet(device, to, Bytes(header).span(), pieces);
   }
   // Rendezvous. Pieces are gathered into memory of their own: the one copy that a list costs.
-  Operation* op = runtime.operations->allocate();
+  Operation* op = spec.arrival == Arrival::handler ? runtime.allocate_request(device, to)
+                                                   : runtime.operations->allocate();
   if (op == nullptr) return Post::retry;
   op->buffer = const_cast<std::byte*>(pieces[0].data());  // read only
   op->completion = completion != nullptr ? completion : spec.at_source;
@@ -103,7 +104,8 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   if (pieces.size() > 1) {
     op->buffer = static_cast<std::byte*>(std::malloc(bytes));
     if (op->buffer == nullptr) {
-      runtime.operations->release(*op);
+      if (op->counted) device.end_request(to);
+      runtime.operations->release_post(*op);
       return Post::retry;
     }
     op->owns_buffer = true;
@@ -163,14 +165,14 @@ WEFT_NOT_IN_LINE Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> bu
     return Post::posted;
   }
   if (met == comm::MatchTable::kNoRoom) {
-    my.runtime.operations->release(*op);
+    my.runtime.operations->release_post(*op);
     return Post::retry;
   }
   Event event;
   if (!comm::receive_unexpected(my, *op, *reinterpret_cast<comm::Unexpected*>(met), event)) {
     return Post::posted;
   }
-  my.runtime.operations->release(*op);
+  my.runtime.operations->release_post(*op);
   if (now != nullptr) *now = event;
   return Post::done;
 }

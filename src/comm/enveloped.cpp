@@ -75,7 +75,7 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
 Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
                      Completion* completion, void* context) {
   Impl& my = *impl_;
-  Operation* op = my.runtime.operations->allocate();
+  Operation* op = my.runtime.operations->allocate_for_fetch();
   if (op == nullptr) return Post::retry;
   op->buffer = buffer.data();
   op->capacity = buffer.size();
@@ -90,7 +90,7 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
 
 Post Endpoint::refuse(const Announcement& message) {
   Impl& my = *impl_;
-  Operation* op = my.runtime.operations->allocate();
+  Operation* op = my.runtime.operations->allocate_for_fetch();
   if (op == nullptr) return Post::retry;
   Device& device = my.pick_device();
   op->capacity = op->bytes = op->moved = 0;

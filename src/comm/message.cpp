@@ -65,7 +65,7 @@ void Message::start_transfer() noexcept {
     transfer_->buffer = endpoint.spec.allocator->allocate(bytes_);
     if (transfer_->buffer == nullptr) return;
   }
-  comm::Operation* op = runtime.operations->allocate();
+  comm::Operation* op = runtime.operations->allocate_for_fetch();
   if (op == nullptr) return;
   holds_ = Holds::allocated;
   op->buffer = transfer_->buffer;

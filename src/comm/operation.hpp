@@ -1,12 +1,12 @@
 // The record of an operation under way: a posted receive, a large send, a put, a get, or what this
 // rank still owes a peer.
 //
-// Owner and lifetime: taken from the runtime's table by whoever posts. From then on it belongs to
-// (1) the matching table (a posted receive), (2) a device's pending list (`work` says what is to
-// be done), (3) nobody but its `awaiting` word: a peer owes it an answer, and whoever claims
-// that word under the progress lock of `device` owns it, or (4) that device's reads of a peer's
-// memory, under way or in line. It returns to the table once told.
-// Size: two cache lines; a posted receive that an eager message meets touches the first only.
+// Owner and lifetime: taken from the runtime's table by whoever posts, or answers. From then on it
+// belongs to (1) the matching table (a posted receive), (2) a device's pending list (`work` says
+// what is to be done), (3) nobody but its `awaiting` word: a peer owes it an answer, and whoever
+// claims that word under the progress lock of `device` owns it, or (4) that device's reads of a
+// peer's memory, under way or in line. It returns to the table once told. Size: two cache lines; a
+// posted receive that an eager message meets touches the first only.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/records.hpp"
+#include "weft/base/slot_pool.hpp"
 #include "weft/base/types.hpp"
 #include "weft/comm/completion.hpp"
 
@@ -80,6 +81,7 @@ struct alignas(base::kCacheLine) Operation {
   bool read_failed;  ///< one of them
   bool offered;      ///< the peer may read the buffer: `offer` is to be withdrawn
   Kind kind;
+  bool counted;  ///< among what `device` asks of the peer (Device::may_request)
 
   // Second line: transfers.
   alignas(base::kCacheLine) uint64_t bytes;  ///< length of the message or transfer
@@ -103,41 +105,65 @@ struct alignas(base::kCacheLine) Operation {
 };
 static_assert(sizeof(Operation) == 2 * base::kCacheLine);
 
-/// All operations of a runtime.
+/// All operations of a runtime: one array, of which what is posted here, what peers ask for and
+/// what is fetched have a part each, so that none waits for the records of another (protocols.md,
+/// *Exhaustion*).
 class OperationTable {
  public:
-  explicit OperationTable(uint32_t count) : records_(count) {}
+  OperationTable(uint32_t posts, uint32_t requests, uint32_t fetches)
+      : count_(posts + requests + fetches),
+        records_(reinterpret_cast<Operation*>(
+            base::map_records(std::size_t{count_} * sizeof(Operation)))),
+        posts_(posts),
+        requests_(requests),
+        fetches_(fetches) {}
+  ~OperationTable() {
+    base::unmap_records(reinterpret_cast<std::byte*>(records_),
+                        std::size_t{count_} * sizeof(Operation));
+  }
+  OperationTable(const OperationTable&) = delete;
+  OperationTable& operator=(const OperationTable&) = delete;
 
-  /// A record with its flags reset and no `end`, or nullptr: none is free now. Touches its first
-  /// line only.
-  [[nodiscard]] Operation* allocate() noexcept {
-    Operation* op = records_.allocate();
-    if (op == nullptr) [[unlikely]]
-      return nullptr;
-    op->work = Work::none;
-    op->error = Errc::ok;
-    op->answers = false;
-    op->owns_buffer = false;
-    op->offered = false;
-    op->kind = Kind::message;
-    return op;
+  /// For what is posted here: a record with its flags reset and no `end`, or nullptr: none is free
+  /// now. Touches its first line only.
+  [[nodiscard]] Operation* allocate() noexcept { return reset(posts_.alloc(), 0); }
+  /// For what a peer asked for and is counted there, or is to be refused.
+  [[nodiscard]] Operation* allocate_for_request() noexcept {
+    return reset(requests_.alloc(), posts_.capacity());
+  }
+  /// For the answer to an announcement that was taken: it does not wait for what is posted.
+  [[nodiscard]] Operation* allocate_for_fetch() noexcept {
+    Operation* const op = allocate();
+    return op != nullptr ? op : reset(fetches_.alloc(), posts_.capacity() + requests_.capacity());
   }
   void release(Operation& op) noexcept {
+    const uint32_t index = index_of(op);
     retire(op);
-    records_.release(op);
+    if (index < posts_.capacity()) [[likely]] {
+      posts_.free(index);
+    } else if (const uint32_t number = index - posts_.capacity(); number < requests_.capacity()) {
+      requests_.free(number);
+    } else {
+      fetches_.free(number - requests_.capacity());
+    }
   }
-  /// Releases several together, at its end at the latest.
+  /// The same, of a record that `allocate` gave.
+  void release_post(Operation& op) noexcept {
+    retire(op);
+    posts_.free(index_of(op));
+  }
+  /// Releases several that `allocate` gave together, at its end at the latest.
   class Releases {
    public:
     explicit Releases(OperationTable& table) noexcept : table_(table) {}
-    ~Releases() { table_.records_.release({indices_, count_}); }
+    ~Releases() { table_.posts_.free({indices_, count_}); }
     Releases(const Releases&) = delete;
     Releases& operator=(const Releases&) = delete;
     void add(Operation& op) noexcept {
       table_.retire(op);
-      indices_[count_++] = table_.records_.index_of(op);
+      indices_[count_++] = table_.index_of(op);
       if (count_ == kMost) {
-        table_.records_.release({indices_, count_});
+        table_.posts_.free({indices_, count_});
         count_ = 0;
       }
     }
@@ -149,7 +175,7 @@ class OperationTable {
     uint32_t indices_[kMost];
   };
   [[nodiscard]] Handle handle_of(const Operation& op) const noexcept {
-    return {records_.index_of(op), op.generation.load(std::memory_order_relaxed)};
+    return {index_of(op), op.generation.load(std::memory_order_relaxed)};
   }
 
   /// Declares that `op.peer` will answer over `op.device`. From here until `claim` the operation
@@ -189,16 +215,35 @@ class OperationTable {
   /// lock the caller holds), after claiming it. O(table), touching all of it; only after a death.
   template <class Fail>
   void sweep(Rank peer, uint16_t device, Fail fail) {
-    for (uint32_t i = 0; i < records_.count(); ++i) {
+    for (uint32_t i = 0; i < count_; ++i) {
       Operation& op = records_[i];
       if (op.awaiting.load(std::memory_order_acquire) == awaited(peer, device) && claim(op)) {
         fail(op);
       }
     }
   }
-  [[nodiscard]] uint32_t live() const noexcept { return records_.live(); }
+  /// Records in use; exact only when nothing moves.
+  [[nodiscard]] uint32_t live() const noexcept {
+    return count_ - posts_.available() - requests_.available() - fetches_.available();
+  }
 
  private:
+  [[nodiscard]] uint32_t index_of(const Operation& op) const noexcept {
+    return static_cast<uint32_t>(&op - records_);
+  }
+  [[nodiscard]] Operation* reset(uint32_t number, uint32_t first) noexcept {
+    if (number == base::SlotPool::kNone) [[unlikely]]
+      return nullptr;
+    Operation* const op = records_ + first + number;
+    op->work = Work::none;
+    op->error = Errc::ok;
+    op->answers = false;
+    op->owns_buffer = false;
+    op->offered = false;
+    op->kind = Kind::message;
+    op->counted = false;
+    return op;
+  }
   static void retire(Operation& op) noexcept {
     if (op.owns_buffer) [[unlikely]]
       std::free(op.buffer);
@@ -207,7 +252,7 @@ class OperationTable {
                         std::memory_order_relaxed);
   }
   [[nodiscard]] Operation* find_awaiting(Handle handle, uint64_t word) noexcept {
-    if (handle.index >= records_.count()) return nullptr;
+    if (handle.index >= count_) return nullptr;
     Operation& op = records_[handle.index];
     // acquire: pairs with expect's and welcome's release.
     if (op.awaiting.load(std::memory_order_acquire) != word ||
@@ -220,7 +265,11 @@ class OperationTable {
   [[nodiscard]] static uint64_t awaited(Rank peer, uint16_t device) noexcept {
     return uint64_t{1} << 63 | uint64_t{device} << 32 | static_cast<uint32_t>(peer.value);
   }
-  base::Records<Operation> records_;
+  uint32_t count_;
+  Operation* records_;
+  base::SlotPool posts_;
+  base::SlotPool requests_;
+  base::SlotPool fetches_;
 };
 
 }  // namespace weft::comm

@@ -53,7 +53,7 @@ std::optional<std::span<std::byte>> resolve(Runtime::Impl& runtime, const PutBod
 /// is free now.
 Operation* make_answer(Runtime::Impl& runtime, Rank to, uint16_t reply_port, Handle theirs,
                        Errc error) noexcept {
-  Operation* op = runtime.operations->allocate();
+  Operation* op = runtime.operations->allocate_for_request();
   if (op == nullptr) return nullptr;
   op->peer = to;
   op->reply_port = reply_port;
@@ -64,6 +64,22 @@ Operation* make_answer(Runtime::Impl& runtime, Rank to, uint16_t reply_port, Han
   op->work = Work::answer;
   return op;
 }
+
+}  // namespace
+}  // namespace comm
+
+/// Without a record where the control ring has room.
+bool Device::answer(Rank to, uint16_t reply_port, Handle theirs, Errc error) noexcept {
+  if (send_finished(to, reply_port, theirs, error)) return true;
+  Operation* const op = comm::make_answer(runtime_, to, reply_port, theirs, error);
+  if (op == nullptr) return false;
+  op->device = number_;
+  enqueue_locked(*op);
+  return true;
+}
+
+namespace comm {
+namespace {
 
 /// Tells the endpoint's at_target of a put's signal. False: no room now.
 bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<std::byte> where) {
@@ -80,22 +96,30 @@ Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
                  const Arrived& arrived, const PutBody& body) {
   Runtime::Impl& runtime = endpoint.runtime;
   const auto target = resolve(runtime, body, arrived.payload.size());
-  Operation* answer = nullptr;
-  if (body.operation.index != kNoAnswer) {
-    answer = make_answer(runtime, arrived.source, arrived.reply_port, body.operation,
-                         target ? Errc::ok : Errc::bad_key);
-    if (answer == nullptr) return Taken::hold;
-  }
+  const Errc error = target ? Errc::ok : Errc::bad_key;
+  const bool answers = body.operation.index != kNoAnswer;
+  const bool tells = target && (header.flags & kTellTarget) != 0;
   if (target) {
     fabric::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
-    if ((header.flags & kTellTarget) != 0 &&
-        !tell_signal(endpoint, arrived.source, arrived.tag, *target)) {
-      if (answer != nullptr) runtime.operations->release(*answer);
-      return Taken::hold;  // offered again: the same bytes are written again, then told
+  }
+  // Held, it is offered again, and the same bytes are written again; but it is told once.
+  if (!tells) {
+    if (answers && !device.answer(arrived.source, arrived.reply_port, body.operation, error)) {
+      return Taken::hold;
     }
+  } else {
+    Operation* answer = nullptr;
+    if (answers) {
+      answer = make_answer(runtime, arrived.source, arrived.reply_port, body.operation, Errc::ok);
+      if (answer == nullptr) return Taken::hold;
+    }
+    if (!tell_signal(endpoint, arrived.source, arrived.tag, *target)) {
+      if (answer != nullptr) runtime.operations->release(*answer);
+      return Taken::hold;
+    }
+    if (answer != nullptr) device.start_locked(*answer);
   }
   if (arrived.loan) device.port().give_back(arrived.loan);
-  if (answer != nullptr) device.start_locked(*answer);
   return Taken::yes;
 }
 
@@ -104,13 +128,11 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
   Runtime::Impl& runtime = endpoint.runtime;
   const auto target = resolve(runtime, body, from.bytes);
   if (!target) {
-    Operation* answer =
-        make_answer(runtime, arrived.source, arrived.reply_port, from.operation, Errc::bad_key);
-    if (answer == nullptr) return Taken::hold;
-    device.start_locked(*answer);
-    return Taken::yes;
+    return device.answer(arrived.source, arrived.reply_port, from.operation, Errc::bad_key)
+               ? Taken::yes
+               : Taken::hold;
   }
-  Operation* op = runtime.operations->allocate();
+  Operation* op = runtime.operations->allocate_for_request();
   if (op == nullptr) return Taken::hold;
   op->buffer = target->data();
   op->capacity = target->size();
@@ -188,11 +210,13 @@ PutBody put_body(Handle operation, const MemoryKey& key, std::size_t offset) noe
           .reserved = 0};
 }
 
-/// The record of a put or get under way.
+/// The record of a put or get under way. `asks`: the owner needs one, too.
 Operation* make_access(Endpoint::Impl& endpoint, Device& device, const MemoryKey& key, Tag signal,
-                       std::byte* buffer, std::size_t bytes, Completion* completion,
-                       void* context) noexcept {
-  Operation* op = endpoint.runtime.operations->allocate();
+                       std::byte* buffer, std::size_t bytes, Completion* completion, void* context,
+                       bool asks = true) noexcept {
+  Runtime::Impl& runtime = endpoint.runtime;
+  Operation* op =
+      asks ? runtime.allocate_request(device, Rank{key.owner}) : runtime.operations->allocate();
   if (op == nullptr) return nullptr;
   op->buffer = buffer;
   op->capacity = op->bytes = bytes;
@@ -234,7 +258,7 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
         fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
-      Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context);
+      Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context, false);
       if (op == nullptr) return Post::retry;
       fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
@@ -242,7 +266,7 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
                               .tag = tag.value,
                               .reply_port = device.number()});
       if (port.try_send(owner, device.number(), told.span(), {}) != Post::retry) {
-        runtime.operations->release(*op);
+        runtime.operations->release_post(*op);
         return Post::done;
       }
       op->bytes = data.size();

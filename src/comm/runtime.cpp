@@ -88,7 +88,10 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const uint32_t packet_count = transport->geometry().packets;
   packets = std::make_unique<base::SlotPool>(packet_count);
   packet_states = std::make_unique<comm::PacketStates>(packet_count);
-  operations = std::make_unique<comm::OperationTable>(settings.operations);
+  const auto lanes = static_cast<uint32_t>(ranks) * settings.devices;
+  most_requests = std::clamp(kRequestRecords / lanes, kLeastRequests, kMostRequests);
+  operations = std::make_unique<comm::OperationTable>(
+      settings.operations, lanes * most_requests + kRefusalRecords, kFetchRecords);
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
 
   cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
@@ -357,13 +360,25 @@ Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte
   return Post::done;
 }
 
+comm::Operation* Runtime::Impl::allocate_request(Device& device, Rank to) noexcept {
+  if (!device.may_request(to)) return nullptr;
+  comm::Operation* const op = operations->allocate();
+  if (op == nullptr) {
+    device.end_request(to);
+  } else {
+    op->counted = true;
+  }
+  return op;
+}
+
 Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t device,
                                           Post answer) {
   if (answer == Post::retry) {
     // Refused, unless its peer died meanwhile and a sweep has ended it.
     if (!comm::OperationTable::claim(op)) return Post::posted;
     withdraw_offer(op, false);
-    operations->release(op);
+    if (op.counted) devices[device]->end_request(to);
+    operations->release_post(op);
     return Post::retry;
   }
   // seq_cst: expected first, then a look at the dead; peer_down says so first, then sweeps. What a

@@ -58,6 +58,12 @@ RuntimeSettings read_settings(const RuntimeOptions& options);
 struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kMaxEndpoints = 1024;
   static constexpr std::size_t kMaxInlineBytes = 1024;
+  /// Of peers' requests: records for all, if that many are enough, and what a peer has over a
+  /// device at least and at most. All ranks decide the same.
+  static constexpr uint32_t kRequestRecords = 65536;
+  static constexpr uint32_t kLeastRequests = 16, kMostRequests = 256;
+  static constexpr uint32_t kRefusalRecords = 64;  ///< beside these
+  static constexpr uint32_t kFetchRecords = 64;
   static constexpr double kYieldNs = 1000;
   static constexpr double kTurnNs = 5000;
 
@@ -77,6 +83,7 @@ struct Runtime::Impl final : base::IdleWork {
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
   uint32_t most_streaming = 0;
   std::unique_ptr<comm::OperationTable> operations;
+  uint32_t most_requests = 0;  ///< to a peer, over a device: see Device::may_request
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
 
@@ -179,6 +186,8 @@ struct Runtime::Impl final : base::IdleWork {
   /// arrive.
   Post send_open(Device& device, Rank to, std::span<const std::byte> header,
                  std::span<const std::byte> data);
+  /// A record for what needs one at `to`, too, until it is over. nullptr: none now.
+  comm::Operation* allocate_request(Device& device, Rank to) noexcept;
   /// The answer for an operation that expects its peer's answer and whose frame got `answer`.
   Post posted_unless_refused(comm::Operation& op, Rank to, uint16_t device, Post answer);
   [[nodiscard]] comm::RendezvousBody announcement_of(comm::Operation& op, Device& device) noexcept;

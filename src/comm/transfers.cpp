@@ -320,14 +320,18 @@ bool Device::await_end(Operation& op) {
 
 bool Device::send_answer(Operation& op) {
   if (op.answers) {
-    const comm::Bytes answer(
-        Header{.type = PacketType::finished, .flags = wire_error(op.error), .reply_port = number_},
-        op.remote);
-    if (port_->try_control(op.peer, op.reply_port, answer.span()) == Post::retry) return false;
+    if (!send_finished(op.peer, op.reply_port, op.remote, op.error)) return false;
     op.answers = false;
   }
   op.work = Work::finish;
   return true;
+}
+
+bool Device::send_finished(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept {
+  const comm::Bytes answer(
+      Header{.type = PacketType::finished, .flags = wire_error(error), .reply_port = number_},
+      theirs);
+  return port_->try_control(to, reply_port, answer.span()) != Post::retry;
 }
 
 /// A receiver's want of room is its own affair: the sender's operation went well.
@@ -348,6 +352,7 @@ bool Device::send_signal(Operation& op) {
 
 bool Device::finish(Operation& op) {
   op.work = Work::finish;
+  if (std::exchange(op.counted, false)) end_request(op.peer);
   // Whoever is told that it is over may do with the buffer what they like. The dead may not be so.
   runtime_.withdraw_offer(op, op.error == Errc::peer_died);
   if (op.end != nullptr ? !op.end(op)

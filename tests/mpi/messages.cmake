@@ -1,5 +1,8 @@
 weft_mpi_test(flood RANKS 2 SOURCES programs/flood.cpp)
 
+weft_mpi_test(p2p_out_of_records RANKS 2 SOURCES programs/p2p_out_of_records.cpp
+  ENV WEFT_MPI_OPERATIONS=64)
+
 # Of sizes that go in one packet, in several or announced; and however they are lent.
 weft_mpi_test(p2p_wide RANKS 2 SOURCES programs/p2p_wide.cpp)
 set(ways WEFT_COMM_OPEN_PACKETS=always)

@@ -1,0 +1,230 @@
+// Ranks out of operation records: what they owe each other goes on, whoever waits for whom. What
+// fails here hangs until the watchdog comes.
+#include <algorithm>
+#include <atomic>
+
+#include "base/config_override.hpp"
+#include "comm/ranks.hpp"
+#include "weft/comm/config.hpp"
+#include "weft/fabric/config.hpp"
+
+namespace weft {
+namespace {
+
+using test::bytes_of;
+using test::on_ranks;
+using test::pattern;
+using test::writable;
+
+constexpr std::size_t kLarge = 100'000;
+
+RuntimeOptions few_records(uint32_t devices = 1) {
+  RuntimeOptions options;
+  options.operations = 64;
+  options.devices = devices;
+  return options;
+}
+
+/// Where memory can be read, and where large ones come in packets, behind what may be held.
+class Exhaustion : public ::testing::TestWithParam<const char*> {
+ protected:
+  static test::ConfigOverride config() {
+    register_comm_config();
+    fabric::register_fabric_config();
+    return test::ConfigOverride(test::ConfigOverride::List{{"fabric.cma", GetParam()}});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(ReadsOrPackets, Exhaustion, ::testing::Values("auto", "off"),
+                         [](const auto& way) { return std::string(way.param); });
+
+/// Everybody's `mine`, by rank.
+std::vector<fabric::MemoryKey> keys_of_all(Runtime& rt, const Region& mine) {
+  Team team(rt);
+  std::vector<fabric::MemoryKey> keys(static_cast<std::size_t>(rt.size()));
+  team.allgather(std::as_bytes(std::span(&mine.key(), 1)), std::as_writable_bytes(std::span(keys)));
+  return keys;
+}
+
+/// Posts `count` times `call(i, done)` as soon as there is room, and waits for all.
+template <class Call>
+void post_all(Runtime& rt, uint64_t count, Call call) {
+  Counter done;
+  uint64_t posted = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (until_posted(rt, [&] { return call(i, done); }) == Post::posted) ++posted;
+  }
+  rt.wait_until([&] { return done.value() == posted; });
+  EXPECT_EQ(done.errors(), 0U);
+}
+
+// A rank whose records are all receives answers a put that comes before their messages.
+TEST_P(Exhaustion, PutsAndGetsAreServedWhereAllRecordsAreReceives) {
+  const auto config = Exhaustion::config();
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        std::vector<std::byte> memory(kLarge);
+        const Region region(rt, memory);
+        const auto keys = keys_of_all(rt, region);
+        Endpoint remote(rt, {.arrival = Arrival::memory});
+        Endpoint letters(rt, {});
+        if (rt.rank() == Rank{0}) {
+          std::vector<int> in(1000);
+          Counter got;
+          uint64_t posted = 0;
+          while (letters.recv(Rank{1}, Tag{0}, writable(in[posted]), &got) == Post::posted)
+            ++posted;
+          letters.send_wait(Rank{1}, Tag{1}, {});  // a barrier would need records
+          rt.wait_until([&] { return got.value() == posted; });
+          EXPECT_TRUE(memory == pattern(kLarge, 1));
+          return;
+        }
+        letters.recv_wait(Rank{0}, Tag{1}, {});
+        const auto out = pattern(kLarge, 1);
+        std::vector<std::byte> in(kLarge);
+        EXPECT_EQ(remote.put_wait(keys[0], 0, std::span(out).first(8)).error, Errc::ok);
+        EXPECT_EQ(remote.put_wait(keys[0], 0, out).error, Errc::ok);
+        EXPECT_EQ(remote.get_wait(keys[0], 0, in).error, Errc::ok);
+        EXPECT_TRUE(in == out);
+        for (int i = 0; i < 64; ++i) letters.send_wait(Rank{0}, Tag{0}, bytes_of(i));
+      },
+      few_records());
+}
+
+// The same of a large message that waits in a queue, with the receives' messages behind it.
+TEST_P(Exhaustion, QueuesAreTakenFromWhereAllRecordsAreReceives) {
+  const auto config = Exhaustion::config();
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint queue(rt, {.arrival = Arrival::queue});
+        Endpoint letters(rt, {});
+        if (rt.rank() == Rank{0}) {
+          std::vector<int> in(1000);
+          Counter got;
+          uint64_t posted = 0;
+          while (letters.recv(Rank{1}, Tag{0}, writable(in[posted]), &got) == Post::posted)
+            ++posted;
+          letters.send_wait(Rank{1}, Tag{1}, {});  // a barrier would need records
+          EXPECT_EQ(queue.dequeue_wait().data().size(), kLarge);
+          rt.wait_until([&] { return got.value() == posted; });
+          return;
+        }
+        letters.recv_wait(Rank{0}, Tag{1}, {});
+        EXPECT_EQ(queue.send_wait(Rank{0}, Tag{0}, pattern(kLarge, 1)).error, Errc::ok);
+        for (int i = 0; i < 64; ++i) letters.send_wait(Rank{0}, Tag{0}, bytes_of(i));
+      },
+      few_records());
+}
+
+// All ask each other for more than anybody has records, and answer out of the same table.
+TEST_P(Exhaustion, AllPutToEachOther) {
+  const auto config = Exhaustion::config();
+  for (const std::size_t bytes : {std::size_t{8}, kLarge}) {
+    for (const uint32_t devices : {1U, 2U}) {
+      on_ranks(
+          3,
+          [&](Runtime& rt) {
+            std::vector<std::byte> memory(kLarge);
+            const Region region(rt, memory);
+            const auto keys = keys_of_all(rt, region);
+            Counter told;
+            Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &told});
+            const auto out = pattern(bytes, 1);
+            const uint64_t count = bytes == kLarge ? 500 : 5000;
+            post_all(rt, count, [&](uint64_t i, Counter& done) {
+              const auto& to = keys[(static_cast<uint64_t>(rt.rank().value) + 1 + i % 2) % 3];
+              return i % 3 == 0 ? remote.put_signal(to, 0, out, Tag{1}, &done)
+                                : remote.put(to, 0, out, &done);
+            });
+            rt.barrier();
+            rt.wait_until([&] { return told.value() == (count + 2) / 3; });
+            EXPECT_EQ(std::memcmp(memory.data(), out.data(), bytes), 0);
+          },
+          few_records(devices));
+    }
+  }
+}
+
+TEST_P(Exhaustion, AllGetFromEachOther) {
+  const auto config = Exhaustion::config();
+  for (const std::size_t bytes : {std::size_t{8}, kLarge}) {
+    on_ranks(
+        3,
+        [&](Runtime& rt) {
+          auto memory = pattern(kLarge, 1);
+          const Region region(rt, memory);
+          const auto keys = keys_of_all(rt, region);
+          Endpoint remote(rt, {.arrival = Arrival::memory});
+          std::vector<std::byte> in[2];  // from each
+          for (auto& each : in) each.resize(bytes);
+          post_all(rt, bytes == kLarge ? 500 : 5000, [&](uint64_t i, Counter& done) {
+            const auto& from = keys[(static_cast<uint64_t>(rt.rank().value) + 1 + i % 2) % 3];
+            return remote.get(from, 0, in[i % 2], &done);
+          });
+          for (const auto& each : in) EXPECT_EQ(std::memcmp(memory.data(), each.data(), bytes), 0);
+          rt.barrier();
+        },
+        few_records());
+  }
+}
+
+TEST_P(Exhaustion, AllSendLargeMessagesToHandlers) {
+  const auto config = Exhaustion::config();
+  for (const uint32_t devices : {1U, 2U}) {
+    on_ranks(
+        3,
+        [](Runtime& rt) {
+          struct Seen {
+            std::atomic<uint64_t> messages{0};
+            std::atomic<uint64_t> wrong{0};
+            std::vector<std::byte> expected = pattern(kLarge, 1);
+          } seen;
+          Endpoint handled(rt, {.arrival = Arrival::handler,
+                                .handler =
+                                    [](void* argument, const Incoming& message) {
+                                      auto& my = *static_cast<Seen*>(argument);
+                                      if (!std::ranges::equal(message.data, my.expected))
+                                        ++my.wrong;
+                                      ++my.messages;
+                                    },
+                                .handler_argument = &seen});
+          post_all(rt, 600, [&](uint64_t i, Counter& done) {
+            const int to = (rt.rank().value + 1 + static_cast<int>(i % 2)) % 3;
+            return handled.send(Rank{to}, Tag{0}, seen.expected, &done);
+          });
+          rt.wait_until([&] { return seen.messages == 600; });
+          EXPECT_EQ(seen.wrong, 0U);
+          rt.barrier();
+        },
+        few_records(devices));
+  }
+}
+
+// As many as a peer has records for, and again as many when these are over.
+TEST(Requests, AreAllowedAgainWhenTheyAreOver) {
+  on_ranks(2, [](Runtime& rt) {
+    std::vector<std::byte> memory(64);
+    const Region region(rt, memory);
+    const auto keys = keys_of_all(rt, region);
+    Endpoint remote(rt, {.arrival = Arrival::memory});
+    if (rt.rank() == Rank{0}) {
+      const auto out = pattern(64, 1);
+      for (int round = 0; round < 3; ++round) {
+        Counter done;
+        uint64_t posted = 0;
+        for (int i = 0; i < 1000; ++i) {  // nothing ends meanwhile: this rank does not progress
+          if (remote.put(keys[1], 0, out, &done) == Post::posted) ++posted;
+        }
+        EXPECT_GE(posted, 16U);
+        EXPECT_LE(posted, 256U);
+        rt.wait_until([&] { return done.value() == posted; });
+        EXPECT_EQ(done.errors(), 0U);
+      }
+    }
+    rt.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace weft
