@@ -376,21 +376,23 @@ const Arrivals kHandled{arrive_handler, arrive_each<arrive_handler>, arrive_hand
 
 namespace {
 
-Taken arrive_refused(Endpoint::Impl& /*endpoint*/, Device& device, Origin /*from*/,
+Taken arrive_refused(Endpoint::Impl& endpoint, Device& device, Origin from,
                      std::span<const std::byte> /*payload*/) {
-  device.count(Device::malformed);
+  device.note_refused(endpoint, from.source);
   return Taken::yes;
 }
 
-Taken arrive_refused_eager(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& arrived) {
-  device.count(Device::malformed);
+Taken arrive_refused_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+  device.note_refused(endpoint, arrived.source);
   if (arrived.loan) device.port().give_back(arrived.loan);
   return Taken::yes;
 }
 
-Taken announce_refused(Endpoint::Impl& /*endpoint*/, Device& device, const Arrived& /*arrived*/,
-                       const RendezvousBody& /*body*/) {
-  device.count(Device::malformed);
+Taken announce_refused(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
+                       const RendezvousBody& body) {
+  if (!device.answer(arrived.source, arrived.reply_port, body.operation, Errc::bad_argument))
+    return Taken::hold;
+  device.note_refused(endpoint, arrived.source);
   return Taken::yes;
 }
 

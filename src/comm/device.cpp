@@ -216,6 +216,7 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
     default:
       break;
   }
+  if (refuse(frame, Errc::bad_argument) == Taken::hold) return Taken::hold;
   malformed_frame(frame, "a packet type or length that this endpoint cannot have been sent");
   return Taken::yes;
 }
@@ -320,11 +321,20 @@ bool Device::look_at_deaths() {
   return true;
 }
 
+/// For whom it was, if it got so far.
+static std::string for_endpoint(const fabric::Frame& frame) {
+  if (frame.head.size() < sizeof(Header)) return {};
+  const Header header = comm::unpack(frame.head.data());
+  if (header.type >= PacketType::ready_to_receive) return {};
+  return fmt::format(" for endpoint {}", header.endpoint);
+}
+
 void Device::malformed_frame(const fabric::Frame& frame, const char* why) {
   if (counters_.read(malformed) == 0) {
+    const std::string whither = for_endpoint(frame);
     base::log(base::LogLevel::warn,
-              fmt::format("dropped a malformed frame from rank {}: {} (further ones are counted)",
-                          frame.source.value, why));
+              fmt::format("dropped a malformed frame from rank {}{}: {} (further ones are counted)",
+                          frame.source.value, whither, why));
   }
   count(malformed);
   give_back(frame);

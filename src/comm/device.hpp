@@ -216,6 +216,11 @@ class Device final : public fabric::Sink {
   }
   /// (lock) Ends the operation `theirs` of a peer with `error`. False: no room now.
   [[nodiscard]] bool answer(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
+  /// (lock) The same for whoever waits for an answer to `frame`, which nobody here can take. hold:
+  /// no room now. The frame is not given back.
+  [[nodiscard]] fabric::Taken refuse(const fabric::Frame& frame, Errc why) noexcept;
+  /// (lock) A message came to an endpoint that takes none.
+  void note_refused(const Endpoint::Impl& endpoint, Rank source);
   /// (lock) Delivers a frame to an endpoint.
   fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
                          std::span<const std::byte> rest, const fabric::Frame& frame);

@@ -20,6 +20,7 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
   if (endpoint != nullptr || ended) {
     early_lock.unlock();
     if (!ended) return device.on_frame(frame);
+    if (device.refuse(frame, Errc::cancelled) == Taken::hold) return Taken::hold;
     device.count(Device::late);
     device.give_back(frame);
     return Taken::yes;
@@ -65,6 +66,19 @@ Unexpected* Runtime::Impl::next_early(const Endpoint::Impl& endpoint, const Devi
   return nullptr;
 }
 
+/// The frame that `record` keeps. `open`: room for what it says of several packets.
+fabric::Frame Runtime::Impl::early_frame(const Unexpected& record, fabric::OpenLoan& open) {
+  fabric::Frame frame{record.source,
+                      {packet(record.packet), record.bytes},
+                      {record.lent.place, record.tag.value},
+                      record.lent.loan};
+  if (record.wide) {
+    std::memcpy(&open, packet(record.packet) + record.bytes, sizeof open);
+    frame.open = &open;
+  }
+  return frame;
+}
+
 /// Delivers what came early over `device` for `endpoint` (device's lock held). True once nothing
 /// is left for it and it is open.
 bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
@@ -83,28 +97,50 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
       return !others;
     }
     early_lock.unlock();  // only this device's lock holder takes this record out
-    fabric::Frame frame{record->source,
-                        {packet(record->packet), record->bytes},
-                        {record->lent.place, record->tag.value},
-                        record->lent.loan};
     fabric::OpenLoan open;
-    if (record->wide) {
-      std::memcpy(&open, packet(record->packet) + record->bytes, sizeof open);
-      frame.open = &open;
-    }
+    const fabric::Frame frame = early_frame(*record, open);
     Header header;
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");
     if (device.dispatch(endpoint, header, rest, frame) == Taken::hold) return false;
     device.note_early();
-    early_lock.lock();
-    Unexpected** at = &early;
-    while (*at != record) at = &(*at)->next;
-    *at = record->next;
-    if (early_end == &record->next) early_end = at;
-    early_lock.unlock();
-    packets->free(record->packet);
-    unexpected->release(*record);
+    release_early(*record);
+  }
+}
+
+void Runtime::Impl::release_early(Unexpected& record) {
+  early_lock.lock();
+  Unexpected** at = &early;
+  while (*at != &record) at = &(*at)->next;
+  *at = record.next;
+  if (early_end == &record.next) early_end = at;
+  early_lock.unlock();
+  packets->free(record.packet);
+  unexpected->release(record);
+}
+
+/// What came before `endpoint` was made, which has ended before it was delivered.
+void Runtime::Impl::drop_early(const Endpoint::Impl& endpoint) {
+  for (auto& device : devices) {
+    for (;;) {
+      early_lock.lock();
+      bool others = false;
+      Unexpected* const record = next_early(endpoint, *device, others);
+      early_lock.unlock();
+      if (record == nullptr) break;
+      fabric::OpenLoan open;
+      const fabric::Frame frame = early_frame(*record, open);
+      Taken taken = Taken::hold;
+      device->with_lock([&] {
+        taken = device->refuse(frame, Errc::cancelled);
+        if (taken == Taken::yes) device->give_back(frame);
+      });
+      if (taken == Taken::yes) {
+        release_early(*record);
+      } else {
+        self.relax();
+      }
+    }
   }
 }
 
@@ -147,28 +183,8 @@ void Runtime::Impl::unpublish(Endpoint::Impl& endpoint) {
   for (auto& device : devices) {
     device->with_lock([&] { device->forget(endpoint.queue_waiters); });
   }
+  drop_early(endpoint);
   drop_unreceived(endpoint);
-}
-
-/// What was never received gives its packets back; receives that never met end as cancelled.
-void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
-  if (endpoint.table != nullptr) {
-    endpoint.table->drain([this](uint64_t, comm::Side side, uint64_t value) {
-      if (side == comm::Side::arrival) {
-        comm::release_unexpected(*this, *reinterpret_cast<Unexpected*>(value));
-      } else {
-        end_later(*reinterpret_cast<comm::Operation*>(value), Errc::cancelled);
-      }
-    });
-  }
-  if (endpoint.queue != nullptr) {
-    using Holds = comm::QueueEntry::Holds;
-    comm::QueueEntry entry;
-    while (endpoint.queue->try_pop(entry)) {
-      if (entry.holds == Holds::own_packet) packets->free(entry.packet);
-      if (entry.holds == Holds::loan) devices[0]->port().give_back(entry.lent.loan);
-    }
-  }
 }
 
 }  // namespace weft

@@ -164,6 +164,12 @@ struct MessageTransfer {
   Synchronizer done;
 };
 
+// answers.cpp
+/// An operation of this rank's own that sends `finished` with `error`, then ends. nullptr: none is
+/// free now.
+Operation* make_answer(Runtime::Impl&, Rank to, uint16_t reply_port, Handle theirs,
+                       Errc error) noexcept;
+
 // transfers.cpp
 /// Makes `op` (buffer, capacity, completion or end, endpoint set) the receiver of an announced
 /// message and hands it to `device`.

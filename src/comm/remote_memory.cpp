@@ -49,38 +49,6 @@ std::optional<std::span<std::byte>> resolve(Runtime::Impl& runtime, const PutBod
   return region->subspan(body.offset, bytes);
 }
 
-/// An operation of this rank's own that sends `finished` with `error`, then ends. nullptr: none
-/// is free now.
-Operation* make_answer(Runtime::Impl& runtime, Rank to, uint16_t reply_port, Handle theirs,
-                       Errc error) noexcept {
-  Operation* op = runtime.operations->allocate_for_request();
-  if (op == nullptr) return nullptr;
-  op->peer = to;
-  op->reply_port = reply_port;
-  op->remote = theirs;
-  op->error = error;
-  op->answers = true;
-  op->completion = nullptr;
-  op->work = Work::answer;
-  return op;
-}
-
-}  // namespace
-}  // namespace comm
-
-/// Without a record where the control ring has room.
-bool Device::answer(Rank to, uint16_t reply_port, Handle theirs, Errc error) noexcept {
-  if (send_finished(to, reply_port, theirs, error)) return true;
-  Operation* const op = comm::make_answer(runtime_, to, reply_port, theirs, error);
-  if (op == nullptr) return false;
-  op->device = number_;
-  enqueue_locked(*op);
-  return true;
-}
-
-namespace comm {
-namespace {
-
 /// Tells the endpoint's at_target of a put's signal. False: no room now.
 bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<std::byte> where) {
   Completion* told = endpoint.spec.at_target;

@@ -238,7 +238,14 @@ struct Runtime::Impl final : base::IdleWork {
   comm::Unexpected* next_early(const Endpoint::Impl& endpoint, const Device& device, bool& others);
   bool deliver_early(Endpoint::Impl& endpoint, Device& device);
   void deliver_early(Device& device);
+  fabric::Frame early_frame(const comm::Unexpected& record, fabric::OpenLoan& open);
+  void release_early(comm::Unexpected& record);
+  void drop_early(const Endpoint::Impl& endpoint);
+
+  // answers.cpp
   void drop_unreceived(Endpoint::Impl& endpoint);
+  /// Ends an operation of a peer's, as soon as there is room to tell. Not under a device's lock.
+  void answer_soon(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error);
 
   // waiting.cpp
   static constexpr uint32_t kPollsPerTurn = 16;

@@ -95,7 +95,9 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   /// Sends `data`. Up to the eager limit: done (or retry). Larger: posted; the buffer is lent
-  /// until the completion (rendezvous).
+  /// until the completion (rendezvous). That ends with `cancelled` if the endpoint there ends (or
+  /// had ended) without having received it, with `bad_argument` if it was made otherwise than this
+  /// one and takes no messages. So do puts and gets.
   Post send(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion = nullptr,
             void* context = nullptr);
   /// The same for a list of pieces, which arrive as one message.

@@ -1,0 +1,136 @@
+// Answers to peers that cost no transfer: that what they asked for is over, or cannot be; and what
+// they are told of messages that nobody can take any more.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft {
+
+using comm::Handle;
+using comm::Header;
+using comm::Operation;
+using comm::PacketType;
+using fabric::Taken;
+
+namespace comm {
+
+Operation* make_answer(Runtime::Impl& runtime, Rank to, uint16_t reply_port, Handle theirs,
+                       Errc error) noexcept {
+  Operation* op = runtime.operations->allocate_for_request();
+  if (op == nullptr) return nullptr;
+  op->peer = to;
+  op->reply_port = reply_port;
+  op->remote = theirs;
+  op->error = error;
+  op->answers = true;
+  op->completion = nullptr;
+  op->work = Work::answer;
+  return op;
+}
+
+}  // namespace comm
+
+namespace {
+
+/// Which operation of its sender's waits for an answer to this frame.
+std::optional<Handle> asker_of(const Header& header, std::span<const std::byte> rest) noexcept {
+  comm::RendezvousBody large;
+  comm::PutBody put;
+  switch (header.type) {
+    case PacketType::ready_to_send:
+    case PacketType::announced:
+    case PacketType::put_large:
+    case PacketType::get:
+      if (comm::take(rest, large)) return large.operation;
+      break;
+    case PacketType::put:
+      if (comm::take(rest, put) && put.operation.index != comm::kNoAnswer) return put.operation;
+      break;
+    default:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+/// Without a record where the control ring has room.
+bool Device::answer(Rank to, uint16_t reply_port, Handle theirs, Errc error) noexcept {
+  if (send_finished(to, reply_port, theirs, error)) return true;
+  Operation* const op = comm::make_answer(runtime_, to, reply_port, theirs, error);
+  if (op == nullptr) return false;
+  op->device = number_;
+  enqueue_locked(*op);
+  return true;
+}
+
+Taken Device::refuse(const fabric::Frame& frame, Errc why) noexcept {
+  Header header;
+  std::span<const std::byte> rest = frame.head;
+  if (!comm::take(rest, header)) return Taken::yes;
+  const auto asker = asker_of(header, rest);
+  return !asker || answer(frame.source, header.reply_port, *asker, why) ? Taken::yes : Taken::hold;
+}
+
+void Device::note_refused(const Endpoint::Impl& endpoint, Rank source) {
+  if (counters_.read(malformed) == 0) {
+    base::log(
+        base::LogLevel::warn,
+        fmt::format("dropped a message from rank {} for endpoint {}, which takes none: it was "
+                    "made otherwise there (further ones are counted)",
+                    source.value, endpoint.number));
+  }
+  count(malformed);
+}
+
+void Runtime::Impl::answer_soon(Rank to, uint16_t reply_port, Handle theirs, Errc error) {
+  for (;;) {
+    Device& device = this_device();
+    bool answered = false;
+    device.with_lock([&] { answered = device.answer(to, reply_port, theirs, error); });
+    if (answered) return;
+    self.relax();
+  }
+}
+
+/// What was never received gives its packets back, and senders that wait are told; receives that
+/// never met end as cancelled.
+void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
+  struct Announced {
+    Rank source;
+    uint16_t reply_port;
+    Handle operation;
+  };
+  std::vector<Announced> announced;
+  if (endpoint.table != nullptr) {
+    endpoint.table->drain([&](uint64_t, comm::Side side, uint64_t value) {
+      if (side == comm::Side::receive) {
+        end_later(*reinterpret_cast<Operation*>(value), Errc::cancelled);
+        return;
+      }
+      auto& record = *reinterpret_cast<comm::Unexpected*>(value);
+      if (record.holds == comm::Unexpected::Holds::rendezvous) {
+        announced.push_back({record.source, record.reply_port, record.rendezvous.operation});
+      }
+      comm::release_unexpected(*this, record);
+    });
+  }
+  if (endpoint.queue != nullptr) {
+    using Holds = comm::QueueEntry::Holds;
+    comm::QueueEntry entry;
+    while (endpoint.queue->try_pop(entry)) {
+      if (entry.holds == Holds::own_packet) packets->free(entry.packet);
+      if (entry.holds == Holds::loan) devices[0]->port().give_back(entry.lent.loan);
+      if (entry.holds == Holds::rendezvous)
+        announced.push_back({entry.source, entry.reply_port, entry.rendezvous.operation});
+    }
+  }
+  for (const auto& each : announced)
+    answer_soon(each.source, each.reply_port, each.operation, Errc::cancelled);
+}
+
+}  // namespace weft
