@@ -58,6 +58,11 @@ void tell(Runtime::Impl& runtime, Device& device, Operation& op, const Event& ev
   if (told(device, op, event)) runtime.operations->release_post(op);
 }
 
+/// Where receives without a buffer get one; nullptr: they get none.
+Allocator* allocator_of(const Endpoint::Impl& endpoint) noexcept {
+  return endpoint.spec.buffer == Buffer::allocated ? endpoint.spec.allocator : nullptr;
+}
+
 /// The bytes of an unexpected eager message.
 std::span<const std::byte> payload_of(Runtime::Impl& runtime, const Unexpected& record) noexcept {
   switch (record.holds) {
@@ -225,8 +230,8 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
   }
   runtime.unexpected->release(*record);
   if (met == MatchTable::kNoRoom) return Taken::hold;
-  begin_transfer(endpoint, device, *reinterpret_cast<Operation*>(met), arrived.source, arrived.tag,
-                 arrived.reply_port, body);
+  begin_transfer(runtime, device, *reinterpret_cast<Operation*>(met), arrived.source, arrived.tag,
+                 arrived.reply_port, body, allocator_of(endpoint));
   return Taken::yes;
 }
 
@@ -242,8 +247,8 @@ bool receive_unexpected(Endpoint::Impl& endpoint, Operation& op, Unexpected& rec
   if (record.holds == Unexpected::Holds::rendezvous) {
     const Unexpected announced = record;
     runtime.unexpected->release(record);
-    begin_transfer(endpoint, *runtime.devices[op.device], op, announced.source, announced.tag,
-                   announced.reply_port, announced.rendezvous);
+    begin_transfer(runtime, *runtime.devices[op.device], op, announced.source, announced.tag,
+                   announced.reply_port, announced.rendezvous, allocator_of(endpoint));
     return false;
   }
   const auto payload = payload_of(runtime, record);
@@ -363,7 +368,7 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
     owner.spec.allocator->release(over.buffer, over.capacity);
     return true;
   };
-  begin_transfer(endpoint, device, *op, arrived.source, arrived.tag, arrived.reply_port, body);
+  begin_transfer(runtime, device, *op, arrived.source, arrived.tag, arrived.reply_port, body);
   return Taken::yes;
 }
 

@@ -154,11 +154,19 @@ void release_unexpected(Runtime::Impl&, Unexpected& record);
 /// Copies `pieces` one behind the other.
 void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into) noexcept;
 
-/// A large message taken from a queue, on its way into memory from the endpoint's allocator.
+/// A large message taken from a queue, on its way into memory from the endpoint's allocator. It may
+/// outlive the endpoint.
 struct MessageTransfer {
-  MessageTransfer(Endpoint::Impl& the_endpoint, const RendezvousBody& the_body)
-      : endpoint(the_endpoint), body(the_body) {}
-  Endpoint::Impl& endpoint;
+  MessageTransfer(const Endpoint::Impl& endpoint, const RendezvousBody& the_body)
+      : runtime(endpoint.runtime),
+        allocator(*endpoint.spec.allocator),
+        device(endpoint.spec.device),
+        endpoint_number(endpoint.number),
+        body(the_body) {}
+  Runtime::Impl& runtime;
+  Allocator& allocator;
+  Device* device;  ///< the endpoint's own, if it has one
+  uint16_t endpoint_number;
   RendezvousBody body;
   std::byte* buffer = nullptr;
   Synchronizer done;
@@ -172,9 +180,10 @@ Operation* make_answer(Runtime::Impl&, Rank to, uint16_t reply_port, Handle thei
 
 // transfers.cpp
 /// Makes `op` (buffer, capacity, completion or end, endpoint set) the receiver of an announced
-/// message and hands it to `device`.
-void begin_transfer(Endpoint::Impl&, Device& device, Operation& op, Rank source, Tag tag,
-                    uint16_t reply_port, const RendezvousBody& body);
+/// message and hands it to `device`. `allocator`: where a buffer comes from if it has none.
+void begin_transfer(Runtime::Impl&, Device& device, Operation& op, Rank source, Tag tag,
+                    uint16_t reply_port, const RendezvousBody& body,
+                    Allocator* allocator = nullptr);
 /// `op` (peer, remote operation and address, length and buffer set) reads what the peer offers.
 void begin_fetch(Operation& op, uint64_t key) noexcept;
 

@@ -83,7 +83,7 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
   op->context = context;
   op->endpoint = my.number;
   comm::begin_transfer(
-      my, my.pick_device(), *op, message.source, Tag{}, message.reply_port,
+      my.runtime, my.pick_device(), *op, message.source, Tag{}, message.reply_port,
       {{message.operation, message.generation}, message.address, message.bytes, message.key});
   return Post::posted;
 }

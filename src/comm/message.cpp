@@ -47,7 +47,7 @@ void Message::give_back() noexcept {
     case Holds::allocated:
       runtime_->wait(*this);
       if (transfer_->buffer != nullptr) {
-        transfer_->endpoint.spec.allocator->release(transfer_->buffer, bytes_);
+        transfer_->allocator.release(transfer_->buffer, bytes_);
       }
       delete transfer_;
       break;
@@ -59,10 +59,9 @@ void Message::give_back() noexcept {
 }
 
 void Message::start_transfer() noexcept {
-  Endpoint::Impl& endpoint = transfer_->endpoint;
-  Runtime::Impl& runtime = endpoint.runtime;
+  Runtime::Impl& runtime = transfer_->runtime;
   if (transfer_->buffer == nullptr) {
-    transfer_->buffer = endpoint.spec.allocator->allocate(bytes_);
+    transfer_->buffer = transfer_->allocator.allocate(bytes_);
     if (transfer_->buffer == nullptr) return;
   }
   comm::Operation* op = runtime.operations->allocate_for_fetch();
@@ -72,9 +71,9 @@ void Message::start_transfer() noexcept {
   op->capacity = bytes_;
   op->completion = &transfer_->done;
   op->context = nullptr;
-  op->endpoint = endpoint.number;
-  comm::begin_transfer(endpoint, endpoint.pick_device(), *op, source_, tag_, loan_port_,
-                       transfer_->body);
+  op->endpoint = transfer_->endpoint_number;
+  Device& device = transfer_->device != nullptr ? *transfer_->device : runtime.this_device();
+  comm::begin_transfer(runtime, device, *op, source_, tag_, loan_port_, transfer_->body);
 }
 
 bool Message::transfer_ready() noexcept {

@@ -115,7 +115,7 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
                     return over.error != Errc::ok ||
                            tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes});
                   }};
-  begin_transfer(endpoint, device, *op, arrived.source, arrived.tag, arrived.reply_port, from);
+  begin_transfer(runtime, device, *op, arrived.source, arrived.tag, arrived.reply_port, from);
   return Taken::yes;
 }
 

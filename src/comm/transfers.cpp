@@ -15,9 +15,8 @@ using comm::Work;
 
 namespace comm {
 
-void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Rank source, Tag tag,
-                    uint16_t reply_port, const RendezvousBody& body) {
-  Runtime::Impl& runtime = endpoint.runtime;
+void begin_transfer(Runtime::Impl& runtime, Device& device, Operation& op, Rank source, Tag tag,
+                    uint16_t reply_port, const RendezvousBody& body, Allocator* allocator) {
   op.peer = source;
   op.tag = tag;
   op.device = device.number();
@@ -28,13 +27,13 @@ void begin_transfer(Endpoint::Impl& endpoint, Device& device, Operation& op, Ran
   op.remote = body.operation;
   op.remote_address = body.address;
   op.answers = true;
-  if (endpoint.spec.buffer == Buffer::allocated && op.buffer == nullptr) {
-    op.buffer = endpoint.spec.allocator->allocate(body.bytes);
+  if (allocator != nullptr && op.buffer == nullptr) {
+    op.buffer = allocator->allocate(body.bytes);
     if (op.buffer != nullptr) op.capacity = body.bytes;
   }
   if (body.bytes > op.capacity) {
     // Dropped whole; the sender is told that it is over.
-    op.error = endpoint.spec.buffer == Buffer::allocated ? Errc::no_memory : Errc::truncated;
+    op.error = allocator != nullptr ? Errc::no_memory : Errc::truncated;
     op.work = Work::answer;
   } else if (body.bytes == 0) {
     op.work = Work::answer;  // an announced message may be empty

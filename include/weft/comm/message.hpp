@@ -43,7 +43,8 @@ Allocator& heap_allocator() noexcept;
 
 /// A message from a queue endpoint. Owns its bytes: small ones inside itself, those up to a packet
 /// in the sender's packet (which returns there when this object ends), larger ones in memory from
-/// the endpoint's allocator. Movable; used by one thread at a time; ends before its Runtime.
+/// the endpoint's allocator. Movable; used by one thread at a time; ends before its Runtime and
+/// that allocator, but may outlive its endpoint.
 class Message {
  public:
   static constexpr std::size_t kInlineBytes = 40;
