@@ -366,8 +366,10 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
     if (over.error != Errc::ok) message.data = {};
     owner.spec.handler(owner.spec.handler_argument, message);
     owner.spec.allocator->release(over.buffer, over.capacity);
+    owner.end_inbound();
     return true;
   };
+  endpoint.inbound.fetch_add(1, std::memory_order_relaxed);  // seen by unpublish: device's lock
   begin_transfer(runtime, device, *op, arrived.source, arrived.tag, arrived.reply_port, body);
   return Taken::yes;
 }

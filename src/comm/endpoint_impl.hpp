@@ -97,6 +97,10 @@ struct Endpoint::Impl {
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
   bool one_producer = false;  ///< one device, whose lock is held for each push
   comm::WaitSet queue_waiters;
+  /// Large messages for the handler and puts with a signal that are coming in: each will tell this
+  /// endpoint. Once `ending`, signals that find no room are dropped.
+  std::atomic<uint32_t> inbound{0};
+  std::atomic<bool> ending{false};
   std::atomic<uint32_t> tries_asked{0};  // Arrival::matcher: see try_again_later
   comm::Operation try_note{};            // in an inbox or pending while `tries_asked` is not 0
 
@@ -136,6 +140,11 @@ struct Endpoint::Impl {
     return one_producer ? queue->try_push_alone_with(fill) : queue->try_push_with(fill);
   }
 
+  /// The last access of who is counted in `inbound`.
+  void end_inbound() noexcept {
+    // release: pairs with the destructor's acquire; the endpoint is touched no more.
+    inbound.fetch_sub(1, std::memory_order_release);
+  }
   [[nodiscard]] Device& pick_device() const noexcept {
     return spec.device != nullptr ? *spec.device : runtime.this_device();
   }

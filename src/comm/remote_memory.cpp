@@ -56,6 +56,18 @@ bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<st
          told->try_complete({source, signal, Errc::ok, where.data(), where.size(), nullptr});
 }
 
+/// A large put with a signal is there.
+bool end_told_put(Operation& over) {
+  auto& owner = *static_cast<Endpoint::Impl*>(over.context);
+  if (over.error == Errc::ok &&
+      !tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes}) &&
+      !owner.ending.load(std::memory_order_relaxed)) {  // relaxed: its end waits for us
+    return false;
+  }
+  owner.end_inbound();
+  return true;
+}
+
 }  // namespace
 
 // --- The owner's side (device's lock held) -----------------------------------------------------
@@ -108,13 +120,9 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
   op->kind = comm::Kind::put;
   op->context = &endpoint;
   op->endpoint = endpoint.number;
-  op->end = (header.flags & kTellTarget) == 0
-                ? OperationEnd{[](Operation&) { return true; }}
-                : OperationEnd{[](Operation& over) {
-                    auto& owner = *static_cast<Endpoint::Impl*>(over.context);
-                    return over.error != Errc::ok ||
-                           tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes});
-                  }};
+  const bool tells = (header.flags & kTellTarget) != 0;
+  op->end = tells ? end_told_put : OperationEnd{[](Operation&) { return true; }};
+  if (tells) endpoint.inbound.fetch_add(1, std::memory_order_relaxed);  // as in announce_handler
   begin_transfer(runtime, device, *op, arrived.source, arrived.tag, arrived.reply_port, from);
   return Taken::yes;
 }

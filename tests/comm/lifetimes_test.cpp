@@ -78,5 +78,81 @@ TEST(Lifetimes, ALargeMessageMayOutliveItsEndpoint) {
   }
 }
 
+// Whether they are read or come in packets: what has begun to arrive is handed on before the end.
+TEST(Lifetimes, AHandlerSeesWhatIsComingInWhenItsEndpointEnds) {
+  register_comm_config();
+  fabric::register_fabric_config();
+  for (const char* cma : {"auto", "off"}) {
+    const test::ConfigOverride config(test::ConfigOverride::List{{"fabric.cma", cma}});
+    on_ranks(2,
+             [](Runtime& rt) {
+               constexpr int kMessages = 4;
+               const auto out = pattern(8 << 20, 1);
+               Counting memory;
+               std::atomic<int> got{0};
+               auto handled = std::make_unique<Endpoint>(
+                   rt, EndpointSpec{.arrival = Arrival::handler,
+                                    .allocator = &memory,
+                                    .handler =
+                                        [](void* argument, const Incoming& message) {
+                                          EXPECT_EQ(message.error, Errc::ok);
+                                          EXPECT_EQ(message.data.size(), 8U << 20);
+                                          ++*static_cast<std::atomic<int>*>(argument);
+                                        },
+                                    .handler_argument = &got});
+               if (rt.rank() == Rank{0}) {
+                 Counter done;
+                 for (int i = 0; i < kMessages; ++i) {
+                   EXPECT_EQ(
+                       until_posted(rt, [&] { return handled->send(Rank{1}, Tag{1}, out, &done); }),
+                       Post::posted);
+                 }
+                 rt.wait_until([&] { return done.value() == kMessages; });
+                 EXPECT_EQ(done.errors(), 0U);
+               } else {
+                 while (memory.asked < kMessages) rt.progress();
+                 const Overwritten ended(handled);
+                 EXPECT_EQ(got, kMessages);
+                 EXPECT_EQ(memory.out, 0);
+               }
+               rt.barrier();
+             },
+             {.progress = Progress::explicit_});
+  }
+}
+
+// Signals that nobody takes any more do not keep an endpoint from ending.
+TEST(Lifetimes, AnEndpointEndsWhoseSignalsHaveNoRoom) {
+  on_ranks(2, [](Runtime& rt) {
+    std::vector<std::byte> memory(kLarge);
+    const Region region(rt, memory);
+    Team team(rt);
+    std::vector<fabric::MemoryKey> keys(2);
+    team.allgather(std::as_bytes(std::span(&region.key(), 1)),
+                   std::as_writable_bytes(std::span(keys)));
+    CompletionQueue told(2);
+    auto remote = std::make_unique<Endpoint>(
+        rt, EndpointSpec{.arrival = Arrival::memory, .at_target = &told});
+    if (rt.rank() == Rank{0}) {
+      const auto out = pattern(kLarge, 1);
+      Counter done;
+      for (uint32_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(
+            until_posted(rt, [&] { return remote->put_signal(keys[1], 0, out, Tag{i}, &done); }),
+            Post::posted);
+      }
+      rt.wait_until([&] { return done.value() == 5; });
+      EXPECT_EQ(done.errors(), 0U);
+    }
+    team.barrier();
+    const Overwritten ended(remote);
+    Event event;
+    int events = 0;
+    while (told.pop(event)) ++events;
+    EXPECT_EQ(events, rt.rank() == Rank{1} ? 2 : 0);
+    team.barrier();
+  });
+}
+
 }  // namespace
 }  // namespace weft

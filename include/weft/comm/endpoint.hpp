@@ -86,7 +86,10 @@ class Region {
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or
 /// Error(no_such_peer) before anything is posted. `completion` nullptr: the bound one; if there is
 /// none either, the end of the operation is not told. `context` comes back in the event. A null
-/// buffer with a length is refused. Ended only when nothing is pending on it.
+/// buffer with a length is refused. Ended only when nothing is pending on it that was posted here.
+/// Its end waits, progressing, for large messages and puts with a signal that are on their way to
+/// its handler or `at_target`: these are called until it returns. (A signal for which a
+/// CompletionQueue has no room then is dropped.)
 class Endpoint {
  public:
   Endpoint(Runtime& runtime, const EndpointSpec& spec);
