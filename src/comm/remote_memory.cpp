@@ -228,7 +228,7 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   auto* buffer = const_cast<std::byte*>(data.data());  // read only
 
   // Memory that weft allocated, on this node: written here and now.
-  if (key.segment != 0) {
+  if (key.segment != 0 && !runtime.is_known_dead(owner)) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
         fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
@@ -301,14 +301,14 @@ WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
                                     void* context) {
   Impl& my = *impl_;
   check_access(my, from, offset, buffer.data(), buffer.size());
-  if (from.segment != 0) {
+  const Rank owner{from.owner};
+  if (from.segment != 0 && !my.runtime.is_known_dead(owner)) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
       fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }
   Device& device = my.pick_device();
-  const Rank owner{from.owner};
   Operation* op = make_access(my, device, from, Tag{}, buffer.data(), buffer.size(),
                               completion != nullptr ? completion : my.spec.at_source, context);
   if (op == nullptr) return Post::retry;

@@ -165,6 +165,10 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] bool is_dead(Rank rank) const noexcept {
     return dead[static_cast<std::size_t>(rank.value)].load(std::memory_order_acquire);
   }
+  /// The same, at the price of one load as long as nobody has died. relaxed: it may be late.
+  [[nodiscard]] bool is_known_dead(Rank rank) const noexcept {
+    return deaths.load(std::memory_order_relaxed) != 0 && is_dead(rank);
+  }
   void check_rank(Rank rank) const {
     if (static_cast<uint32_t>(rank.value) >= ranks_limit) [[unlikely]]
       refuse_rank(rank);

@@ -5,6 +5,7 @@
 
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"
+#include "fabric/job_local.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/fabric/config.hpp"
 
@@ -151,6 +152,56 @@ TEST(Lifetimes, AnEndpointEndsWhoseSignalsHaveNoRoom) {
     while (told.pop(event)) ++events;
     EXPECT_EQ(events, rt.rank() == Rank{1} ? 2 : 0);
     team.barrier();
+  });
+}
+
+// Memory that weft allocated can be written after its owner's death, which helps nobody.
+TEST(Lifetimes, AccessesToSharedMemoryOfTheDeadFail) {
+  struct Death : std::runtime_error {
+    Death() : std::runtime_error("this rank is dead") {}
+  };
+  auto jobs = fabric::make_local_job(2, 1);
+  std::atomic<bool> killed{false};
+  std::atomic<bool> over{false};
+  const auto live = [&](int rank) {
+    RuntimeOptions mine;
+    mine.job = jobs[static_cast<std::size_t>(rank)].get();
+    Runtime rt(mine);
+    const auto memory = rt.allocate_shared(4096);
+    const Region region(rt, memory);
+    Endpoint remote(rt, {.arrival = Arrival::memory});
+    Team team(rt);
+    std::vector<fabric::MemoryKey> keys(2);
+    team.allgather(std::as_bytes(std::span(&region.key(), 1)),
+                   std::as_writable_bytes(std::span(keys)));
+    std::vector<std::byte> word(8);
+    const Rank peer{1 - rank};
+    EXPECT_EQ(remote.put_wait(keys[static_cast<std::size_t>(peer.value)], 0, word).error, Errc::ok);
+    team.barrier();
+    if (rank == 1) {
+      fabric::kill_local_rank(*mine.job, Rank{1}, "fell over");
+      killed = true;
+      while (!over) std::this_thread::yield();
+      throw Death();  // its runtime waits for nobody
+    }
+    rt.wait_until([&] { return rt.is_dead(peer); });
+    EXPECT_EQ(remote.put_wait(keys[1], 0, word).error, Errc::peer_died);
+    EXPECT_EQ(remote.get_wait(keys[1], 0, word).error, Errc::peer_died);
+    Synchronizer told;
+    EXPECT_EQ(remote.put_signal(keys[1], 0, word, Tag{1}, &told), Post::posted);
+    rt.wait(told);
+    EXPECT_EQ(told.event().error, Errc::peer_died);
+    EXPECT_EQ(remote.put_wait(keys[0], 0, word).error, Errc::ok) << "to itself";
+    over = true;
+    while (!killed) std::this_thread::yield();  // which tells this runtime
+  };
+  test::on_threads(2, [&](int rank) {
+    try {
+      live(rank);
+    } catch (const Death&) {
+      EXPECT_EQ(rank, 1);
+      over = true;
+    }
   });
 }
 

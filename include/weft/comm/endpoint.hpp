@@ -122,7 +122,9 @@ class Endpoint {
   [[nodiscard]] bool dequeue(Message& message);
 
   /// Arrival::memory: copies `data` to `offset` of the region; completes when the bytes are there.
-  /// done at once for memory that weft allocated, on the same node.
+  /// done at once for memory that weft allocated, on the same node: that can be written after its
+  /// owner's death, too, until this rank hears of it (Runtime::is_dead); then puts, and gets from
+  /// it, complete with `peer_died` as from any other memory.
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
   /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
