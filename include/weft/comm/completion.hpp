@@ -62,7 +62,9 @@ class Completion {
 };
 
 /// Completed events in a bounded queue, first in, first out per completer. Any number of threads
-/// may pop. When full, events wait at the device and lose nothing.
+/// may pop. When full, the ends of operations posted here wait at the device and lose nothing. A
+/// signal of a small put, or of one to shared memory, waits before that, in its sender's lane, and
+/// holds up whatever that sends later over the device (Endpoint, *What has no room*).
 class CompletionQueue final : public Completion {
  public:
   /// Room for `capacity` events, rounded up to a power of two.

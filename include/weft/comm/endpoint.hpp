@@ -54,7 +54,8 @@ struct EndpointSpec {
   Matcher* matcher = nullptr;         ///< for Arrival::matcher
   Completion* at_source = nullptr;    ///< default for sends and puts posted without one
   Completion* at_target = nullptr;    ///< default for receives; signals of Arrival::memory
-  std::size_t queue_capacity = 4096;  ///< Arrival::queue: messages held before senders wait
+  std::size_t queue_capacity = 4096;  ///< Arrival::queue: messages held before senders wait, and
+                                      ///< with them what they send elsewhere (Endpoint)
   Device* device = nullptr;           ///< explicit assignment; nullptr: the runtime's policy
 };
 
@@ -82,6 +83,17 @@ class Region {
 /// Order: what goes from one device to one rank meets its receives, queue or handler in the order
 /// in which it was sent. Between devices there is none: with Assignment::round_robin, messages of
 /// one thread may overtake each other, also those of one key.
+///
+/// What has no room here stays in its lane, of which there is one for each sender and device; and
+/// with it stays all that the same rank sends later over the same device, to whatever endpoint:
+/// messages, collectives, puts and gets. So do messages for a full queue (`queue_capacity`), large
+/// ones for a handler whose allocator answers nullptr, signals for which `at_target` has no room,
+/// messages without a receive beyond `comm.unexpected`, those that a Matcher does not take, and
+/// those for an endpoint that is not made yet once the same table is full. Other ranks' lanes,
+/// other devices, answers, and large transfers that are read go on. Who waits for something else
+/// meanwhile, be it a barrier, waits for ever unless another thread makes room: empty queues first,
+/// or make them large enough for all that may come before.
+///
 /// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or
 /// Error(no_such_peer) before anything is posted. `completion` nullptr: the bound one; if there is
