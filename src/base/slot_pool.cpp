@@ -130,6 +130,13 @@ void SlotPool::free(std::span<const uint32_t> indices) noexcept {
   }
 }
 
+uint32_t SlotPool::never_given() const noexcept {
+  store_lock_.lock();
+  const uint32_t first = fresh_;
+  store_lock_.unlock();
+  return first;
+}
+
 uint32_t SlotPool::available() const noexcept {
   store_lock_.lock();
   uint32_t count = stored_count_ + (n_ - fresh_);

@@ -212,14 +212,19 @@ class OperationTable {
     return find_awaiting(handle, awaited(peer, device) | kShared);
   }
   /// Calls `fail(op)` for each operation that expects an answer from `peer` over `device` (whose
-  /// lock the caller holds), after claiming it. O(table), touching all of it; only after a death.
+  /// lock the caller holds), after claiming it. Looks at all records that were ever used; only
+  /// after a death.
   template <class Fail>
   void sweep(Rank peer, uint16_t device, Fail fail) {
-    for (uint32_t i = 0; i < count_; ++i) {
-      Operation& op = records_[i];
-      if (op.awaiting.load(std::memory_order_acquire) == awaited(peer, device) && claim(op)) {
-        fail(op);
+    Operation* part = records_;
+    for (const base::SlotPool* pool : {&posts_, &requests_, &fetches_}) {
+      Operation* const end = part + pool->never_given();
+      for (Operation* op = part; op != end; ++op) {
+        if (op->awaiting.load(std::memory_order_acquire) == awaited(peer, device) && claim(*op)) {
+          fail(*op);
+        }
       }
+      part += pool->capacity();
     }
   }
   /// Records in use; exact only when nothing moves.

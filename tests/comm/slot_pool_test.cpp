@@ -57,6 +57,19 @@ TEST(SlotPool, GivesEachNumberOnceThenNone) {
   }
 }
 
+TEST(SlotPool, KnowsWhatWasNeverGiven) {
+  SlotPool pool(1000);
+  EXPECT_EQ(pool.never_given(), 0u);
+  const uint32_t number = pool.alloc();
+  const uint32_t first = pool.never_given();
+  EXPECT_LT(number, first);
+  EXPECT_LT(first, 1000u);
+  pool.free(number);
+  EXPECT_EQ(pool.never_given(), first);
+  (void)take_all(pool);
+  EXPECT_EQ(pool.never_given(), 1000u);
+}
+
 TEST(SlotPool, GivesTheWarmestFirst) {
   SlotPool pool(1000);
   const uint32_t a = pool.alloc();

@@ -61,6 +61,8 @@ class SlotPool {
   /// Numbers not given out: exact when nobody calls, a hint otherwise. O(threads); for tests,
   /// teardown and reports.
   [[nodiscard]] uint32_t available() const noexcept;
+  /// Numbers from here on were never given to anybody until now.
+  [[nodiscard]] uint32_t never_given() const noexcept;
 
  private:
   static constexpr uint32_t kItems = 126;
