@@ -51,10 +51,15 @@ void relax(Strip& from, Strip& to, int row) {
 /// Sends the outermost of our rows to the neighbour, and takes the outermost of his. A plate's edge
 /// has none.
 void exchange(weft::Endpoint& edges, int neighbour, Row mine, Row his) {
-  if (neighbour < 0 || neighbour >= edges.runtime().size()) return;
+  weft::Runtime& runtime = edges.runtime();
+  if (neighbour < 0 || neighbour >= runtime.size()) return;
   const weft::Rank peer{neighbour};
+  // The receive first: a long row goes only once it is awaited, and he does the same as we.
+  weft::Synchronizer came;
+  const weft::Post answer = weft::until_posted(
+      runtime, [&] { return edges.recv(peer, weft::Tag{0}, std::as_writable_bytes(his), &came); });
   edges.send_wait(peer, weft::Tag{0}, std::as_bytes(mine));
-  edges.recv_wait(peer, weft::Tag{0}, std::as_writable_bytes(his));
+  if (answer == weft::Post::posted) runtime.wait(came);
 }
 
 void step(weft::Endpoint& edges, Strip& now, Strip& next) {

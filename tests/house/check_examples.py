@@ -52,6 +52,14 @@ for ranks in 1, 2, 3, 30:
     if printed != [expected]:
         findings.append(f"heat with {ranks} rank(s) printed {printed}, not {expected}")
 
+# Rows that are longer than comm.eager_bytes, which go only once their receiver waits for them.
+expected = f"3 steps on a plate of 40 x 40: {heat_on_average(40, 3):.6f} degrees on average"
+for ranks in 2, 4:
+    printed = lines_of(weftrun, "-n", str(ranks), "--timeout", "60",
+                       "env", "WEFT_COMM_EAGER_BYTES=256", heat, "40", "3")
+    if printed != [expected]:
+        findings.append(f"heat with long rows and {ranks} ranks printed {printed}, not {expected}")
+
 # Bad arguments are refused with a sentence that says what good ones are.
 for program in "heat", "conversations":
     for arguments in ("0",), ("30", "many"), ("30", "50", "7"), ("-3",), ("99999999999",), ("3x",):

@@ -173,7 +173,12 @@ class Endpoint {
 
   // Blocking conveniences: retry and wait inside, progressing meanwhile; suspend a task, not a
   // core. Failures are returned in the event; a send to a rank that is known to be dead fails.
+
+  /// Returns when the buffer is the caller's again. Above `Runtime::eager_bytes` that is only once
+  /// the receiver has the message: two ranks that do so towards each other before either receives,
+  /// or one towards itself, wait for ever. Who exchanges posts the receive first.
   Event send_wait(Rank to, Tag tag, std::span<const std::byte> data);
+  /// Returns when the message is in `buffer`.
   Event recv_wait(Rank from, Tag tag, std::span<std::byte> buffer);
   Message dequeue_wait();
   Event put_wait(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data);
