@@ -2,6 +2,7 @@
 // function per mode, chosen when the endpoint was made. All under the progress lock.
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "comm/users_code.hpp"
 #include "fabric/small_copy.hpp"
 
 namespace weft::comm {
@@ -332,15 +333,22 @@ const Arrivals kQueued{arrive_queue, arrive_each<arrive_queue>, arrive_queue_eag
 
 namespace {
 
+void call_handler(const Endpoint::Impl& endpoint, const Incoming& message) noexcept {
+  try {
+    endpoint.spec.handler(endpoint.spec.handler_argument, message);
+  } catch (...) {
+    users_code_threw(endpoint.number);
+  }
+}
+
 Taken arrive_handler(Endpoint::Impl& endpoint, Device& /*device*/, Origin from,
                      std::span<const std::byte> payload) {
-  endpoint.spec.handler(endpoint.spec.handler_argument, Incoming{from.source, from.tag, payload});
+  call_handler(endpoint, {from.source, from.tag, payload});
   return Taken::yes;
 }
 
 Taken arrive_handler_eager(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
-  endpoint.spec.handler(endpoint.spec.handler_argument,
-                        Incoming{arrived.source, arrived.tag, arrived.payload});
+  call_handler(endpoint, {arrived.source, arrived.tag, arrived.payload});
   if (arrived.loan) device.port().give_back(arrived.loan);
   return Taken::yes;
 }
@@ -364,7 +372,7 @@ Taken announce_handler(Endpoint::Impl& endpoint, Device& device, const Arrived& 
     auto& owner = *static_cast<Endpoint::Impl*>(over.context);
     Incoming message{over.peer, over.tag, {over.buffer, over.bytes}, over.error};
     if (over.error != Errc::ok) message.data = {};
-    owner.spec.handler(owner.spec.handler_argument, message);
+    call_handler(owner, message);
     owner.spec.allocator->release(over.buffer, over.capacity);
     owner.end_inbound();
     return true;

@@ -2,6 +2,7 @@
 #include "weft/comm/completion.hpp"
 
 #include "comm/bounded_queue.hpp"
+#include "comm/users_code.hpp"
 
 namespace weft {
 
@@ -69,6 +70,17 @@ void Counter::complete_many(const Event& /*last*/, uint32_t n) noexcept {
 bool Flag::try_complete(const Event& event) noexcept {
   assign(event_, event);
   set_.store(true, std::memory_order_release);  // pairs with is_set()
+  return true;
+}
+
+// --- HandlerCompletion ---------------------------------------------------------------------------
+
+bool HandlerCompletion::try_complete(const Event& event) noexcept {
+  try {
+    function_(argument_, event);
+  } catch (...) {
+    comm::users_code_threw(comm::kCompletionsFunction);
+  }
   return true;
 }
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "task/what_of.hpp"
+#include "base/what_of.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft::task {
@@ -45,7 +45,7 @@ void Group::throw_error() {
 void Group::report_lost() noexcept {
   base::log(base::LogLevel::warn,
             fmt::format("a task of a group threw, and nobody waited for the group: {}",
-                        detail::what_of(error_)));
+                        base::what_of(error_)));
 }
 
 }  // namespace weft::task

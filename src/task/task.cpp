@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/what_of.hpp"
 #include "task/scheduler_impl.hpp"
-#include "task/what_of.hpp"
 #include "task/worker_hot.hpp"
 #include "weft/base/log.hpp"
 
@@ -176,12 +176,12 @@ void abandon_task(Record& record) noexcept {
 
 void report_lost(Record& record) noexcept {
   base::log(base::LogLevel::warn, fmt::format("task '{}' threw, and nobody joined it: {}",
-                                              name_of(record), what_of(record.error)));
+                                              name_of(record), base::what_of(record.error)));
 }
 
 void end_program(Record& record) noexcept {
   base::log(base::LogLevel::error, fmt::format("an exception left the detached task '{}': {}",
-                                               name_of(record), what_of(record.error)));
+                                               name_of(record), base::what_of(record.error)));
   std::abort();
 }
 

@@ -155,16 +155,14 @@ class Flag final : public Completion {
   Event event_{};
 };
 
-/// Runs a function in the progressing thread. It may post; it must not block or wait.
+/// Runs a function in the progressing thread, under its device's lock. It may post; it must not
+/// block, wait or throw.
 class HandlerCompletion final : public Completion {
  public:
   using Function = void (*)(void* argument, const Event& event);
   HandlerCompletion(Function function, void* argument) noexcept
       : function_(function), argument_(argument) {}
-  [[nodiscard]] bool try_complete(const Event& event) noexcept override {
-    function_(argument_, event);
-    return true;
-  }
+  [[nodiscard]] bool try_complete(const Event& event) noexcept override;
 
  private:
   Function function_;

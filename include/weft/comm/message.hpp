@@ -27,8 +27,8 @@ struct Incoming {
 };
 
 /// Where a buffer for an arriving message comes from. Called from the progressing thread or from
-/// `dequeue`; must be thread-safe and must not block. `allocate` may answer nullptr for "none
-/// now": the message waits.
+/// `dequeue`; must be thread-safe and must not block or throw. `allocate` may answer nullptr for
+/// "none now": the message waits.
 class Allocator {
  public:
   virtual std::byte* allocate(std::size_t bytes) noexcept = 0;

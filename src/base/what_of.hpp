@@ -4,7 +4,7 @@
 #include <exception>
 #include <string>
 
-namespace weft::task::detail {
+namespace weft::base {
 
 inline std::string what_of(const std::exception_ptr& error) {
   try {
@@ -16,4 +16,4 @@ inline std::string what_of(const std::exception_ptr& error) {
   }
 }
 
-}  // namespace weft::task::detail
+}  // namespace weft::base

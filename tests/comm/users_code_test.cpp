@@ -1,0 +1,51 @@
+// Functions of the user's that progress calls, where they do what they must not.
+#include "comm/ranks.hpp"
+
+namespace weft {
+namespace {
+
+using test::bytes_of;
+using test::on_ranks;
+
+class UsersCode : public testing::Test {
+ protected:
+  UsersCode() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+/// A message of this size from the rank to itself, and progress until it is over.
+void send_to_handler(std::size_t bytes, Handler handler, void* argument = nullptr) {
+  on_ranks(1, [=](Runtime& rt) {
+    Endpoint ep(rt,
+                {.arrival = Arrival::handler, .handler = handler, .handler_argument = argument});
+    const auto data = test::pattern(bytes, 1);
+    Counter sent;
+    (void)until_posted(rt, [&] { return ep.send(Rank{0}, Tag{0}, data, &sent); });
+    for (int i = 0; i < 1000; ++i) (void)rt.progress();
+  });
+}
+
+using UsersCodeDeathTest = UsersCode;
+
+TEST_F(UsersCodeDeathTest, AHandlerThatThrowsEndsTheProcessAndSaysWhich) {
+  const Handler throws = [](void*, const Incoming&) {
+    throw std::runtime_error("no such account");
+  };
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{5000}, std::size_t{1} << 20}) {
+    EXPECT_DEATH(send_to_handler(bytes, throws),
+                 "handler of endpoint [0-9]+ threw.*: no such account");
+  }
+  EXPECT_DEATH(send_to_handler(8, [](void*, const Incoming&) { throw 7; }),
+               "handler of endpoint [0-9]+ threw");
+}
+
+TEST_F(UsersCodeDeathTest, ACompletionThatThrowsEndsTheProcess) {
+  const auto complete = [] {
+    HandlerCompletion throws([](void*, const Event&) { throw std::runtime_error("no luck"); },
+                             nullptr);
+    (void)throws.try_complete({});
+  };
+  EXPECT_DEATH(complete(), "function of a HandlerCompletion threw.*: no luck");
+}
+
+}  // namespace
+}  // namespace weft
