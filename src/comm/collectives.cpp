@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <numeric>
@@ -75,6 +76,13 @@ struct Team::Impl {
                     fmt::format("a collective failed with rank {}: {}{}{}", event.peer.value,
                                 to_string(event.error), cause.empty() ? "" : ": ", cause));
   }
+  void note_length(const Event& event, std::size_t wanted) {
+    if (event.error != Errc::ok || event.bytes == wanted || trouble) return;
+    trouble.emplace(Errc::bad_argument,
+                    fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
+                                "called it with different sizes",
+                                event.bytes, event.peer.value, wanted));
+  }
   /// What another rank may have met, as far as this one knows.
   [[nodiscard]] std::string why_of_others() const {
     for (int rank = 0; rank < size; ++rank) {
@@ -90,12 +98,7 @@ struct Team::Impl {
   bool recv(int from, uint32_t phase, Room data) {
     const Event event = endpoint.recv_wait(Rank{from}, tag(phase), data);
     note(event);
-    if (event.error == Errc::ok && event.bytes != data.size() && !trouble) {
-      trouble.emplace(Errc::bad_argument,
-                      fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
-                                  "called it with different sizes",
-                                  event.bytes, event.peer.value, data.size()));
-    }
+    note_length(event, data.size());
     const bool came = event.error == Errc::ok && event.bytes == data.size();
     spoilt = spoilt || !came;
     return came;
@@ -343,6 +346,34 @@ struct Team::Impl {
     }
   }
 
+  /// Receives of an exchange: counts them, and keeps of those that failed, or brought another
+  /// length than their `context` says, the first.
+  class Received final : public Completion {
+   public:
+    bool try_complete(const Event& event) noexcept override {
+      if (event.error != Errc::ok || event.bytes != wanted(event)) [[unlikely]] {
+        // relaxed: who reads it has seen the count.
+        if (!failed_.exchange(true, std::memory_order_relaxed)) assign(first_failure_, event);
+      }
+      count_.fetch_add(1, std::memory_order_release);  // pairs with count
+      return true;
+    }
+    [[nodiscard]] uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
+    /// Once all were counted.
+    [[nodiscard]] const Event* first_failure() const noexcept {
+      return failed_.load(std::memory_order_relaxed) ? &first_failure_ : nullptr;
+    }
+    static void* as_context(std::size_t bytes) noexcept { return reinterpret_cast<void*>(bytes); }
+    [[nodiscard]] static std::size_t wanted(const Event& event) noexcept {
+      return reinterpret_cast<std::size_t>(event.context);
+    }
+
+   private:
+    std::atomic<uint64_t> count_{0};
+    std::atomic<bool> failed_{false};
+    Event first_failure_{};
+  };
+
   /// Several messages under way at once: all receives are posted, then all sends; `finish` waits.
   class Exchange {
    public:
@@ -350,14 +381,11 @@ struct Team::Impl {
     void recv(int from, uint32_t phase, Room data) {
       Event now;
       const Post answer = until_posted(team_.runtime, [&] {
-        return team_.endpoint.recv(Rank{from}, team_.tag(phase), data, &done_, data.data(), &now);
+        return team_.endpoint.recv(Rank{from}, team_.tag(phase), data, &done_,
+                                   Received::as_context(data.size()), &now);
       });
-      if (answer == Post::done) {
-        team_.note(now);
-        team_.spoilt = team_.spoilt || now.error != Errc::ok;
-      } else {
-        ++posted_;
-      }
+      if (answer == Post::done) (void)done_.try_complete(now);
+      ++posted_;
     }
     void send(int to, uint32_t phase, Data data) {
       if (team_.spoilt) data = poison_.emplace_back(data.size() + 1);
@@ -368,16 +396,20 @@ struct Team::Impl {
     }
     void finish() {
       team_.runtime.wait_until(
-          [this] { return done_.value() == posted_ && sent_.value() == sends_; });
-      team_.spoilt = team_.spoilt || done_.errors() != 0;
-      if (done_.errors() + sent_.errors() != 0 && !team_.trouble) {
-        team_.trouble.emplace(Errc::peer_died, "a collective failed: a rank died or sizes differ");
+          [this] { return done_.count() == posted_ && sent_.value() == sends_; });
+      if (const Event* failure = done_.first_failure()) {
+        team_.note(*failure);
+        team_.note_length(*failure, Received::wanted(*failure));
+        team_.spoilt = true;
+      }
+      if (sent_.errors() != 0 && !team_.trouble) {
+        team_.trouble.emplace(Errc::peer_died, "a collective failed: a rank died");
       }
     }
 
    private:
     Impl& team_;
-    Counter done_;
+    Received done_;
     Counter sent_;
     uint64_t posted_ = 0;
     uint64_t sends_ = 0;

@@ -224,6 +224,30 @@ TEST(CollectivesErrors, RefuseWrongSizes) {
   });
 }
 
+/// Rank 0 has less for its neighbours than they want.
+TEST_P(Collectives, AShortBlockIsTold) {
+  run([](Runtime&, Team& team) {
+    const auto size = static_cast<std::size_t>(team.size());
+    if (size == 1) return;
+    std::vector<std::size_t> out_bytes(size, 8);
+    const std::vector<std::size_t> in_bytes(size, 8);
+    if (team.rank() == Rank{0}) std::fill(out_bytes.begin() + 1, out_bytes.end(), 4);
+    const std::vector<std::byte> out(std::accumulate(out_bytes.begin(), out_bytes.end(), 0UL));
+    std::vector<std::byte> in(8 * size);
+    // Who finds one spoils what it sends on: others may be told that.
+    bool told = false;
+    try {
+      team.alltoallv(out, out_bytes, in, in_bytes);
+    } catch (const Error& error) {
+      told = true;
+      EXPECT_TRUE(error.code() == Errc::bad_argument || error.code() == Errc::truncated)
+          << error.what();
+    }
+    EXPECT_TRUE(told || team.rank() == Rank{0});
+    EXPECT_EQ(team.sum(1), team.size());  // the next is not disturbed
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, Collectives,
                          ::testing::Values(Shape{1, 1}, Shape{2, 1}, Shape{3, 1}, Shape{8, 1},
                                            Shape{4, 2}, Shape{7, 3}, Shape{9, 4}),
