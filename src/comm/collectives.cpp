@@ -54,12 +54,28 @@ struct Team::Impl {
   std::optional<Error> trouble;  ///< what it met first
   bool spoilt = false;           ///< something did not come
 
-  /// Between these two lie the messages of a collective.
-  void begin() {
-    ++sequence;
-    trouble.reset();
-    spoilt = false;
-  }
+  std::atomic<bool> busy{false};
+
+  /// The collective under way; `end` is the last of it.
+  class Collective {
+   public:
+    explicit Collective(Impl& team) : team_(team) {
+      // acquire: pairs with the release of the one before, whose thread may have been another.
+      if (team_.busy.exchange(true, std::memory_order_acquire)) [[unlikely]] {
+        comm::refuse(
+            "two threads or tasks are in collectives of one Team at once: make a Team for each");
+      }
+      ++team_.sequence;
+      team_.trouble.reset();
+      team_.spoilt = false;
+    }
+    ~Collective() { team_.busy.store(false, std::memory_order_release); }
+    Collective(const Collective&) = delete;
+    Collective& operator=(const Collective&) = delete;
+
+   private:
+    Impl& team_;
+  };
   void end() {
     if (trouble) throw Error(*std::exchange(trouble, std::nullopt));
   }
@@ -424,7 +440,7 @@ int Team::size() const noexcept { return impl_->size; }
 
 void Team::barrier() {
   Impl& my = *impl_;
-  my.begin();
+  const Impl::Collective one(my);
   if (my.size == 1) return;
   std::byte nothing[1]{};
   my.reduce_to_first(nothing, nullptr);
@@ -435,7 +451,7 @@ void Team::barrier() {
 void Team::broadcast(Rank root, std::span<std::byte> data) {
   Impl& my = *impl_;
   my.runtime.impl().check_rank(root);
-  my.begin();
+  const Impl::Collective one(my);
   const int leader = my.map.leader_of(root.value);
   if (leader != root.value) {
     if (my.me == root.value) my.send(leader, 0, data);
@@ -449,7 +465,7 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
   Impl& my = *impl_;
   my.runtime.impl().check_rank(root);
   if (function == nullptr) comm::refuse("reduce needs a function");
-  my.begin();
+  const Impl::Collective one(my);
   std::vector<std::byte> partial(data.begin(), data.end());
   my.reduce_to_first(partial, function);
   const int first = my.map.in_blocks ? my.map.leaders[0] : 0;
@@ -464,7 +480,7 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
 void Team::allreduce(std::span<std::byte> data, ReduceFunction function) {
   Impl& my = *impl_;
   if (function == nullptr) comm::refuse("allreduce needs a function");
-  my.begin();
+  const Impl::Collective one(my);
   my.reduce_to_first(data, function);
   my.broadcast_from_leader(my.map.leaders[0], data);
   my.end();
@@ -476,7 +492,7 @@ void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
   if (all.size() != block * static_cast<std::size_t>(my.size)) {
     comm::refuse("allgather: the result is size() blocks long");
   }
-  my.begin();
+  const Impl::Collective one(my);
   const auto block_of = [&](int rank) {
     return all.subspan(static_cast<std::size_t>(rank) * block, block);
   };
@@ -512,7 +528,7 @@ void Team::alltoallv(std::span<const std::byte> out, std::span<const std::size_t
       total(in_bytes) != in.size()) {
     comm::refuse("alltoallv: one size for each rank, adding up to the buffers");
   }
-  my.begin();
+  const Impl::Collective one(my);
   my.alltoall_blocks(out, out_bytes, in, in_bytes);
   my.end();
 }

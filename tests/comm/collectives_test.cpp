@@ -224,6 +224,37 @@ TEST(CollectivesErrors, RefuseWrongSizes) {
   });
 }
 
+TEST(CollectivesErrors, TwoThreadsInOneTeamAreTold) {
+  on_ranks(2, [](Runtime& rt) {
+    Team team(rt);
+    Team other(rt);
+    if (rt.rank() == Rank{0}) {
+      // One of two threads is in first, and waits for rank 1; the other one is told.
+      std::atomic<int> told{0};
+      {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 2; ++i) {
+          threads.emplace_back([&] {
+            try {
+              team.barrier();
+            } catch (const Error& error) {
+              EXPECT_EQ(error.code(), Errc::bad_argument);
+              EXPECT_NE(std::string(error.what()).find("one Team at once"), std::string::npos);
+              ++told;
+              other.barrier();  // now rank 1 may come
+            }
+          });
+        }
+      }
+      EXPECT_EQ(told.load(), 1);
+    } else {
+      other.barrier();
+      team.barrier();
+    }
+    EXPECT_EQ(team.sum(1), 2);
+  });
+}
+
 /// Rank 0 has less for its neighbours than they want.
 TEST_P(Collectives, AShortBlockIsTold) {
   run([](Runtime&, Team& team) {

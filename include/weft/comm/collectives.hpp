@@ -16,8 +16,9 @@ namespace weft {
 /// into[i] = into[i] ∘ from[i] over `bytes` bytes. Associative; applied in rank order.
 using ReduceFunction = void (*)(std::byte* into, const std::byte* from, std::size_t bytes);
 
-/// All ranks of a runtime, for collectives. One collective at a time per team; make several teams
-/// for several threads. Made collectively, in the same order on every rank.
+/// All ranks of a runtime, for collectives. One collective at a time per team: a second thread or
+/// task that calls one meanwhile gets Error(bad_argument); make several teams for several threads
+/// (Runtime::barrier has one of its own). Made collectively, in the same order on every rank.
 ///
 /// Node-aware: data crosses between nodes once per node and direction, between leaders (the
 /// lowest rank of each node); inside a node it fans out over a binary tree (001 §6.3.3).
