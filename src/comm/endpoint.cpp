@@ -172,9 +172,22 @@ WEFT_NOT_IN_LINE Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> bu
   if (!comm::receive_unexpected(my, *op, *reinterpret_cast<comm::Unexpected*>(met), event)) {
     return Post::posted;
   }
+  if (event.error != Errc::ok && op->completion != nullptr) [[unlikely]]
+    return my.tell_failure(*op, event);
   my.runtime.operations->release_post(*op);
   if (now != nullptr) *now = event;
   return Post::done;
+}
+
+/// A receive that met its message and failed: `done` would be read as a success.
+Post Endpoint::Impl::tell_failure(Operation& op, const Event& event) {
+  op.peer = event.peer;
+  op.tag = event.tag;
+  op.error = event.error;
+  op.bytes = event.bytes;
+  op.work = Work::finish;
+  runtime.devices[op.device]->enqueue(op);
+  return Post::posted;
 }
 
 /// A receive posted after its sender's death will never meet a message.

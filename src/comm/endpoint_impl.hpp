@@ -127,6 +127,7 @@ struct Endpoint::Impl {
   Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
                 std::optional<Tag> signal, Completion* completion, void* context);
   [[noreturn]] void refuse_null() const;
+  Post tell_failure(comm::Operation& op, const Event& event);
   void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);
   bool take_from_queue(Message& message);
   bool dequeue_otherwise(Device& device, Message& message);

@@ -1,6 +1,7 @@
 // Matched endpoints: every size class, both orders of arrival, both progress modes.
 #include <sched.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "base/config_override.hpp"
@@ -175,6 +176,41 @@ TEST_P(Matched, ARunThatFindsNoRoomStaysInTheRing) {
       },
       options_);
   base::set_config("comm.unexpected", "16384");
+}
+
+/// The message was there before its receive.
+TEST_P(Matched, AReceiveThatFailsAtOnceIsToldByItsCompletion) {
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {});
+        const Rank other{1 - rt.rank().value};
+        const auto out = pattern(100, 1);
+        for (uint32_t tag = 1; tag <= 3; ++tag) ep.send_wait(other, Tag{tag}, out);
+        ep.send_wait(other, Tag{4}, {});
+        std::byte none[1];
+        ASSERT_EQ(ep.recv_wait(other, Tag{4}, none).error, Errc::ok);  // all four are here
+
+        std::array<std::byte, 10> small{};
+        Synchronizer done;
+        const Post answer =
+            until_posted(rt, [&] { return ep.recv(other, Tag{1}, small, &done, small.data()); });
+        ASSERT_EQ(answer, Post::posted);
+        rt.wait(done);
+        EXPECT_EQ(done.event().error, Errc::truncated);
+        EXPECT_EQ(done.event().bytes, out.size());
+        EXPECT_EQ(done.event().peer, other);
+        EXPECT_EQ(done.event().tag, Tag{1});
+        EXPECT_EQ(done.event().context, small.data());
+        EXPECT_EQ(ep.recv_wait(other, Tag{2}, small).error, Errc::truncated);
+        // Without a completion it cannot be told otherwise.
+        Event now;
+        ASSERT_EQ(
+            until_posted(rt, [&] { return ep.recv(other, Tag{3}, small, nullptr, nullptr, &now); }),
+            Post::done);
+        EXPECT_EQ(now.error, Errc::truncated);
+      },
+      options_);
 }
 
 // In a run, too, a receive that is too small fails alone, and each completion is told its own.

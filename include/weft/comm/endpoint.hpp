@@ -124,8 +124,9 @@ class Endpoint {
                      Completion* completion = nullptr, void* context = nullptr);
 
   /// Arrival::matched: receives into `buffer` the next message of that key, first posted first
-  /// served. done: it was there already, and `now` (if given) holds its event. A message larger
-  /// than the buffer completes the receive with `truncated` and is dropped whole.
+  /// served. done: it was there already, and is in `buffer`; `now` (if given) holds its event. A
+  /// message larger than the buffer completes the receive with `truncated` and is dropped whole: a
+  /// receive that fails is `posted`, and its completion tells (without one, `now` alone).
   /// Parts that `match_on` leaves out are ignored; the event tells them.
   Post recv(Rank from, Tag tag, std::span<std::byte> buffer, Completion* completion = nullptr,
             void* context = nullptr, Event* now = nullptr);
