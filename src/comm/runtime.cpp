@@ -27,19 +27,6 @@ constexpr uint32_t kLeastStreaming = 16;  ///< packets
 
 std::atomic<bool> joined{false};  ///< this process has a runtime that joined the job
 
-std::unique_ptr<fabric::Job> join_once(const RuntimeOptions& options) {
-  if (options.job != nullptr) return nullptr;
-  if (joined.exchange(true)) {
-    throw Error(Errc::bad_argument, "this process has a Runtime already: one per process");
-  }
-  try {
-    return fabric::join_job();
-  } catch (...) {
-    joined.store(false);
-    throw;
-  }
-}
-
 std::unique_ptr<fabric::Transport> open_transport(fabric::Job& job, fabric::Geometry geometry,
                                                   const RuntimeOptions& options) {
   auto transport = fabric::make_transport(job, geometry);
@@ -59,10 +46,20 @@ bool counts_on_one_core(const RuntimeSettings& settings, const fabric::Job& job)
 
 // --- Making ------------------------------------------------------------------------------------
 
+Runtime::Impl::OnlyOne::OnlyOne(bool joins) : joins_(joins) {
+  if (joins && joined.exchange(true))
+    throw Error(Errc::bad_argument, "this process has a Runtime already: one per process");
+}
+
+Runtime::Impl::OnlyOne::~OnlyOne() {
+  if (joins_) joined.store(false);
+}
+
 Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
     : self(the_runtime),
       process(::getpid()),
-      owned_job(join_once(options)),
+      only_one(options.job == nullptr),
+      owned_job(options.job == nullptr ? fabric::join_job() : nullptr),
       job(options.job != nullptr ? *options.job : *owned_job),
       settings(read_settings(options)),
       turns(
@@ -118,7 +115,6 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
 
 Runtime::Impl::~Impl() {
   if (sleep_fd >= 0) ::close(sleep_fd);
-  if (owned_job != nullptr) joined.store(false);
 }
 
 Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(*this, options)) {

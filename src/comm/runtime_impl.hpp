@@ -69,6 +69,17 @@ struct Runtime::Impl final : base::IdleWork {
 
   Runtime& self;
   pid_t process;  ///< a forked child must not end what belongs to its parent
+  /// Of the runtimes that join the job themselves there is one at a time in a process.
+  class OnlyOne {
+   public:
+    explicit OnlyOne(bool joins);
+    ~OnlyOne();
+    OnlyOne(const OnlyOne&) = delete;
+    OnlyOne& operator=(const OnlyOne&) = delete;
+
+   private:
+    bool joins_;
+  } only_one;
   std::unique_ptr<fabric::Job> owned_job;
   fabric::Job& job;
   RuntimeSettings settings;
