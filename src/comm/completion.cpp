@@ -45,7 +45,9 @@ void Synchronizer::complete_many(const Event& last, uint32_t n) noexcept {
 }
 
 void Synchronizer::arrive(uint32_t n) noexcept {
-  if (n != 0) left_.signal(n);
+  if (n == 0) return;
+  WEFT_CHECK(!left_.ready(), "more operations arrive at a synchronizer than it expects");
+  left_.signal(n);
 }
 
 void Synchronizer::reset(uint32_t expected) noexcept {

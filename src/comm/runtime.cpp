@@ -509,7 +509,11 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   for (auto& device : devices) device->note_death();
 }
 
-bool Runtime::is_dead(Rank rank) const noexcept { return impl_->is_dead(rank); }
+bool Runtime::is_dead(Rank rank) const {
+  if (static_cast<uint32_t>(rank.value) >= static_cast<uint32_t>(impl_->job.size())) [[unlikely]]
+    impl_->refuse_rank(rank);
+  return impl_->is_dead(rank);
+}
 
 std::string Runtime::cause_of_death(Rank rank) const {
   const std::lock_guard lock(impl_->death_lock);
@@ -525,9 +529,13 @@ fabric::Job& Runtime::job() const noexcept { return impl_->job; }
 uint32_t Runtime::device_count() const noexcept {
   return static_cast<uint32_t>(impl_->devices.size());
 }
-Device& Runtime::device(uint32_t number) const noexcept { return *impl_->devices[number]; }
-DeviceCounts Runtime::device_counts(uint32_t number) const noexcept {
-  const Device& device = *impl_->devices[number];
+Device& Runtime::device(uint32_t number) const {
+  if (number >= impl_->devices.size()) [[unlikely]]
+    throw Error(Errc::bad_argument, fmt::format("device {} of {}", number, device_count()));
+  return *impl_->devices[number];
+}
+DeviceCounts Runtime::device_counts(uint32_t number) const {
+  const Device& device = this->device(number);
   return {.frames = device.counters().read(Device::frames_in),
           .polls = device.counters().read(Device::polls),
           .empty_polls = device.counters().read(Device::empty_polls),

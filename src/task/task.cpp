@@ -247,6 +247,7 @@ bool wait_until(uint64_t deadline_ns) noexcept {
 
 [[gnu::noinline]] void signal(const TaskRef& task) noexcept {
   Worker* const here = Worker::current_at_entry();
+  WEFT_CHECK(task.valid(), "a signal goes to a task");
   Record& record = *task.record();
   // relaxed: a hint. A task that ends just now is woken in vain, or another instead of it.
   const uint32_t generation = record.generation.load(std::memory_order_relaxed);

@@ -21,7 +21,10 @@
 #include "task/switch.hpp"
 #include "task/workers.hpp"
 #include "weft/base/topology.hpp"
+#include "weft/task/barrier.hpp"
 #include "weft/task/group.hpp"
+#include "weft/task/latch.hpp"
+#include "weft/task/semaphore.hpp"
 
 namespace weft::task {
 namespace {
@@ -182,6 +185,17 @@ TEST_P(Trouble, OtherFaultsTakeTheirCourse) {
   } else {
     EXPECT_EXIT(fault(), testing::KilledBySignal(SIGSEGV), "^[^a-z]*$");
   }
+}
+
+TEST_P(Trouble, ArgumentsThatNothingCouldMakeRightEndTheProgram) {
+  const auto make_barrier = [](std::ptrdiff_t expected) { const Barrier<> barrier(expected); };
+  make_barrier(0);
+  make_barrier(Barrier<>::max());
+  EXPECT_DEATH(make_barrier(-1), "barrier expects");
+  EXPECT_DEATH(make_barrier(Barrier<>::max() + 1), "barrier expects");
+  EXPECT_DEATH(Latch(-1), "latch expects");
+  EXPECT_DEATH(CountingSemaphore<3>(4), "semaphore has");
+  EXPECT_DEATH(signal(TaskRef()), "signal goes to a task");
 }
 
 TEST_P(Trouble, AnExceptionThatLeavesADetachedTaskEndsTheProgram) {

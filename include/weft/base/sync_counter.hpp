@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "weft/base/error.hpp"
 #include "weft/base/turn.hpp"
 
 namespace weft::base {
@@ -13,6 +14,7 @@ namespace weft::base {
 /// Owner and lifetime: the waiter's, who may end it as soon as it is ready: the last signaller
 /// touches it no more.
 /// Who may call: `wait`, `set_waiter`, `withdraw_waiter`, `reset` the waiter; the rest anyone.
+/// More events than are awaited end the process, where they are met.
 /// Departure: the paper's counter can also be forced, to hand its waiter the server's role; here a
 /// role is handed over beside it (src/comm/waiting.hpp).
 class SyncCounter {
@@ -29,8 +31,10 @@ class SyncCounter {
   [[nodiscard]] bool count(uint32_t n) noexcept {
     // acquire: pairs with the release of the others' fetch_sub; the last hands on what they wrote.
     // Where nobody else is left to count, the sum may stay as it is.
-    return left_.load(std::memory_order_acquire) == n ||
-           left_.fetch_sub(n, std::memory_order_acq_rel) == n;
+    if (left_.load(std::memory_order_acquire) == n) return true;
+    const uint32_t left = left_.fetch_sub(n, std::memory_order_acq_rel);
+    WEFT_CHECK(left >= n, "more events than a synchronization counter awaits");
+    return left == n;
   }
   void finish() noexcept { last_.give(); }
   /// Waits for the last event: spins briefly, then parks.

@@ -87,7 +87,8 @@ class Synchronizer final : public Completion {
   explicit Synchronizer(uint32_t expected = 1) noexcept : Completion(true), left_(expected) {}
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
   void complete_many(const Event& last, uint32_t n) noexcept override;
-  /// Counts `n` operations that were answered `done` and will not complete.
+  /// Counts `n` operations that were answered `done` and will not complete: at most as many as are
+  /// still expected.
   void arrive(uint32_t n = 1) noexcept;
   /// True once all have completed; what they wrote is visible. Does not progress.
   [[nodiscard]] bool ready() const noexcept { return left_.ready(); }

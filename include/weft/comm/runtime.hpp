@@ -86,7 +86,8 @@ class Runtime {
   [[nodiscard]] fabric::Job& job() const noexcept;
 
   [[nodiscard]] uint32_t device_count() const noexcept;
-  [[nodiscard]] Device& device(uint32_t number) const noexcept;
+  /// Throws Error(bad_argument) for a number that is none.
+  [[nodiscard]] Device& device(uint32_t number) const;
   /// The device that this thread's next call uses: the one it asked for, or by the policy.
   [[nodiscard]] Device& this_device() const noexcept;
   /// As use_device, for who may be a task, too, in which it does nothing; nullptr: the
@@ -97,8 +98,8 @@ class Runtime {
   /// number that is none, and in a task: tasks use the device of the worker they belong to.
   void use_device(std::optional<uint32_t> number);
 
-  /// Any time, any thread; each number is one that was current during the call.
-  [[nodiscard]] DeviceCounts device_counts(uint32_t number) const noexcept;
+  /// Any time, any thread; each number is one that was current during the call. Throws as `device`.
+  [[nodiscard]] DeviceCounts device_counts(uint32_t number) const;
 
   /// Serves this thread's device; only if that yielded nothing, the others in turn by try-lock
   /// until one yields or a few did not (002 Alg. 2; the next call goes on behind those). Returns
@@ -159,7 +160,8 @@ class Runtime {
   /// Messages up to this many bytes travel inside the ring.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 
-  [[nodiscard]] bool is_dead(Rank rank) const noexcept;
+  /// Throws Error(no_such_peer) for a rank outside the job.
+  [[nodiscard]] bool is_dead(Rank rank) const;
   /// Why `rank` is dead, naming rank, host and cause; empty while it lives.
   [[nodiscard]] std::string cause_of_death(Rank rank) const;
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "weft/base/error.hpp"
 #include "weft/task/waiter.hpp"
 
 namespace weft::task {
@@ -127,7 +128,9 @@ class Barrier {
   }
   /// 0 ≤ expected ≤ max().
   explicit Barrier(std::ptrdiff_t expected, Completion completion = Completion())
-      : words_(static_cast<uint64_t>(expected)), completion_(std::move(completion)) {}
+      : words_(static_cast<uint64_t>(expected)), completion_(std::move(completion)) {
+    WEFT_CHECK(expected >= 0 && expected <= max(), "a barrier expects from 0 to max()");
+  }
 
   /// 0 < n ≤ what is missing of this phase.
   ArrivalToken arrive(std::ptrdiff_t n = 1) {

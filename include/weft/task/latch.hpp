@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "weft/base/error.hpp"
 #include "weft/task/waiter.hpp"
 
 namespace weft::task {
@@ -24,7 +25,9 @@ class Latch {
     return std::numeric_limits<std::ptrdiff_t>::max();
   }
   explicit Latch(std::ptrdiff_t expected) noexcept
-      : left_(expected), waiters_(expected == 0 ? opened() : nullptr) {}
+      : left_(expected), waiters_(expected == 0 ? opened() : nullptr) {
+    WEFT_CHECK(expected >= 0, "a latch expects 0 or more");
+  }
   Latch(const Latch&) = delete;
   Latch& operator=(const Latch&) = delete;
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "weft/base/error.hpp"
 #include "weft/task/waiter.hpp"
 
 namespace weft::task {
@@ -84,7 +85,9 @@ class CountingSemaphore {
   static constexpr std::ptrdiff_t max() noexcept { return kLeastMax; }
   /// 0 ≤ permits ≤ max(), now and later.
   explicit CountingSemaphore(std::ptrdiff_t permits) noexcept
-      : semaphore_(static_cast<uint64_t>(permits)) {}
+      : semaphore_(static_cast<uint64_t>(permits)) {
+    WEFT_CHECK(permits >= 0 && permits <= max(), "a semaphore has from 0 to max() permits");
+  }
 
   void release(std::ptrdiff_t permits = 1) noexcept {
     semaphore_.release(static_cast<uint64_t>(permits));
