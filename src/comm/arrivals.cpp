@@ -334,6 +334,7 @@ const Arrivals kQueued{arrive_queue, arrive_each<arrive_queue>, arrive_queue_eag
 namespace {
 
 void call_handler(const Endpoint::Impl& endpoint, const Incoming& message) noexcept {
+  const UsersCode here(endpoint.number);
   try {
     endpoint.spec.handler(endpoint.spec.handler_argument, message);
   } catch (...) {

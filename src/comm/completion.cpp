@@ -78,6 +78,7 @@ bool Flag::try_complete(const Event& event) noexcept {
 // --- HandlerCompletion ---------------------------------------------------------------------------
 
 bool HandlerCompletion::try_complete(const Event& event) noexcept {
+  const comm::UsersCode here(comm::kCompletionsFunction);
   try {
     function_(argument_, event);
   } catch (...) {

@@ -10,6 +10,7 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "comm/users_code.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
@@ -284,6 +285,7 @@ void Runtime::relax() {
     fruitless = 0;
     return;
   }
+  comm::UsersCode::check_may_wait();
   if (++fruitless % 1024 != 0) {
     base::this_parker().yield();
     return;

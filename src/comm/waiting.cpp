@@ -175,6 +175,7 @@ bool take_promised_role(WaitList& list) noexcept {
 void Runtime::wait(Synchronizer& done) {
   if (done.ready()) return;
   if (base::Parker& caller = base::this_parker(); !caller.may_poll() && impl_->others_progress()) {
+    comm::UsersCode::check_may_wait();
     // As wait_as_task; and once it is ready there is no name to be taken back.
     while (done.set_waiter(caller) && !done.ready()) caller.park();
     return;
@@ -204,7 +205,9 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
   }
   if (settings.progress == Progress::explicit_) {
     while (!awaited.ready()) {
-      if (progress_for(device, wants) == 0) sched_yield();
+      if (progress_for(device, wants) != 0) continue;
+      comm::UsersCode::check_may_wait();
+      sched_yield();
     }
     return;
   }
@@ -230,6 +233,7 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     if (shares && leaves_others(list)) end_wait(device, let_others(list, false));
     return;
   }
+  comm::UsersCode::check_may_wait();
   const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
   bool serving = false;
   if (shares || others == 0 || !wait_yielding(device, awaited, others, wants)) {
@@ -288,6 +292,8 @@ uint32_t Runtime::Impl::progress_for_asker(Device& own) {
 /// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
 void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task,
                                  Wants wants) {
+  if (awaited.ready()) return;
+  comm::UsersCode::check_may_wait();
   if (others_progress()) {
     while (!awaited.ready() && awaited.enroll(task) && !awaited.ready()) task.park();
     awaited.withdraw();

@@ -34,6 +34,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "comm/users_code.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/idle_work.hpp"
 #include "weft/base/locks.hpp"
@@ -108,7 +109,10 @@ class alignas(base::kCacheLine) BlockedTask final : public Completion {
   }
   /// By the task. Others progress meanwhile.
   const Event& wait() noexcept {
-    while (!ready_.load(std::memory_order_acquire)) task_.park();
+    while (!ready_.load(std::memory_order_acquire)) {
+      UsersCode::check_may_wait();
+      task_.park();
+    }
     return event_;
   }
   /// Before it is posted, or where it will not complete: for who posts.

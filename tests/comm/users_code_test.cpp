@@ -38,6 +38,70 @@ TEST_F(UsersCodeDeathTest, AHandlerThatThrowsEndsTheProcessAndSaysWhich) {
                "handler of endpoint [0-9]+ threw");
 }
 
+TEST_F(UsersCodeDeathTest, AHandlerThatWaitsIsTold) {
+  struct State {
+    Runtime& rt;
+    Endpoint other;
+    explicit State(Runtime& the_runtime) : rt(the_runtime), other(the_runtime, {}) {}
+  };
+  const auto run = [](Handler handler, Progress progress) {
+    on_ranks(1,
+             [handler](Runtime& rt) {
+               State state(rt);
+               Endpoint ep(
+                   rt,
+                   {.arrival = Arrival::handler, .handler = handler, .handler_argument = &state});
+               ep.send_wait(Rank{0}, Tag{0}, {});
+               for (int i = 0; i < 1000; ++i) (void)rt.progress();
+             },
+             {.devices = 1, .progress = progress});
+  };
+  const Handler receives = [](void* state, const Incoming& in) {
+    std::byte none[1];
+    (void)static_cast<State*>(state)->other.recv_wait(in.source, Tag{5}, none);
+  };
+  const Handler waits_until = [](void* state, const Incoming&) {
+    static_cast<State*>(state)->rt.wait_until([] { return false; });
+  };
+  const Handler tries_again = [](void* state, const Incoming&) {
+    for (;;) static_cast<State*>(state)->rt.relax();
+  };
+  for (const Progress progress : {Progress::workers, Progress::waiters, Progress::explicit_}) {
+    for (const Handler handler : {receives, waits_until, tries_again}) {
+      EXPECT_DEATH(run(handler, progress), "handler of endpoint [0-9]+ waits");
+    }
+  }
+}
+
+// What is there already is no wait.
+TEST_F(UsersCode, AHandlerMayWaitForWhatIsReady) {
+  struct State {
+    Runtime& rt;
+    int called = 0;
+  };
+  on_ranks(1, [](Runtime& rt) {
+    State state{rt};
+    Endpoint ep(rt, {.arrival = Arrival::handler,
+                     .handler =
+                         [](void* argument, const Incoming&) {
+                           auto& mine = *static_cast<State*>(argument);
+                           Synchronizer done;
+                           done.arrive();
+                           mine.rt.wait(done);
+                           ++mine.called;
+                         },
+                     .handler_argument = &state});
+    ep.send_wait(Rank{0}, Tag{0}, {});
+    rt.wait_until([&] { return state.called == 1; });
+    Synchronizer later;  // out of the handler a wait may wait
+    Endpoint plain(rt, {});
+    std::byte none[1];
+    (void)until_posted(rt, [&] { return plain.recv(Rank{0}, Tag{0}, none, &later); });
+    plain.send_wait(Rank{0}, Tag{0}, {});
+    rt.wait(later);
+  });
+}
+
 TEST_F(UsersCodeDeathTest, ACompletionThatThrowsEndsTheProcess) {
   const auto complete = [] {
     HandlerCompletion throws([](void*, const Event&) { throw std::runtime_error("no luck"); },

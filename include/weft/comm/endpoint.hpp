@@ -41,8 +41,8 @@ enum class Buffer : uint8_t {
 /// Runs inside any call that progresses (waits, dequeue, `Runtime::progress`, idle workers), under
 /// the lock of the device that the message came by. It may post, and complete what others wait for
 /// (Synchronizer::arrive); where that answers retry, or more is to be done, it leaves the work to a
-/// thread, a task, or Runtime::defer. It must not block, wait or throw: what it throws ends the
-/// process with a sentence.
+/// thread, a task, or Runtime::defer. It must not block, wait (nor try again until there is room:
+/// `…_wait`, until_posted, relax) or throw: where it does, a sentence says so and the process ends.
 using Handler = void (*)(void* argument, const Incoming& message);
 
 /// How an endpoint is made. The same on every rank; combinations that make no sense are refused
