@@ -66,7 +66,8 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
       return noted(
           endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), Payload(payload)})
               ? Taken::yes
-              : Taken::hold);
+              : Taken::hold,
+          source, header.endpoint);
     }
   }
   if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&
@@ -74,8 +75,8 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
     // acquire: pairs with publish()'s release; the endpoint is whole.
     Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
     if (endpoint != nullptr) [[likely]] {
-      return noted(
-          endpoint->arrivals.inlined(*endpoint, *this, {source, Tag{header.tag}}, payload));
+      return noted(endpoint->arrivals.inlined(*endpoint, *this, {source, Tag{header.tag}}, payload),
+                   source, header.endpoint);
     }
   }
   return Sink::on_short(source, packed, payload);
@@ -97,16 +98,16 @@ uint32_t Device::on_run(const fabric::ShortRun& run) {
       endpoint->arrivals.run(*endpoint, *this, {run.source, Tag{header.tag}}, run);
   count(frames_in, taken);
   if (taken < run.count) [[unlikely]]
-    (void)noted(Taken::hold);
+    (void)noted(Taken::hold, run.source, header.endpoint);
   return taken;
 }
 
-inline Taken Device::noted(Taken taken) noexcept {
+inline Taken Device::noted(Taken taken, Rank source, uint16_t endpoint) noexcept {
   if (taken == Taken::yes) [[likely]] {
     count(frames_in);
   } else {
     count(held);
-    holding_.store(true, std::memory_order_relaxed);  // read by whoever wants to sleep
+    note_held(source, endpoint);
   }
   return taken;
 }
@@ -117,7 +118,8 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     return Taken::yes;
   }
   const Header header = comm::unpack(frame.head.data());
-  if (frame.open != nullptr && !may_take_open(frame, header)) return noted(Taken::hold);
+  if (frame.open != nullptr && !may_take_open(frame, header))
+    return noted(Taken::hold, frame.source, header.endpoint);
   if (header.type == PacketType::data) {
     // For an operation: a fragment that nobody waits for may come after its endpoint's end.
     std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
@@ -138,10 +140,11 @@ Taken Device::on_frame(const fabric::Frame& frame) {
   Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
   if (endpoint == nullptr) {
     const Taken kept = runtime_.keep_early(*this, frame, header);
-    if (kept == Taken::hold) holding_.store(true, std::memory_order_relaxed);  // as in noted
+    if (kept == Taken::hold) note_held(frame.source, header.endpoint);
     return kept;
   }
-  return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame));
+  return noted(dispatch(*endpoint, header, frame.head.subspan(sizeof(Header)), frame), frame.source,
+               header.endpoint);
 }
 
 /// Whether open packets may be taken now: whole ones as any, else where they are copied, and the

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -196,6 +197,17 @@ class Device final : public fabric::Sink {
            inbox_.load(std::memory_order_relaxed) != nullptr;
   }
 
+  /// What the last poll left in its ring for want of room. For reports.
+  struct Held {
+    Rank source;
+    uint32_t endpoint;
+  };
+  [[nodiscard]] std::optional<Held> held_now() const noexcept {
+    if (!holding_.load(std::memory_order_relaxed)) return std::nullopt;
+    const uint64_t what = last_held_.load(std::memory_order_relaxed);
+    return Held{Rank{static_cast<int32_t>(what)}, static_cast<uint32_t>(what >> 32)};
+  }
+
   /// Hands an operation with work to this device. Any thread.
   void enqueue(comm::Operation& op) noexcept;
   /// (lock) The same, from within progress.
@@ -329,7 +341,13 @@ class Device final : public fabric::Sink {
   }
   /// What a poll does not do by itself: pending work, early frames, and whoever sleeps.
   uint32_t attend();
-  fabric::Taken noted(fabric::Taken taken) noexcept;
+  fabric::Taken noted(fabric::Taken taken, Rank source, uint16_t endpoint) noexcept;
+  void note_held(Rank source, uint16_t endpoint) noexcept {
+    // relaxed, both: a hint for whoever wants to sleep, and for reports.
+    holding_.store(true, std::memory_order_relaxed);
+    last_held_.store(uint64_t{endpoint} << 32 | static_cast<uint32_t>(source.value),
+                     std::memory_order_relaxed);
+  }
   void after_progress() noexcept {
     if (told_.completion != nullptr) tell_counted();
     if (queued_ != nullptr) wake_queued();
@@ -396,6 +414,7 @@ class Device final : public fabric::Sink {
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
+  std::atomic<uint64_t> last_held_{0};      // whose, and for which endpoint
   std::atomic<uint32_t> row_left_{kLeastRow};
   std::atomic<uint32_t> row_{kLeastRow};
   uint32_t reads_ = 0;  // (lock) under way: while there are any, fetches may wait for their ends

@@ -325,9 +325,10 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
   Event event{.peer = to, .tag = tag, .bytes = data.size()};
   runtime.check_rank(to);
   if (runtime.goes_eagerly(to, data.size())) {
-    (void)until_posted(runtime.self, [&] { return send(to, tag, data); });  // done: it is copied
+    (void)runtime.until_posted_as(impl_->called("send to", to),
+                                  [&] { return send(to, tag, data); });  // done: it is copied
   } else {
-    event = runtime.complete_now([&](Completion& done, Event& now) {
+    event = runtime.complete_now(impl_->called("send to", to), [&](Completion& done, Event& now) {
       now = {.peer = to, .tag = tag, .bytes = data.size()};
       return send(to, tag, data, &done);
     });
@@ -339,6 +340,7 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
 
 Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
   return impl_->runtime.complete_now(
+      impl_->called("receive from", from),
       [&](Completion& done, Event& now) { return recv(from, tag, buffer, &done, nullptr, &now); });
 }
 

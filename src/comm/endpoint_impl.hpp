@@ -118,6 +118,10 @@ struct Endpoint::Impl {
         return high | tag.value;
     }
   }
+  /// A blocking call, for comm.report_quiet.
+  [[nodiscard]] comm::NamedCall called(const char* name, Rank peer) const noexcept {
+    return {name, peer, number};
+  }
   /// Once the number is known; before the endpoint is published.
   void find_short_way() noexcept;
   Post send_otherwise(Rank to, Tag tag, std::span<const std::byte> data, Completion* completion,

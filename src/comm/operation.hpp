@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 
 #include "comm/wire.hpp"
 #include "weft/base/cache_line.hpp"
@@ -216,23 +217,37 @@ class OperationTable {
   /// after a death.
   template <class Fail>
   void sweep(Rank peer, uint16_t device, Fail fail) {
-    Operation* part = records_;
-    for (const base::SlotPool* pool : {&posts_, &requests_, &fetches_}) {
-      Operation* const end = part + pool->never_given();
-      for (Operation* op = part; op != end; ++op) {
-        if (op->awaiting.load(std::memory_order_acquire) == awaited(peer, device) && claim(*op)) {
-          fail(*op);
-        }
+    for_each_used([&](Operation& op) {
+      if (op.awaiting.load(std::memory_order_acquire) == awaited(peer, device) && claim(op)) {
+        fail(op);
       }
-      part += pool->capacity();
-    }
+    });
   }
   /// Records in use; exact only when nothing moves.
   [[nodiscard]] uint32_t live() const noexcept {
     return count_ - posts_.available() - requests_.available() - fetches_.available();
   }
+  /// How many expect an answer of whom. Looks at all records that were ever used; for reports.
+  [[nodiscard]] std::map<int32_t, uint32_t> awaited_by_rank() {
+    std::map<int32_t, uint32_t> of_rank;
+    for_each_used([&](const Operation& op) {
+      // relaxed: the word alone is looked at.
+      const uint64_t word = op.awaiting.load(std::memory_order_relaxed);
+      if (word != 0 && (word & kShared) == 0) ++of_rank[static_cast<int32_t>(word)];
+    });
+    return of_rank;
+  }
 
  private:
+  template <class Each>
+  void for_each_used(Each each) {
+    Operation* part = records_;
+    for (const base::SlotPool* pool : {&posts_, &requests_, &fetches_}) {
+      Operation* const end = part + pool->never_given();
+      for (Operation* op = part; op != end; ++op) each(*op);
+      part += pool->capacity();
+    }
+  }
   [[nodiscard]] uint32_t index_of(const Operation& op) const noexcept {
     return static_cast<uint32_t>(&op - records_);
   }

@@ -326,17 +326,19 @@ WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
 }
 
 Event Endpoint::put_wait(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data) {
-  return impl_->runtime.complete_now([&](Completion& done, Event& now) {
-    now = {.peer = Rank{to.owner}, .bytes = data.size()};
-    return put(to, offset, data, &done);
-  });
+  return impl_->runtime.complete_now(impl_->called("put to", Rank{to.owner}),
+                                     [&](Completion& done, Event& now) {
+                                       now = {.peer = Rank{to.owner}, .bytes = data.size()};
+                                       return put(to, offset, data, &done);
+                                     });
 }
 
 Event Endpoint::get_wait(const MemoryKey& from, std::size_t offset, std::span<std::byte> buffer) {
-  return impl_->runtime.complete_now([&](Completion& done, Event& now) {
-    now = {.peer = Rank{from.owner}, .data = buffer.data(), .bytes = buffer.size()};
-    return get(from, offset, buffer, &done);
-  });
+  return impl_->runtime.complete_now(
+      impl_->called("get from", Rank{from.owner}), [&](Completion& done, Event& now) {
+        now = {.peer = Rank{from.owner}, .data = buffer.data(), .bytes = buffer.size()};
+        return get(from, offset, buffer, &done);
+      });
 }
 
 }  // namespace weft

@@ -96,6 +96,8 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);
+  if (settings.report_quiet_ns != 0)
+    quiet_ticks = base::to_ticks(static_cast<double>(settings.report_quiet_ns));
   takes_turns = counts_on_one_core(settings, job) && settings.devices == 1 &&
                 settings.turn_ns != 0 &&
                 (settings.progress == Progress::waiters || settings.progress == Progress::workers);
@@ -279,9 +281,12 @@ uint32_t Runtime::Impl::progress_for(Device& own, Wants wants, bool lingers) {
   return served != 0 || only_device != nullptr ? served : progress_others(own);
 }
 
-void Runtime::relax() {
+void Runtime::relax() { impl_->relax(Impl::Relaxes::for_itself); }
+void Runtime::relax_refused() { impl_->relax(Impl::Relaxes::refused); }
+
+void Runtime::Impl::relax(Relaxes why, comm::RefusedCall* call) {
   thread_local uint32_t fruitless = 0;
-  if (progress() != 0) {
+  if (self.progress() != 0) {
     fruitless = 0;
     return;
   }
@@ -291,6 +296,11 @@ void Runtime::relax() {
     return;
   }
   // The peer does not take anything for long: it computes, sleeps or is stopped. Sleep too.
+  if (call != nullptr) {
+    report_refused(*call);
+  } else {
+    report_if_quiet(false, why);
+  }
   constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 200'000};
   ::nanosleep(&kNap, nullptr);
 }

@@ -31,6 +31,27 @@ namespace weft {
 
 namespace comm {
 [[noreturn]] inline void refuse(const char* why) { throw Error(Errc::bad_argument, why); }
+
+/// A blocking call, for whoever asks what stands still; in two registers.
+struct NamedCall {
+  const char* name = nullptr;  ///< as it stands before "rank 3"
+  Rank peer{};
+  uint16_t endpoint = 0;
+};
+/// One that is answered retry, again and again.
+struct RefusedCall {
+  NamedCall call{};
+  uint64_t since = 0;  ///< the first look at the clock
+  bool told = false;
+};
+/// Of who looks now and then whether something came (quiet.cpp).
+struct QuietSpan {
+  uint64_t runtime = 0;  ///< its serial number
+  uint64_t polls = 0;    ///< that brought something, so far
+  uint64_t since = 0;    ///< there were no more
+  uint64_t looked = 0;   ///< last
+  bool told = false;
+};
 }  // namespace comm
 
 /// Which packets are lent before they are written (comm/open_packet.hpp).
@@ -49,6 +70,7 @@ struct RuntimeSettings {
   std::size_t copy_chunk_bytes;
   OpenPackets open_packets;
   std::size_t share_bytes;
+  uint64_t report_quiet_ns;
   uint64_t spin_ns;
   uint32_t cores;
   uint64_t turn_ns;
@@ -155,6 +177,8 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   int sleep_fd = -1;                ///< epoll set of all devices' doorbells
 
+  uint64_t quiet_ticks = UINT64_MAX;  ///< comm.report_quiet
+
   std::vector<std::jthread> servers;  ///< Progress::server
   bool offered = false;               ///< to idle workers (Progress::workers)
   std::unique_ptr<Team> team;
@@ -212,21 +236,21 @@ struct Runtime::Impl final : base::IdleWork {
   /// Calls `post(completion, event)` until it is not refused, waits, and returns the event: what
   /// completed it or, where it was done at once, what `post` left in `event`.
   template <class Call>
-  Event complete_now(Call post) {
+  Event complete_now(comm::NamedCall name, Call post) {
     if (base::Parker& caller = base::this_parker(); !caller.may_poll() && others_progress()) {
       comm::BlockedTask done(caller);
       Event& now = done.event();
-      if (until_posted(self, [&] { return post(done, now); }) == Post::done) return now;
+      if (until_posted_as(name, [&] { return post(done, now); }) == Post::done) return now;
       return done.wait();
     }
-    return complete_in_thread(post);
+    return complete_in_thread(name, post);
   }
   /// The same for a plain thread. Apart, so that a waiting task's stack has only what it needs.
   template <class Call>
-  [[gnu::noinline]] Event complete_in_thread(Call& post) {
+  [[gnu::noinline]] Event complete_in_thread(comm::NamedCall name, Call& post) {
     Synchronizer done;
     Event now;
-    if (until_posted(self, [&] { return post(done, now); }) == Post::done) return now;
+    if (until_posted_as(name, [&] { return post(done, now); }) == Post::done) return now;
     self.wait(done);
     return done.event();
   }
@@ -301,6 +325,7 @@ struct Runtime::Impl final : base::IdleWork {
   bool step_down(Device& device, comm::WaitNode& node) noexcept;
   void sleep(Device& device, comm::Awaited& awaited, uint64_t deadline_ns = kNever);
   bool sleep_until(uint64_t deadline_ns) noexcept;
+  void sleep_long(uint64_t deadline_ns) noexcept;
   void leave(Device& device) noexcept;
   bool serve_the_unserved() noexcept;
   void call_the_refused() noexcept;
@@ -315,6 +340,36 @@ struct Runtime::Impl final : base::IdleWork {
       if (each->busy()) return true;
     }
     return false;
+  }
+
+  /// Whoever relaxes, or waits, may have been refused by a call.
+  enum class Relaxes : uint8_t { for_itself, refused };
+  // quiet.cpp: for who waits in vain for so long that a look at the clock costs nothing.
+  bool is_quiet(comm::QuietSpan& span, bool continues) noexcept;
+  static comm::QuietSpan& threads_quiet() noexcept;
+  /// When nothing will have come for comm.report_quiet; kNever: never, or it was told.
+  [[nodiscard]] uint64_t quiet_deadline() noexcept;
+  /// Tells once, after that, if there is more to tell than that others have not sent.
+  void report_if_quiet(bool continues, Relaxes why = Relaxes::for_itself) noexcept;
+  /// Tells once if the call is refused for so long.
+  void report_refused(comm::RefusedCall& call) noexcept;
+  bool report_quiet(const comm::RefusedCall* call) noexcept;
+  [[nodiscard]] std::string what_stands_still(const comm::RefusedCall* call);
+  void relax(Relaxes why, comm::RefusedCall* call = nullptr);
+  /// As until_posted, for a call that can be named.
+  template <class Call>
+  Post until_posted_as(comm::NamedCall name, Call post) {
+    if (const Post answer = post(); answer != Post::retry) [[likely]]
+      return answer;
+    return try_again(name, post);
+  }
+  template <class Call>
+  [[gnu::noinline]] Post try_again(comm::NamedCall name, Call& post) {
+    comm::RefusedCall refused{name};
+    for (;;) {
+      relax(Relaxes::refused, &refused);
+      if (const Post answer = post(); answer != Post::retry) return answer;
+    }
   }
 
   bool heard_of_death(Rank peer, uint16_t device, std::string_view cause);

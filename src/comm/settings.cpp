@@ -83,6 +83,13 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 0,
      .high = int64_t{10} * 1000 * 1000 * 1000,
      .help = "How long, at least, a waiting thread polls without result before it sleeps."},
+    {.key = "comm.report_quiet",
+     .type = ConfigType::nanoseconds,
+     .fallback = "30s",
+     .low = 0,
+     .high = int64_t{24} * 3600 * 1000 * 1000 * 1000,
+     .help = "After how long without anything coming a rank that waits, and has something short, "
+             "unanswered or not received, logs once what that is; 0: never."},
     {.key = "comm.cores",
      .type = ConfigType::integer,
      .fallback = "0",
@@ -151,6 +158,7 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
   s.share_bytes = static_cast<std::size_t>(base::config_int("comm.share_bytes"));
   s.cores = static_cast<uint32_t>(base::config_int("comm.cores"));
   s.turn_ns = static_cast<uint64_t>(base::config_int("comm.turn"));
+  s.report_quiet_ns = static_cast<uint64_t>(base::config_int("comm.report_quiet"));
   s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));
   return s;
 }

@@ -446,7 +446,12 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
       ++yields;
       if (!turns.owed.empty()) continue;  // whoever had the core put some off
       const uint64_t idle = base::ticks() - idle_since;
-      if (idle <= spin_ticks || any_busy()) continue;
+      if (idle <= spin_ticks) continue;
+      if (any_busy()) {
+        if (idle > quiet_ticks) [[unlikely]]
+          report_if_quiet(false);
+        continue;
+      }
       // relaxed: step_down looks again. To park is cheap, where somebody sleeps on the doorbells.
       if (sleeper.load(std::memory_order_relaxed)) {
         if (step_down(device, node)) return false;
@@ -574,6 +579,16 @@ bool Runtime::Impl::sleep_until(uint64_t deadline_ns) noexcept {
   }
 }
 
+/// The same, and tells if that takes suspiciously long.
+void Runtime::Impl::sleep_long(uint64_t deadline_ns) noexcept {
+  for (;;) {
+    const uint64_t quiet = quiet_deadline();
+    const bool rang = sleep_until(std::min(quiet, deadline_ns));
+    report_if_quiet(true);
+    if (rang || deadline_ns <= quiet) return;
+  }
+}
+
 /// The sleeper: arms all doorbells, looks once more, sleeps until one rings; after a moment it
 /// looks once again (fabric::kSecondLookNs).
 void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns) {
@@ -597,7 +612,7 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
           if (found != 0) each->note_unrung();
           served += found;
         }
-        if (nothing_came()) sleep_until(deadline_ns);
+        if (nothing_came()) sleep_long(deadline_ns);
       }
       waiting.fetch_add(1, std::memory_order_relaxed);
     }
@@ -715,6 +730,8 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
       idle_since = now;
     } else if (now - idle_since > yield_ticks) {
       sched_yield();
+      if (now - idle_since > quiet_ticks && device.busy()) [[unlikely]]
+        report_if_quiet(false);
       if (now - idle_since > spin_ticks && !device.busy()) {
         asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
         device.arm();
@@ -727,8 +744,10 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
             if (device.look() != 0) {
               device.note_unrung();
             } else if (!device.busy() && !stop.stop_requested()) {
-              while (::poll(&bell, 1, -1) < 0 && errno == EINTR) {
-              }
+              const uint64_t quiet = quiet_deadline();
+              soon = time_until(quiet);
+              ::ppoll(&bell, 1, quiet == kNever ? nullptr : &soon, nullptr);
+              report_if_quiet(true);
             }
           }
         }

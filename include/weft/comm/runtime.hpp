@@ -131,6 +131,9 @@ class Runtime {
   /// One try of a posting call that answered retry came to nothing: progress, and if that brings
   /// nothing either, give the core away.
   void relax();
+  /// The same for who does nothing else meanwhile (until_posted): if it lasts, comm.report_quiet
+  /// tells.
+  void relax_refused();
 
   /// Has `work` done soon, by whoever next leaves progress or calls `run_deferred`. Any thread,
   /// also from within progress.
@@ -185,7 +188,7 @@ Post until_posted(Runtime& runtime, Call post) {
   for (;;) {
     const Post answer = post();
     if (answer != Post::retry) return answer;
-    runtime.relax();
+    runtime.relax_refused();
   }
 }
 

@@ -1,0 +1,167 @@
+// What stands still where nothing comes for long (comm.report_quiet): what is short, unanswered, or
+// not received.
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/endpoint_impl.hpp"
+#include "comm/runtime_impl.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/base/log.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr std::size_t kMostNamed = 4;
+/// Between two looks of one wait, where threads outnumber cores.
+constexpr uint64_t kSlackNs = 10'000'000'000;
+
+/// The keys of a table, for readers; those beyond a few are counted.
+std::string list_of(const std::vector<uint64_t>& keys, MatchOn match_on) {
+  std::map<uint64_t, std::size_t> times;
+  for (const uint64_t key : keys) ++times[key];
+  std::string text;
+  std::size_t named = 0;
+  for (const auto& [key, count] : times) {
+    if (named++ == kMostNamed) break;
+    if (!text.empty()) text += ", ";
+    if (match_on != MatchOn::tag) text += fmt::format("rank {} ", static_cast<int32_t>(key >> 32));
+    if (match_on != MatchOn::rank) text += fmt::format("tag {} ", static_cast<uint32_t>(key));
+    text += fmt::format("({})", count);
+  }
+  if (times.size() > kMostNamed) text += fmt::format(" and {} more", times.size() - kMostNamed);
+  return text;
+}
+
+/// Messages that an endpoint keeps, and receives that wait there; empty if there are no messages.
+std::string kept_by(const Endpoint::Impl& endpoint) {
+  if (endpoint.queue != nullptr) {
+    const std::size_t in_queue = endpoint.queue->size_hint();
+    if (in_queue == 0) return {};
+    return fmt::format("; the queue of endpoint {} holds {} of at most {} messages",
+                       endpoint.number, in_queue, endpoint.queue->capacity());
+  }
+  if (endpoint.table == nullptr) return {};
+  const auto every = [](uint64_t) { return true; };
+  const auto messages = endpoint.table->keys_where(comm::Side::arrival, every);
+  if (messages.empty()) return {};
+  const auto receives = endpoint.table->keys_where(comm::Side::receive, every);
+  return fmt::format(
+      "; endpoint {} keeps messages that no receive asks for, of {}, and receives "
+      "wait there for {}",
+      endpoint.number, list_of(messages, endpoint.spec.match_on),
+      receives.empty() ? "nothing" : list_of(receives, endpoint.spec.match_on));
+}
+
+}  // namespace
+
+/// True once, when nothing came for so long. `continues`: the caller waited ever since its last
+/// look; else, where that is long ago, a wait begins here.
+bool Runtime::Impl::is_quiet(comm::QuietSpan& span, bool continues) noexcept {
+  uint64_t polls = 0;
+  for (const auto& device : devices) {
+    polls += device->counters().read(Device::polls) - device->counters().read(Device::empty_polls);
+  }
+  // A poll that is under way counts for a moment as one that brought something: so only more than
+  // ever counts.
+  const uint64_t now = base::now_ns();
+  if (span.runtime != serial || polls > span.polls ||
+      (!continues && now - span.looked > settings.report_quiet_ns + kSlackNs)) {
+    span = {.runtime = serial, .polls = polls, .since = now};
+  }
+  span.looked = now;
+  if (span.told || now - span.since < settings.report_quiet_ns) return false;
+  span.told = true;
+  return true;
+}
+
+comm::QuietSpan& Runtime::Impl::threads_quiet() noexcept {
+  thread_local comm::QuietSpan span;
+  return span;
+}
+
+uint64_t Runtime::Impl::quiet_deadline() noexcept {
+  if (settings.report_quiet_ns == 0) return kNever;
+  report_if_quiet(false);
+  const comm::QuietSpan& span = threads_quiet();
+  return span.told ? kNever : span.since + settings.report_quiet_ns;
+}
+
+void Runtime::Impl::report_if_quiet(bool continues, Relaxes why) noexcept {
+  if (settings.report_quiet_ns == 0) return;
+  comm::QuietSpan& span = threads_quiet();
+  if (!is_quiet(span, continues)) return;
+  constexpr comm::RefusedCall kUnnamed{};
+  if (report_quiet(why == Relaxes::refused ? &kUnnamed : nullptr)) return;
+  // Another thread may begin something that nothing answers: to be looked at again.
+  span.told = false;
+  span.since = span.looked;
+}
+
+void Runtime::Impl::report_refused(comm::RefusedCall& call) noexcept {
+  if (settings.report_quiet_ns == 0 || call.told) return;
+  const uint64_t now = base::now_ns();
+  if (call.since == 0) call.since = now;
+  if (now - call.since < settings.report_quiet_ns) return;
+  call.told = true;
+  (void)report_quiet(&call);
+}
+
+/// False: there is nothing to tell.
+bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
+  try {
+    const std::string what = what_stands_still(call);
+    if (what.empty()) return false;
+    base::log(base::LogLevel::warn,
+              fmt::format("waits in vain for {} ms: {} (comm.report_quiet)",
+                          settings.report_quiet_ns / 1'000'000, what.substr(2)));
+  } catch (const std::bad_alloc&) {  // then not
+  }
+  return true;
+}
+
+/// Each part begins with "; ". Empty: it only waits for what others have not sent.
+std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
+  std::string text;
+  if (call != nullptr && call->call.name == nullptr) text += "; a posting call finds no room";
+  if (call != nullptr && call->call.name != nullptr) {
+    text += fmt::format("; a {} rank {} through endpoint {} finds no room", call->call.name,
+                        call->call.peer.value, call->call.endpoint);
+  }
+  if (operations->live() >= settings.operations) {
+    text += fmt::format("; all {} operations are under way (comm.operations)", settings.operations);
+  }
+  if (unexpected->live() >= settings.unexpected) {
+    text += fmt::format("; {} messages wait for their receives, and no more can (comm.unexpected)",
+                        settings.unexpected);
+  }
+  if (packets->available() == 0) text += "; all packets are in use (fabric.packets)";
+  for (const auto& [rank, count] : operations->awaited_by_rank()) {
+    text += fmt::format("; sends, puts and gets that wait for rank {}: {}", rank, count);
+  }
+  // Under a device's lock no endpoint ends.
+  devices[0]->with_lock([&] {
+    for (const auto& device : devices) {
+      const auto held = device->held_now();
+      if (!held || held->endpoint >= kMaxEndpoints) continue;
+      const Endpoint::Impl* endpoint = endpoints[held->endpoint].load(std::memory_order_acquire);
+      text += fmt::format("; messages of rank {} are left in its lane, the first for endpoint {}{}",
+                          held->source.value, held->endpoint,
+                          endpoint == nullptr          ? ", which is not made here"
+                          : endpoint->queue != nullptr ? ", whose queue is full"
+                                                       : ", which has no room for it");
+    }
+    std::string kept;
+    for (const auto& each : endpoints) {
+      const Endpoint::Impl* endpoint = each.load(std::memory_order_acquire);
+      if (endpoint != nullptr) kept += kept_by(*endpoint);
+    }
+    text += kept;
+  });
+  return text;
+}
+
+}  // namespace weft
