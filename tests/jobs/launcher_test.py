@@ -80,12 +80,14 @@ class Arguments(JobTest):
 
     def test_options(self):
         self.refused(2, "unknown option --bnid", "-n", 2, "--bnid", "core", "true")
-        self.refused(2, "--bind", "-n", 2, "--bind", "socket", "true")
+        self.refused(2, "--bind: 'socket' is none of core, none, numa, share$",
+                     "-n", 2, "--bind", "socket", "true")
         self.refused(2, "--env FOO: expected NAME=VALUE", "-n", 2, "--env", "FOO", "true")
         self.refused(2, "--fake-nodes 3: must be from 1 to the number of ranks, 2",
                      "-n", 2, "--fake-nodes", 3, "true")
         self.refused(2, "--timeout -1", "-n", 2, "--timeout", -1, "true")
-        self.refused(2, "--on-failure", "-n", 2, "--on-failure", "pray", "true")
+        self.refused(2, "--on-failure: 'pray' is none of continue, end$",
+                     "-n", 2, "--on-failure", "pray", "true")
 
     def test_help_and_version(self):
         self.assertIn("--on-failure", self.good("--help").out)

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "weft/base/config.hpp"
 #include "weftrun/classic.hpp"
@@ -135,6 +136,22 @@ std::optional<Usage> check(const Options& options) {
   return std::nullopt;
 }
 
+/// One of a few words, as CLI11 reads an enumerator: by its number.
+template <class E>
+CLI::Validator one_of(std::map<std::string, E> words) {
+  return CLI::Validator(
+      [words = std::move(words)](std::string& text) {
+        if (const auto found = words.find(text); found != words.end()) {
+          text = std::to_string(static_cast<int>(found->second));
+          return std::string();
+        }
+        std::string all;
+        for (const auto& [word, value] : words) all += (all.empty() ? "" : ", ") + word;
+        return fmt::format("'{}' is none of {}", text, all);
+      },
+      "");
+}
+
 void add_job_options(CLI::App& app, Options& options, HostOptions& hosts) {
   const std::map<std::string, Bind> binds{
       {"none", Bind::none}, {"share", Bind::share}, {"core", Bind::core}, {"numa", Bind::numa}};
@@ -143,7 +160,7 @@ void add_job_options(CLI::App& app, Options& options, HostOptions& hosts) {
          "bind each of a host's ranks to its share of the allowed cores, if there is a core "
          "for each; rank r to core r, modulo the allowed cores, or to the cores of memory "
          "node r, modulo the nodes; or leave them to the system [share]")
-      ->transform(CLI::CheckedTransformer(binds))
+      ->transform(one_of(binds))
       ->type_name("share|core|numa|none");
   app.add_option("--timeout", options.timeout_s,
                  "end the job after so many seconds, with exit code 124")
@@ -155,7 +172,7 @@ void add_job_options(CLI::App& app, Options& options, HostOptions& hosts) {
                                                   {"continue", OnFailure::go_on}};
   app.add_option("--on-failure", options.on_failure,
                  "when a rank fails, end the others or let them go on [end]")
-      ->transform(CLI::CheckedTransformer(policies))
+      ->transform(one_of(policies))
       ->type_name("end|continue");
   app.add_option("--fake-nodes", options.fake_nodes,
                  "pretend that the ranks are dealt to so many nodes, in blocks; for tests")
