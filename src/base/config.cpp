@@ -74,10 +74,16 @@ std::set<std::string> known_variables(const Registry& all) {
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Errc::bad_config, sentence); }
 
-/// The registered name nearest to `name` among `names`; empty if none shares much with it.
+/// The registered name nearest to `name` among `names`: of those that it begins, the shortest;
+/// empty if none shares much with it.
 template <class Names, class NameOf>
 std::string_view nearest(std::string_view name, const Names& names, NameOf name_of) {
   std::string_view best;
+  for (const auto& candidate : names) {
+    const std::string_view longer = name_of(candidate);
+    if (longer.starts_with(name) && (best.empty() || longer.size() < best.size())) best = longer;
+  }
+  if (!best.empty()) return best;
   std::size_t least = name.size() / 2 + 1;
   for (const auto& candidate : names) {
     const std::size_t distance = edit_distance(name, name_of(candidate));

@@ -166,20 +166,26 @@ TEST(Config, AnUnknownKeyIsAnErrorThatGuesses) {
 
 TEST(Config, UnknownVariablesAreWarnedOfOnceWithTheNearestKey) {
   static constexpr ConfigKey kTable[] = {
-      {"t5.lane_cells", ConfigType::integer, "1", 1, 9, "", "a"}};
+      {"t5.lane_cells", ConfigType::integer, "1", 1, 9, "", "a"},
+      {"t5.eager_messages_bytes", ConfigType::integer, "1", 1, 9, "", "b"},
+      {"t5.eager_messages", ConfigType::integer, "1", 1, 9, "", "b"},
+      {"t5.lager", ConfigType::integer, "1", 1, 9, "", "c"}};
   register_config(kTable);
+  set_variable("WEFT_T5_EAGER", "4");  // nearer to another in letters
   set_variable("WEFT_T5_LANE_CELS", "4");
   set_variable("WEFT_ZQXJKVBPWYF", "1");
   testing::internal::CaptureStderr();
   const int unknown = warn_unknown_config();
   const std::string lines = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(unknown, 2);
+  EXPECT_EQ(unknown, 3);
+  EXPECT_TRUE(contains(lines, "WEFT_T5_EAGER; did you mean WEFT_T5_EAGER_MESSAGES?")) << lines;
   EXPECT_TRUE(contains(lines, "WEFT_T5_LANE_CELS; did you mean WEFT_T5_LANE_CELLS?")) << lines;
   EXPECT_TRUE(contains(lines, "WEFT_ZQXJKVBPWYF\n")) << lines;
 
   testing::internal::CaptureStderr();
-  EXPECT_EQ(warn_unknown_config(), 2);
+  EXPECT_EQ(warn_unknown_config(), 3);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  clear_variable("WEFT_T5_EAGER");
   clear_variable("WEFT_T5_LANE_CELS");
   clear_variable("WEFT_ZQXJKVBPWYF");
 }
