@@ -227,6 +227,8 @@ class OperationTable {
   [[nodiscard]] uint32_t live() const noexcept {
     return count_ - posts_.available() - requests_.available() - fetches_.available();
   }
+  /// Whether nothing more can be posted; exact only when nothing moves.
+  [[nodiscard]] bool posts_are_out() const noexcept { return posts_.available() == 0; }
   /// How many expect an answer of whom. Looks at all records that were ever used; for reports.
   [[nodiscard]] std::map<int32_t, uint32_t> awaited_by_rank() {
     std::map<int32_t, uint32_t> of_rank;

@@ -131,7 +131,7 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
     text += fmt::format("; a {} rank {} through endpoint {} finds no room", call->call.name,
                         call->call.peer.value, call->call.endpoint);
   }
-  if (operations->live() >= settings.operations) {
+  if (operations->posts_are_out()) {
     text += fmt::format("; all {} operations are under way (comm.operations)", settings.operations);
   }
   if (unexpected->live() >= settings.unexpected) {

@@ -365,9 +365,9 @@ struct Runtime::Impl final : base::IdleWork {
   }
   template <class Call>
   [[gnu::noinline]] Post try_again(comm::NamedCall name, Call& post) {
-    comm::RefusedCall refused{name};
+    comm::RefusedCall call{name};
     for (;;) {
-      relax(Relaxes::refused, &refused);
+      relax(Relaxes::refused, &call);
       if (const Post answer = post(); answer != Post::retry) return answer;
     }
   }
