@@ -233,6 +233,11 @@ class Device final : public fabric::Sink {
   [[nodiscard]] fabric::Taken refuse(const fabric::Frame& frame, Errc why) noexcept;
   /// (lock) A message came to an endpoint that takes none.
   void note_refused(const Endpoint::Impl& endpoint, Rank source);
+  /// (lock) What came early has no room yet: it is offered again at each look, and nobody sleeps.
+  void note_early_held(Rank source, uint16_t endpoint) noexcept {
+    note_held(source, endpoint);
+    wake_sleeper();
+  }
   /// (lock) Delivers a frame to an endpoint.
   fabric::Taken dispatch(Endpoint::Impl& endpoint, const comm::Header& header,
                          std::span<const std::byte> rest, const fabric::Frame& frame);

@@ -102,7 +102,10 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     Header header;
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");
-    if (device.dispatch(endpoint, header, rest, frame) == Taken::hold) return false;
+    if (device.dispatch(endpoint, header, rest, frame) == Taken::hold) {
+      device.note_early_held(record->source, endpoint.number);
+      return false;
+    }
     device.note_early();
     release_early(*record);
   }

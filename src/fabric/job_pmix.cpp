@@ -57,8 +57,13 @@ class PmixSession {
   /// Ends it in order; the object stays, for threads that the end of the process overtakes. Not in
   /// order, a job that is still in use: weftrun sees that, and tells the others of a death.
   void leave() const noexcept;
-  /// `by`: 1 or -1 user more.
-  void used(int by) noexcept { users_.fetch_add(by, std::memory_order_relaxed); }
+  void begin_use() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+  void end_use() noexcept {
+    // Objects that are destroyed after the exit handlers end it late, but in order.
+    if (users_.fetch_sub(1, std::memory_order_relaxed) == 1 &&
+        overdue_.load(std::memory_order_relaxed))
+      leave();
+  }
 
   Rank rank() const noexcept { return Rank{static_cast<int32_t>(me_.rank)}; }
   int size() const noexcept { return size_; }
@@ -111,6 +116,7 @@ class PmixSession {
   pmix_proc_t me_{};
   const pid_t pid_ = getpid();  ///< a forked child must not speak for its parent
   std::atomic<int> users_{0};
+  mutable std::atomic<bool> overdue_{false};  ///< `leave` found users
   int size_ = 1;
   int node_count_ = 1;
   int fake_nodes_ = 1;
@@ -164,7 +170,10 @@ PmixSession::PmixSession() {
 void PmixSession::leave() const noexcept {
   if (in_fork()) return;
   // relaxed: threads that might still change it are overtaken by the end anyway.
-  if (under_weftrun_ && users_.load(std::memory_order_relaxed) != 0) return;
+  if (under_weftrun_ && users_.load(std::memory_order_relaxed) != 0) {
+    overdue_.store(true, std::memory_order_relaxed);
+    return;
+  }
   if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
   PMIx_Finalize(nullptr, 0);
 }
@@ -289,10 +298,10 @@ PmixSession& join_once() {
 
 class PmixJob final : public Job {
  public:
-  PmixJob() : session_(join_once()) { session_.used(1); }
+  PmixJob() : session_(join_once()) { session_.begin_use(); }
   ~PmixJob() override {
     if (watches_) session_.on_peer_death(nullptr);
-    session_.used(-1);
+    session_.end_use();
   }
 
   Rank rank() const noexcept override { return session_.rank(); }

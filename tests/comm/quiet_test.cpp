@@ -63,8 +63,6 @@ TEST_P(Quiet, SoDoesWhoPostsAgainAndAgain) {
 }
 
 TEST_P(Quiet, AReceiverSaysWhatItLeavesInTheLane) {
-  // Of a server that sleeps between two looks at the lane this cannot be awaited.
-  if (GetParam() == Progress::server) GTEST_SKIP();
   const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "50ms"}});
   CapturedStderr told;
   std::atomic<bool> enough{false};
@@ -79,7 +77,11 @@ TEST_P(Quiet, AReceiverSaysWhatItLeavesInTheLane) {
           enough = true;
           return;
         }
-        rt.wait_until([&] { return enough.load(); });  // it polls, for there is work
+        if (GetParam() == Progress::server) {
+          while (!enough) std::this_thread::yield();  // another polls
+        } else {
+          rt.wait_until([&] { return enough.load(); });  // it polls, for there is work
+        }
         EXPECT_GE(told.count("holds 4 of at most 4 messages"), 1);
         for (int i = 0; i < 10; ++i) (void)queue.dequeue_wait();
       },

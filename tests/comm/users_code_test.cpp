@@ -4,7 +4,6 @@
 namespace weft {
 namespace {
 
-using test::bytes_of;
 using test::on_ranks;
 
 class UsersCode : public testing::Test {

@@ -35,7 +35,8 @@ Call check_Reduce_scatter(const void* sendbuf, void* recvbuf, Counts recvcounts,
   int64_t sum = 0;
   for (int i = 0; i < call.comm->size(); ++i) {
     const int64_t count = recvcounts[static_cast<std::size_t>(i)];
-    require(count >= 0 && count <= kLongestMessage, MPI_ERR_COUNT, "a negative count, or one too large");
+    require(count >= 0 && count <= kLongestMessage, MPI_ERR_COUNT,
+            "a negative count, or too large");
     sum += count;
   }
   const bool gets = recvcounts[static_cast<std::size_t>(call.comm->rank)] != 0;

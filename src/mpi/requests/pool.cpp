@@ -155,6 +155,8 @@ MPI_Request RequestPool::issue_done(const Outcome& outcome, bool receives) noexc
   if (request == nullptr) return receives ? done_with_no_process_ : done_;
   if (request->generation == 0) begin(*request);
   request->transfer.outcome = outcome;
+  // relaxed: nobody else knows it. A record whose transfer never began may have been left pending.
+  request->transfer.state.store(Transfer::kEnded, std::memory_order_relaxed);
   request->receives = receives;
   return issue(*request);
 }

@@ -21,7 +21,7 @@ __extension__ typedef __float128 Quad;  // NOLINT(modernize-use-using)
 using Half = __fp16;  // this compiler has _Float16 in C alone
 #elif defined(__FLT16_MANT_DIG__)
 #define WEFT_MPI_HAS_HALF 1
-__extension__ typedef _Float16 Half;  // NOLINT(modernize-use-using)
+__extension__ typedef _Float16 Half;    // NOLINT(modernize-use-using)
 #else
 #define WEFT_MPI_HAS_HALF 0
 #endif
