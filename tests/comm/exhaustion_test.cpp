@@ -2,6 +2,8 @@
 // fails here hangs until the watchdog comes.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"
@@ -224,6 +226,53 @@ TEST(Requests, AreAllowedAgainWhenTheyAreOver) {
     }
     rt.barrier();
   });
+}
+
+// What came before its endpoint was made, and finds no room there, is not forgotten: as the
+// program makes room it comes, whoever progresses.
+TEST(Early, SignalsBeyondTheQueueComeAsItEmpties) {
+  for (const Progress mode : {Progress::server, Progress::waiters, Progress::workers}) {
+    RuntimeOptions options;
+    options.progress = mode;
+    std::atomic<bool> sent{false};
+    on_ranks(
+        2,
+        [&](Runtime& rt) {
+          std::vector<std::byte> memory(8);
+          const Region region(rt, memory);
+          const auto keys = keys_of_all(rt, region);
+          if (rt.rank() == Rank{0}) {
+            Endpoint remote(rt, {.arrival = Arrival::memory});
+            const auto out = pattern(8, 1);
+            post_all(rt, 10, [&](uint64_t, Counter& done) {
+              const Post answer = remote.put_signal(keys[1], 0, out, Tag{1}, &done);
+              sent = true;
+              return answer;
+            });
+            return;
+          }
+          while (!sent) std::this_thread::yield();
+          for (int look = 0; look < 100; ++look) {
+            if (mode != Progress::server) rt.progress();
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+          }
+          CompletionQueue signals(4);
+          Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &signals});
+          std::atomic<int> popped{0};
+          const std::jthread popper([&] {
+            Event event;
+            while (popped != 10) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+              if (signals.pop(event)) ++popped;
+            }
+          });
+          // What is served last, when there is room for the tenth, is told of when five are
+          // counted.
+          rt.wait_until([&] { return popped.load() >= 5; });
+          while (popped.load() != 10) rt.progress();
+        },
+        options);
+  }
 }
 
 }  // namespace
