@@ -127,21 +127,23 @@ TEST_P(Exhaustion, AllPutToEachOther) {
       on_ranks(
           3,
           [&](Runtime& rt) {
-            std::vector<std::byte> memory(kLarge);
+            std::vector<std::byte> memory(3 * kLarge);  // a part for each that puts
             const Region region(rt, memory);
             const auto keys = keys_of_all(rt, region);
+            const auto me = static_cast<uint64_t>(rt.rank().value);
             Counter told;
             Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &told});
             const auto out = pattern(bytes, 1);
             const uint64_t count = bytes == kLarge ? 500 : 5000;
             post_all(rt, count, [&](uint64_t i, Counter& done) {
-              const auto& to = keys[(static_cast<uint64_t>(rt.rank().value) + 1 + i % 2) % 3];
-              return i % 3 == 0 ? remote.put_signal(to, 0, out, Tag{1}, &done)
-                                : remote.put(to, 0, out, &done);
+              const auto& to = keys[(me + 1 + i % 2) % 3];
+              return i % 3 == 0 ? remote.put_signal(to, me * kLarge, out, Tag{1}, &done)
+                                : remote.put(to, me * kLarge, out, &done);
             });
             rt.barrier();
             rt.wait_until([&] { return told.value() == (count + 2) / 3; });
-            EXPECT_EQ(std::memcmp(memory.data(), out.data(), bytes), 0);
+            for (const uint64_t from : {(me + 1) % 3, (me + 2) % 3})
+              EXPECT_EQ(std::memcmp(memory.data() + from * kLarge, out.data(), bytes), 0);
           },
           few_records(devices));
     }
