@@ -32,17 +32,31 @@ int64_t bytes_to_show(const Call& call) {
   return bytes <= kMost && may_have_boards(*call.comm) ? bytes : 0;
 }
 
-/// The board of calls that show what is short: for all ranks of a node, or for none. A broadcast's
-/// root goes on without those who call it with wrong arguments: it is no call to make one in.
+/// What a Scatter's root shows, where all are on its node: few bytes. The same on all ranks. Else
+/// 0.
+int64_t bytes_to_scatter(const Call& call) {
+  const Comm& comm = *call.comm;
+  if (choices().gather != GatherBy::automatic || node_map(*call.comm).nodes.size() > 1) return 0;
+  const int64_t block = (comm.rank == call.root ? call.out[comm.rank] : call.in.whole()).bytes();
+  constexpr auto kMost = static_cast<int64_t>(Board::kBytes);
+  return block <= kMost ? block * comm.size() : 0;
+}
+
+/// The board of calls that show what is short: for all ranks of a node, or for none. The root of a
+/// broadcast goes on without those who call it with wrong arguments, and so does that of a scatter:
+/// they are no calls to make one in.
 NodeBoard* board_of(const Call& call) {
   if (call.form != CallForm::blocking) return nullptr;
   int64_t bytes = 0;
+  const bool goes_on = call.kind == Kind::bcast || call.kind == Kind::scatter;
   if (call.kind == Kind::bcast && choices().bcast == BcastBy::automatic) {
     bytes = call.in.whole().bytes();
   } else if (call.kind == Kind::allreduce && choices().allreduce == AllreduceBy::automatic) {
     bytes = call.reduction.bytes();
   } else if (call.kind == Kind::allgather || call.kind == Kind::allgatherv) {
     bytes = bytes_to_show(call);
+  } else if (call.kind == Kind::scatter) {
+    bytes = bytes_to_scatter(call);
   } else if (call.kind != Kind::barrier) {
     return nullptr;
   }
@@ -53,9 +67,9 @@ NodeBoard* board_of(const Call& call) {
     call.comm->board->decline(call.tag);  // by messages one learns that the other gave less
     return nullptr;
   }
-  NodeBoard* const board = node_board(*call.comm, call.tag, bytes, call.kind != Kind::bcast);
+  NodeBoard* const board = node_board(*call.comm, call.tag, bytes, !goes_on);
   // A root that shows its data to one other need not wait for that, as in an exchange.
-  return board != nullptr && call.kind == Kind::bcast && board->is_pair() ? nullptr : board;
+  return board != nullptr && goes_on && board->is_pair() ? nullptr : board;
 }
 
 Schedule intra_schedule_of(const Call& call) {

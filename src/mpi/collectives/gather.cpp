@@ -1,7 +1,9 @@
-// Gather and scatter: straight to and from the root, or along a binomial tree in packed form.
+// Gather and scatter: straight to and from the root, along a binomial tree in packed form, or, to
+// scatter little inside a node, by its board.
 #include <algorithm>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
 
@@ -91,6 +93,31 @@ Schedule scatter_tree(Team team, Parts all, Block mine, int root, int64_t bytes)
   if (mine.type != nullptr) copy(bytes_at(blocks, bytes), mine);
 }
 
+/// All on one node: the root shows all blocks there.
+Schedule scatter_shown(Team team, Parts all, Block mine, int root) {
+  {
+    BoardUse use(team, team.board->nodes().place_of(root));
+    bool shown = use.works();
+    if (shown && team.rank == root) {
+      std::byte blocks[Board::kBytes];
+      const int64_t bytes = all[root].bytes();
+      for (int i = 0; i < team.size; ++i) copy(all[i], bytes_at(blocks + i * bytes, bytes));
+      shown = use.release(bytes_at(blocks, bytes * team.size));
+    } else if (shown) {
+      const auto blocks = use.released();
+      shown = blocks.has_value();
+      const std::size_t bytes = shown ? blocks->size() / static_cast<std::size_t>(team.size) : 0;
+      if (shown)
+        use.take(blocks->subspan(static_cast<std::size_t>(team.rank) * bytes, bytes), mine);
+    }
+    co_await use.trouble();
+    if (shown && team.rank == root && mine.type != nullptr) copy(all[root], mine);
+    if (shown) co_return;
+  }
+  const Schedule by_messages = scatter_straight(team, all, mine, root);
+  co_await part(by_messages);
+}
+
 }  // namespace
 
 Schedule gather_straight(Team team, Block mine, Parts all, int root) {
@@ -135,6 +162,7 @@ Schedule gather(const Team& team, const Block& mine, const Parts& all, int root)
 Schedule scatter(const Team& team, const Parts& all, const Block& mine, int root) {
   const int64_t bytes = mine.type != nullptr ? mine.bytes() : all[team.rank].bytes();
   if (bytes == 0) return nothing();
+  if (team.board != nullptr) return scatter_shown(team, all, mine, root);
   return by_tree(team, bytes) ? scatter_tree(team, all, mine, root, bytes)
                               : scatter_straight(team, all, mine, root);
 }

@@ -193,7 +193,7 @@ void show(const Block& block, std::byte* at, uint32_t& bytes) {
   }
 }
 
-void take(std::span<const std::byte> shown, const Block& block) {
+void unpack(std::span<const std::byte> shown, const Block& block) {
   if (shown.empty()) return;
   if (block.type->contiguous()) {
     std::memcpy(block.at, shown.data(), shown.size());
@@ -396,19 +396,28 @@ bool BoardUse::release(const Block& data) {
   return true;
 }
 
-bool BoardUse::receive(const Block& data) {
+std::optional<std::span<std::byte>> BoardUse::released() {
   Seat& seat = this->seat();
   Board::Release& place = seat.release_place();
   const auto ready = [&] { return seat.state() != Seat::State::open; };
   if (!board_->wait(ready, releaser_, seat.wish_of(seat.mine()))) break_up();
   if (seat.state() != Seat::State::released) {
     note_broken();
-    return false;
+    return std::nullopt;
   }
+  return std::span(place.data, std::min(place.bytes, Board::kBytes));
+}
+
+void BoardUse::take(std::span<const std::byte> shown, const Block& data) {
   const auto room = static_cast<std::size_t>(data.bytes());
-  if (place.bytes > room) note(MPI_ERR_TRUNCATE, releaser_);
-  take({place.data, std::min<std::size_t>({place.bytes, room, Board::kBytes})}, data);
-  return true;
+  if (shown.size() > room) note(MPI_ERR_TRUNCATE, releaser_);
+  unpack(shown.first(std::min(shown.size(), room)), data);
+}
+
+bool BoardUse::receive(const Block& data) {
+  const auto shown = released();
+  if (shown) take(*shown, data);
+  return shown.has_value();
 }
 
 void BoardUse::note(int error, uint32_t with) noexcept {

@@ -105,7 +105,11 @@ class BoardUse {
 
   /// By the releaser: shows `data` to all others.
   [[nodiscard]] bool release(const Block& data);
-  /// By the others: waits for that.
+  /// By the others: waits for that. What it shows is there until the use ends.
+  [[nodiscard]] std::optional<std::span<std::byte>> released();
+  /// All of that, or of it this member's part, goes where it belongs.
+  void take(std::span<const std::byte> shown, const Block& data);
+  /// Both.
   [[nodiscard]] bool receive(const Block& data);
   /// Either, by all.
   [[nodiscard]] bool share(const Block& data) {

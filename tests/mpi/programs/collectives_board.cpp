@@ -63,6 +63,33 @@ void one_bcast(MPI_Comm comm, int count, int call) {
   WEFT_CHECK(right);
 }
 
+/// From every other number of a block, with a gap between blocks, into numbers side by side.
+void one_scatter(MPI_Comm comm, int count, int call) {
+  const int root = call % size;
+  const bool in_place = call % 3 == 0 && rank == root;
+  MPI_Datatype apart;
+  MPI_Datatype block;
+  MPI_Type_vector(count, 1, 2, MPI_INT64_T, &apart);
+  MPI_Type_create_resized(apart, 0, (2 * count + 1) * static_cast<MPI_Aint>(sizeof(int64_t)),
+                          &block);
+  MPI_Type_commit(&block);
+  std::vector<int64_t> all(static_cast<std::size_t>((2 * count + 1) * size), -1);
+  for (int i = 0; rank == root && i < count * size; ++i) {
+    all[static_cast<std::size_t>(i / count * (2 * count + 1) + i % count * 2)] =
+        value(i / count, i % count, call);
+  }
+  std::vector<int64_t> mine(static_cast<std::size_t>(count), -1);
+  void* const to = in_place ? MPI_IN_PLACE : mine.data();
+  MPI_Scatter(all.data(), 1, block, to, count, MPI_INT64_T, root, comm);
+  bool right = true;
+  for (int i = 0; !in_place && i < count; ++i) {
+    right = right && mine[static_cast<std::size_t>(i)] == value(rank, i, call);
+  }
+  WEFT_CHECK(right);
+  MPI_Type_free(&block);
+  MPI_Type_free(&apart);
+}
+
 void one_allgather(MPI_Comm comm, int count, int call) {
   const bool in_place = call % 3 == 0;
   std::vector<int64_t> mine;
@@ -121,6 +148,7 @@ void sizes(MPI_Comm comm) {
     const int64_t one = 1;
     MPI_Iallreduce(&one, &sum, 1, MPI_INT64_T, MPI_SUM, comm, &request);
     one_bcast(comm, count, count + 1);
+    one_scatter(comm, count % 13, count + 1);
     MPI_Barrier(comm);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     WEFT_CHECK(sum == size);
@@ -131,6 +159,8 @@ void sizes(MPI_Comm comm) {
 void streams(MPI_Comm comm) {
   for (int call = 0; call < 500; ++call) one_bcast(comm, 1 + call % 5, call);
   for (int call = 0; call < 500; ++call) one_bcast(comm, 1, call / 250 * (size - 1));
+  for (int call = 0; call < 200; ++call) one_scatter(comm, 1 + call % 5, call);
+  for (int call = 0; call < 200; ++call) one_scatter(comm, 1, call / 100 * (size - 1));
 }
 
 /// In step: nobody leaves a barrier before all have come.
@@ -246,11 +276,12 @@ void operations_and_layouts(MPI_Comm comm) {
 /// Each rank is late in its turn: the others fall asleep meanwhile.
 void late_ones(MPI_Comm comm) {
   for (int late = 0; late < size; ++late) {
-    for (int kind = 0; kind < 3; ++kind) {
+    for (int kind = 0; kind < 4; ++kind) {
       if (rank == late) sleep_ms(15);
       if (kind == 0) MPI_Barrier(comm);
       if (kind == 1) one_allreduce(comm, 3, late);
       if (kind == 2) one_bcast(comm, 3, late);
+      if (kind == 3) one_scatter(comm, 1, late);
     }
   }
   // One root after the other, all of them late.
@@ -284,6 +315,18 @@ void bcast_at_second_try(MPI_Comm comm, int call, bool wrong) {
   WEFT_CHECK(word == value(0, 0, call));
 }
 
+/// Blocks larger than the room for them are told of: each gets what it has room for.
+void scatter_mismatch(MPI_Comm comm) {
+  std::vector<int64_t> blocks(static_cast<std::size_t>(2 * size), 7);
+  std::array<int64_t, 2> mine{};
+  const int room = rank == 0 ? 2 : 1;
+  const int cut =
+      MPI_Scatter(blocks.data(), 2, MPI_INT64_T, mine.data(), room, MPI_INT64_T, 0, comm);
+  WEFT_CHECK(class_of(cut) == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE));
+  WEFT_CHECK(mine[1] == (rank == 0 ? 7 : 0));
+  one_scatter(comm, 1, 1);
+}
+
 /// Counts that do not fit are told to those who have too little room; what comes next is right.
 void mismatch(MPI_Comm comm, bool one_node) {
   if (size < 2) return;
@@ -293,6 +336,7 @@ void mismatch(MPI_Comm comm, bool one_node) {
   // On other nodes only those who lead them see what came.
   if (one_node) WEFT_CHECK(class_of(code) == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE));
   one_bcast(comm, 4, 1);
+  if (one_node) scatter_mismatch(comm);
   for (int call = 0; call < 50; ++call) bcast_at_second_try(comm, call, call % 7 == 3);
   one_allreduce(comm, 2, 9);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
@@ -389,6 +433,7 @@ void sends_nothing(MPI_Comm comm) {
       one_allreduce(comm, 1, call);
       one_allgather(comm, 1, call);
       if (size > 2) one_bcast(comm, 1, call);  // of two, messages are as good
+      if (size > 2) one_scatter(comm, 1, call);
     }
     if (sent.value() == before) was_quiet = 1;
     MPI_Allreduce(&was_quiet, &all_were, 1, MPI_INT, MPI_MIN, comm);

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -78,7 +79,12 @@ int short_collective(int which, MPI_Comm comm) {
                   "an Allgather that succeeded is right");
       return code;
     default:
-      return MPI_Bcast(&sum, 1, MPI_DOUBLE, which % size, comm);
+      if (which % 8 == 3) return MPI_Bcast(&sum, 1, MPI_DOUBLE, which % size, comm);
+      sum = 0;
+      std::fill(all, all + size, 2.0);
+      code = MPI_Scatter(all, 1, MPI_DOUBLE, &sum, 1, MPI_DOUBLE, which % size, comm);
+      WEFT_EXPECT(code != MPI_SUCCESS || sum == 2.0, "a Scatter that succeeded is right");
+      return code;
   }
 }
 
