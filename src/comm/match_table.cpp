@@ -93,10 +93,6 @@ uint32_t MatchTable::take_run(uint64_t key, Side side, std::span<uint64_t> into)
   return taken;
 }
 
-void MatchTable::prefetch(uint64_t key) const noexcept {
-  base::prefetch_for_write(&buckets_[bucket_of(hash(key), span())]);
-}
-
 // ---- out of the usual way -----------------------------------------------------------------------
 
 uint64_t MatchTable::lock_slow(Line& line) noexcept {

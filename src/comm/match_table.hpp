@@ -97,9 +97,6 @@ class MatchTable {
   [[nodiscard]] std::vector<uint64_t> keys_where(Side side,
                                                  const std::function<bool(uint64_t)>& wanted);
 
-  /// Starts fetching what an access to `key` will touch.
-  void prefetch(uint64_t key) const noexcept;
-
   /// Takes everything out, each told to `each`, entries of one key oldest first. `each` must not
   /// call this table.
   void drain(const std::function<void(uint64_t key, Side side, uint64_t value)>& each);

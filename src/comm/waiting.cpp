@@ -79,18 +79,6 @@ void WaitSet::wake(uint32_t n) noexcept {
 
 namespace {
 
-/// Waits of a Synchronizer.
-class AwaitSynchronizer final : public Awaited {
- public:
-  explicit AwaitSynchronizer(Synchronizer& done) noexcept : done_(done) {}
-  bool ready() noexcept override { return done_.ready(); }
-  bool enroll(base::Parker& parker) noexcept override { return done_.set_waiter(parker); }
-  void withdraw() noexcept override { done_.withdraw_waiter(); }
-
- private:
-  Synchronizer& done_;
-};
-
 /// Waits of a condition, woken through a WaitSet.
 class AwaitCondition final : public Awaited {
  public:
@@ -180,7 +168,7 @@ void Runtime::wait(Synchronizer& done) {
     while (done.set_waiter(caller) && !done.ready()) caller.park();
     return;
   }
-  comm::AwaitSynchronizer awaited(done);
+  WhenComplete awaited(done);
   impl_->wait(awaited);
 }
 
