@@ -259,10 +259,16 @@ void Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   type.shape.parts.push_back({0, 1, 0});
   Held<Datatype> made = type.make();
   if (old.committed()) TypeBuilder::commit(*made);
-  // Copy callbacks may refuse; then nothing was made.
-  *newtype = MPI_DATATYPE_NULL;
-  old.attributes->copy_to(AttributeOf::datatype, oldtype, *made->attributes);
+  Datatype& copy = *made;
   type.finish(std::move(made));
+  try {
+    old.attributes->copy_to(AttributeOf::datatype, oldtype, *copy.attributes);
+  } catch (const Failure&) {  // A copy callback refused; then nothing was made.
+    (void)copy.attributes->erase_all(AttributeOf::datatype, *newtype);
+    if (Datatype* removed = datatypes().remove(*newtype)) removed->drop();
+    *newtype = MPI_DATATYPE_NULL;
+    throw;
+  }
 }
 
 }  // namespace calls

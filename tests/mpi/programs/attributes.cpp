@@ -135,6 +135,41 @@ void check_types() {
   WEFT_EXPECT(keyval == MPI_KEYVAL_INVALID);
 }
 
+int refuse_extra(MPI_Datatype, int, void* extra, void* value, void* out, int* flag) {
+  *static_cast<void**>(out) = value;
+  *flag = 1;
+  return value == extra ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+
+int count_type_delete(MPI_Datatype type, int, void*, void*) {
+  int size = 0;
+  WEFT_EXPECT(MPI_Type_size(type, &size) == MPI_SUCCESS && size == 12);
+  ++deleted;
+  return MPI_SUCCESS;
+}
+
+/// What was copied to a duplicate before a callback refused is deleted with it.
+void check_refused_type() {
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  int first = MPI_KEYVAL_INVALID;
+  int second = MPI_KEYVAL_INVALID;
+  MPI_Type_create_keyval(refuse_extra, count_type_delete, &first, &marker);
+  MPI_Type_create_keyval(refuse_extra, count_type_delete, &second, &marker);
+  MPI_Datatype type;
+  MPI_Type_contiguous(3, MPI_INT, &type);
+  MPI_Type_set_attr(type, first, &answer);
+  MPI_Type_set_attr(type, second, &marker);
+  deleted = 0;
+  MPI_Datatype copy = MPI_INT;
+  WEFT_EXPECT(check::class_of(MPI_Type_dup(type, &copy)) == MPI_ERR_OTHER);
+  WEFT_EXPECT(copy == MPI_DATATYPE_NULL && deleted == 1);
+  MPI_Type_free(&type);
+  WEFT_EXPECT(deleted == 3);
+  MPI_Type_free_keyval(&first);
+  MPI_Type_free_keyval(&second);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 void check_deprecated() {
   int keyval = MPI_KEYVAL_INVALID;
   MPI_Keyval_create(MPI_NULL_COPY_FN, MPI_NULL_DELETE_FN, &keyval, nullptr);
@@ -158,6 +193,7 @@ int main(int argc, char** argv) {
   check_life();
   check_refusals();
   check_types();
+  check_refused_type();
   check_deprecated();
   int keyval = MPI_KEYVAL_INVALID;
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_at_end, &keyval, nullptr);
