@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "mpi/comms/output.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/requests/pool.hpp"
 
@@ -14,6 +15,12 @@ inline void check_array(int count, const MPI_Request* requests) {
     return;
   require(count >= 0, MPI_ERR_COUNT, "a negative number of requests");
   require(count == 0, MPI_ERR_ARG, "no array of requests: a null pointer");
+}
+
+/// What the some calls answer with.
+inline void require_outputs(int count, const int* number, const int* indices) {
+  require_output(number);
+  if (count > 0) require_output(indices);
 }
 
 /// What a look found: nothing active at all; active ones, none of which has ended; an ended one.

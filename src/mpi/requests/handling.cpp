@@ -51,6 +51,7 @@ void Request_free(MPI_Request* request) {
 }
 
 void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
+  require_output(flag);
   *flag = 1;
   Request* active = active_or_null(request);
   if (active == nullptr) {
@@ -68,6 +69,7 @@ void Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
 void Request_get_status_all(int count, const MPI_Request array_of_requests[], int* flag,
                             MPI_Status* array_of_statuses) {
   check_array(count, array_of_requests);
+  require_output(flag);
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   if (!all_ended(handles)) progress_for_asker();
   *flag = all_ended(handles) ? 1 : 0;
@@ -87,6 +89,8 @@ void Request_get_status_all(int count, const MPI_Request array_of_requests[], in
 void Request_get_status_any(int count, const MPI_Request array_of_requests[], int* indx, int* flag,
                             MPI_Status* status) {
   check_array(count, array_of_requests);
+  require_output(indx);
+  require_output(flag);
   *indx = MPI_UNDEFINED;
   bool pending = false;
   for (int look = 0; look < 2; ++look) {
@@ -112,6 +116,7 @@ void Request_get_status_any(int count, const MPI_Request array_of_requests[], in
 void Request_get_status_some(int incount, const MPI_Request array_of_requests[], int* outcount,
                              int array_of_indices[], MPI_Status* array_of_statuses) {
   check_array(incount, array_of_requests);
+  require_outputs(incount, outcount, array_of_indices);
   progress_for_asker();
   Statuses statuses(array_of_statuses);
   bool active_ones = false;

@@ -1,5 +1,6 @@
 // The calls on statuses, but for counts (types/).
 #include "mpi/abi/calls.hpp"
+#include "mpi/comms/output.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/status.hpp"
 
@@ -15,6 +16,7 @@ void require_status(const MPI_Status* status) {
 
 void Test_cancelled(const MPI_Status* status, int* flag) {
   require_status(status);
+  require_output(flag);
   *flag = status->MPI_internal[2] != 0 ? 1 : 0;
 }
 
@@ -25,16 +27,19 @@ void Status_set_cancelled(MPI_Status* status, int flag) {
 
 void Status_get_source(const MPI_Status* status, int* source) {
   require_status(status);
+  require_output(source);
   *source = status->MPI_SOURCE;
 }
 
 void Status_get_tag(const MPI_Status* status, int* tag) {
   require_status(status);
+  require_output(tag);
   *tag = status->MPI_TAG;
 }
 
 void Status_get_error(const MPI_Status* status, int* error) {
   require_status(status);
+  require_output(error);
   *error = status->MPI_ERROR;
 }
 

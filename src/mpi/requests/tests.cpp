@@ -32,6 +32,7 @@ void Test(MPI_Request* request, int* flag, MPI_Status* status) {
 
 void Testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status* array_of_statuses) {
   check_array(count, array_of_requests);
+  require_output(flag);
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   *flag = 0;
   if (!all_ended(handles)) {
@@ -54,6 +55,8 @@ void Testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status* 
 
 void Testany(int count, MPI_Request array_of_requests[], int* indx, int* flag, MPI_Status* status) {
   check_array(count, array_of_requests);
+  require_output(indx);
+  require_output(flag);
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   *flag = 1;
   if (conclude_one(handles, indx, status) != Look::pending) return;
@@ -64,6 +67,7 @@ void Testany(int count, MPI_Request array_of_requests[], int* indx, int* flag, M
 void Testsome(int incount, MPI_Request array_of_requests[], int* outcount, int array_of_indices[],
               MPI_Status* array_of_statuses) {
   check_array(incount, array_of_requests);
+  require_outputs(incount, outcount, array_of_indices);
   const std::span handles(array_of_requests, static_cast<std::size_t>(incount));
   // First: one request that is always ready keeps nobody else from being seen.
   progress_for_asker();

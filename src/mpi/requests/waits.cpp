@@ -102,6 +102,7 @@ void Waitall(int count, MPI_Request array_of_requests[], MPI_Status* array_of_st
 
 void Waitany(int count, MPI_Request array_of_requests[], int* indx, MPI_Status* status) {
   check_array(count, array_of_requests);
+  require_output(indx);
   const std::span handles(array_of_requests, static_cast<std::size_t>(count));
   do {
     if (conclude_one(handles, indx, status) != Look::pending) return;
@@ -111,6 +112,7 @@ void Waitany(int count, MPI_Request array_of_requests[], int* indx, MPI_Status* 
 void Waitsome(int incount, MPI_Request array_of_requests[], int* outcount, int array_of_indices[],
               MPI_Status* array_of_statuses) {
   check_array(incount, array_of_requests);
+  require_outputs(incount, outcount, array_of_indices);
   const std::span handles(array_of_requests, static_cast<std::size_t>(incount));
   // What came since the last call counts too: one request that is always ready keeps nobody else
   // from being seen.

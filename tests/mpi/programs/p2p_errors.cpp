@@ -181,6 +181,36 @@ void test_arguments(MPI_Comm freed_comm, MPI_Datatype freed_type) {
   test_matched_arguments();
 }
 
+/// Null pointers where calls answer.
+void test_no_place() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Status status = {};
+  int number = 0;
+  const int codes[] = {
+      MPI_Testall(1, &request, nullptr, MPI_STATUSES_IGNORE),
+      MPI_Testany(1, &request, nullptr, &number, MPI_STATUS_IGNORE),
+      MPI_Testany(1, &request, &number, nullptr, MPI_STATUS_IGNORE),
+      MPI_Testsome(1, &request, nullptr, &number, MPI_STATUSES_IGNORE),
+      MPI_Testsome(1, &request, &number, nullptr, MPI_STATUSES_IGNORE),
+      MPI_Waitany(1, &request, nullptr, MPI_STATUS_IGNORE),
+      MPI_Waitsome(1, &request, nullptr, &number, MPI_STATUSES_IGNORE),
+      MPI_Waitsome(1, &request, &number, nullptr, MPI_STATUSES_IGNORE),
+      MPI_Request_get_status(request, nullptr, MPI_STATUS_IGNORE),
+      MPI_Request_get_status_all(1, &request, nullptr, MPI_STATUSES_IGNORE),
+      MPI_Request_get_status_any(1, &request, nullptr, &number, MPI_STATUS_IGNORE),
+      MPI_Request_get_status_any(1, &request, &number, nullptr, MPI_STATUS_IGNORE),
+      MPI_Request_get_status_some(1, &request, nullptr, &number, MPI_STATUSES_IGNORE),
+      MPI_Request_get_status_some(1, &request, &number, nullptr, MPI_STATUSES_IGNORE),
+      MPI_Test_cancelled(&status, nullptr),
+      MPI_Status_get_source(&status, nullptr),
+      MPI_Status_get_tag(&status, nullptr),
+      MPI_Status_get_error(&status, nullptr),
+  };
+  for (const int code : codes) expect_class(code, MPI_ERR_ARG, "no place for an answer");
+  expect_class(MPI_Waitsome(0, nullptr, &number, nullptr, MPI_STATUSES_IGNORE), MPI_SUCCESS,
+               "Waitsome of nothing");
+}
+
 void test_requests() {
   MPI_Request null = MPI_REQUEST_NULL;
   expect_class(MPI_Start(&null), MPI_ERR_REQUEST, "Start of null");
@@ -415,6 +445,7 @@ int main(int argc, char** argv) {
   MPI_Type_commit(&g_huge);
   test_arguments(freed_comm, freed_type);
   test_requests();
+  test_no_place();
   for (const std::size_t size : {4U, 100U, 10000U, 1U << 20}) test_truncation(size);
   test_look_at_failed();
   test_bad_among_many();
