@@ -26,6 +26,15 @@ __extension__ typedef _Float16 Half;    // NOLINT(modernize-use-using)
 #define WEFT_MPI_HAS_HALF 0
 #endif
 
+template <class T>
+constexpr bool is_nan(T number) noexcept {
+  if constexpr (std::is_integral_v<T>) {
+    return false;
+  } else {
+    return !(number == number);
+  }
+}
+
 /// The unsigned integer of the same size: overflow is defined there, and wraps.
 template <class T>
 struct UnsignedOf {

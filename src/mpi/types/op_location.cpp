@@ -16,11 +16,14 @@ void locate(const void* in, void* inout, int64_t count) {
   const auto* __restrict a = static_cast<const Pair<Value, Index>*>(in);
   auto* __restrict b = static_cast<Pair<Value, Index>*>(inout);
   for (int64_t i = 0; i < count; ++i) {
-    const bool better = kMax ? b[i].value < a[i].value : a[i].value < b[i].value;
-    if (better) {
+    // A NaN is better than all numbers, and as good as another (op_order.cpp).
+    const bool extreme = kMax ? b[i].value < a[i].value : a[i].value < b[i].value;
+    const bool unordered = is_nan(b[i].value);
+    if (extreme || (is_nan(a[i].value) && !unordered)) {
       b[i].value = a[i].value;
       b[i].index = a[i].index;
-    } else if (a[i].value == b[i].value && a[i].index < b[i].index) {
+    } else if ((unordered ? is_nan(a[i].value) : a[i].value == b[i].value) &&
+               a[i].index < b[i].index) {
       b[i].index = a[i].index;
     }
   }

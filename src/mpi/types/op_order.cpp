@@ -5,13 +5,15 @@
 namespace weft::mpi {
 namespace {
 
+// A NaN wins against all numbers: the result is the same in whatever order ranks combine, and so on
+// all of them.
 template <class T>
 struct Smaller {
-  T operator()(T a, T b) const noexcept { return a < b ? a : b; }
+  T operator()(T a, T b) const noexcept { return a < b || is_nan(a) ? a : b; }
 };
 template <class T>
 struct Larger {
-  T operator()(T a, T b) const noexcept { return b < a ? a : b; }
+  T operator()(T a, T b) const noexcept { return b < a || is_nan(a) ? a : b; }
 };
 
 template <class T>

@@ -1,5 +1,8 @@
 // Reduce, Allreduce, Reduce_scatter(_block), Scan, Exscan on an intra-communicator, in all forms:
 // sums, and a program's operation that does not commute, over plain and padded elements.
+#include <cmath>
+#include <limits>
+
 #include "collectives_check.hpp"
 
 namespace {
@@ -208,6 +211,38 @@ std::vector<Kind> make_kinds() {
           {"maps by a wide function", pair, wide, sizeof(Affine), true}};
 }
 
+/// A NaN of one rank is everybody's extreme, in whatever order they combine.
+void nans(int from, int count) {
+  struct Located {
+    double value;
+    int index;
+  };
+  const auto given = [&](int i) {
+    return rank == from && i % 2 == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 + rank;
+  };
+  std::vector<double> values(count), extremes(count);
+  std::vector<Located> located(count), found(count);
+  for (int i = 0; i < count; ++i) {
+    values[i] = given(i);
+    located[i] = {given(i), rank};
+  }
+  for (const bool max : {false, true}) {
+    const int winner = max ? size - 1 : 0;
+    MPI_Allreduce(values.data(), extremes.data(), count, MPI_DOUBLE, max ? MPI_MAX : MPI_MIN,
+                  MPI_COMM_WORLD);
+    MPI_Request request;
+    MPI_Iallreduce(located.data(), found.data(), count, MPI_DOUBLE_INT,
+                   max ? MPI_MAXLOC : MPI_MINLOC, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int i = 0; i < count; ++i) {
+      const bool nan = i % 2 == 0;
+      WEFT_EXPECT(nan ? std::isnan(extremes[i]) : extremes[i] == 1.0 + winner, "extreme");
+      WEFT_EXPECT(nan ? std::isnan(found[i].value) : found[i].value == 1.0 + winner, "located");
+      WEFT_EXPECT(found[i].index == (nan ? from : winner), "index");
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -227,6 +262,9 @@ int main(int argc, char** argv) {
         }
       }
     }
+  }
+  for (int from = 0; from < size; ++from) {
+    for (const int count : {1, 40, 9001}) nans(from, count);
   }
   return finish();
 }
