@@ -65,6 +65,16 @@ int ask(const Info& hints, Info& found) {
   return answer;
 }
 
+// Deprecated by libfabric 2, which still has them; see may_sleep.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+int open_wait_set(fid_fabric& fabric, fi_wait_attr& attributes, fid_wait*& set) noexcept {
+  return ::fi_wait_open(&fabric, &attributes, &set);
+}
+/// Whether there is something to do.
+bool look_at(fid_wait& set) noexcept { return ::fi_wait(&set, 0) == 0; }
+#pragma GCC diagnostic pop
+
 std::string_view text_or_nothing(const char* text) { return text == nullptr ? "" : text; }
 std::string_view provider_of(const fi_info& info) {
   return text_or_nothing(info.fabric_attr->prov_name);
@@ -247,11 +257,11 @@ Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions
       by_address_((info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0),
       registers_((info->domain_attr->mr_mode & FI_MR_LOCAL) != 0),
       binds_memory_((info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0),
-      // Those with FI_PROV_SPECIFIC are layered providers' own.
+      // Those with bit 31, libfabric 1's FI_PROV_SPECIFIC, are layered providers' own.
       key_mask_((info->domain_attr->mr_key_size >= sizeof(uint64_t)
                      ? ~uint64_t{0}
                      : (uint64_t{1} << 8 * info->domain_attr->mr_key_size) - 1) &
-                ~uint64_t{FI_PROV_SPECIFIC}) {
+                ~(uint64_t{1} << 31)) {
   if ((reads_remotely_ || registers_) && ::sodium_init() < 0)
     throw Error(Errc::no_permission, "ofi: libsodium cannot be made ready");
   fid_domain* domain = nullptr;
@@ -285,7 +295,7 @@ void Endpoint::open_queue(std::size_t completions) {
   fi_wait_attr waiting{};
   waiting.wait_obj = FI_WAIT_FD;
   fid_wait* set = nullptr;
-  if (::fi_wait_open(&fabric_, &waiting, &set) == 0) set_.reset(set);
+  if (open_wait_set(fabric_, waiting, set) == 0) set_.reset(set);
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_DATA;
   attributes.size = completions;
@@ -391,7 +401,7 @@ bool Endpoint::read_error(fi_cq_err_entry& error) noexcept {
 
 bool Endpoint::may_sleep() noexcept {
   // In libfabric 1.17's "net", only this takes back what makes the descriptor readable.
-  if (set_ && ::fi_wait(set_.get(), 0) == 0) return false;
+  if (set_ && look_at(*set_)) return false;
   fid* waited = &queue_->fid;
   return ::fi_trywait(&fabric_, &waited, 1) == 0;
 }
