@@ -188,7 +188,7 @@ TEST_P(OfiPosted, ABufferForSeveralWaitsForTheLastOfThem) {
   open("multi");
   std::unique_ptr<ofi::ReceivePool> pool;  // outlives the endpoint that writes into it
   ofi::Endpoint sender(info_, *fabric_, 256);
-  ofi::Endpoint receiver(info_, *fabric_, 256);
+  ofi::Endpoint receiver(info_, *fabric_, 256, kLargest);
   pool = ofi::make_receive_pool(receiver, {.strategy = ofi::ReceiveStrategy::multi,
                                            .memory = 4 * kLargest,
                                            .most_posted = 64,

@@ -250,7 +250,8 @@ bool is_socket_address(std::span<const std::byte> address) noexcept {
          (head.sa_family == AF_INET6 && address.size() == sizeof(sockaddr_in6));
 }
 
-Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions)
+Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions,
+                   std::size_t least_room)
     : fabric_(fabric),
       most_injected_(info->tx_attr->inject_size),
       reads_remotely_((info->caps & FI_RMA) != 0),
@@ -282,6 +283,8 @@ Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions
   check(::fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
   endpoint_.reset(endpoint);
   check(::fi_ep_bind(endpoint, &queue_->fid, FI_SEND | FI_RECV), "fi_ep_bind");
+  // What it is when the endpoint is enabled, it stays in libfabric 2's ofi_rxm.
+  if (least_room != 0) set_least_room(least_room);
   check(::fi_enable(endpoint), "fi_enable");
 
   std::size_t bytes = 256;

@@ -59,8 +59,10 @@ bool is_socket_address(std::span<const std::byte> address) noexcept;
 /// Calls answer as libfabric does: 0 or a count, or a negative error number.
 class Endpoint {
  public:
-  /// Throws Error(no_permission) with what failed.
-  Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions);
+  /// `least_room`: of receives of many messages; 0: there will be none. Throws Error(no_permission)
+  /// with what failed, Error(bad_config) if the provider does not let the least room be set.
+  Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions,
+           std::size_t least_room = 0);
 
   [[nodiscard]] const std::vector<std::byte>& address() const noexcept { return address_; }
   /// Names a peer's endpoint. Throws Error(protocol) if the provider does not like the address.
@@ -108,9 +110,6 @@ class Endpoint {
   /// Messages without a tag, one after the other, until less than the least room is left.
   [[nodiscard]] ssize_t receive_many(std::span<std::byte> into, void* descriptor,
                                      fi_context2& context) noexcept;
-  /// For receives of many messages. Throws Error(bad_config) if the provider does not let it be
-  /// set.
-  void set_least_room(std::size_t bytes);
   /// Asks for a receive back: unless it is being filled, it ends with an error. 0: it was asked.
   [[nodiscard]] ssize_t cancel(fi_context2& context) noexcept {
     return ::fi_cancel(&endpoint_->fid, &context);
@@ -141,6 +140,7 @@ class Endpoint {
 
  private:
   void open_queue(std::size_t completions);
+  void set_least_room(std::size_t bytes);
   struct Entering {
     Fid<fid_mr> made;
     int answer = 0;

@@ -77,7 +77,8 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       reads_(kMostReads),
       endpoint_(info, fabric,
                 info->tx_attr->size + kMostReads +
-                    std::min<std::size_t>(info->rx_attr->size, kMostPosted)) {
+                    std::min<std::size_t>(info->rx_attr->size, kMostPosted),
+                receives_->least_room()) {
   returned_.reserve(transport.geometry().packets);
   in_hands_.resize(transport.geometry().packets);
   ended_reads_.reserve(kMostReads);

@@ -54,6 +54,8 @@ class ReceivePool {
  public:
   virtual ~ReceivePool() = default;
 
+  /// What the endpoint is to be made with.
+  [[nodiscard]] virtual std::size_t least_room() const noexcept { return 0; }
   /// Posts all there is, when the endpoint is ready.
   virtual void start() = 0;
   /// Posts what the provider did not take. At each step: cheap if there is nothing.

@@ -37,10 +37,8 @@ class MultiReceives final : public ReceivePool {
     spare_.reserve(2 * kPosted);
   }
 
-  void start() override {
-    endpoint_.set_least_room(least_room_);
-    post_waiting();
-  }
+  [[nodiscard]] std::size_t least_room() const noexcept override { return least_room_; }
+  void start() override { post_waiting(); }
   void post_waiting() noexcept override {
     while (posted_ < kPosted) {
       Buffer* const one = take_spare();
