@@ -17,6 +17,7 @@
 
 #include "fabric/error_cases.hpp"
 #include "fabric/exacting_libfabric.hpp"
+#include "fabric/tcp_providers.hpp"
 
 namespace weft::fabric::test {
 namespace {
@@ -27,7 +28,7 @@ class OfiErrors : public ::testing::TestWithParam<const char*> {
  protected:
   /// Errors that the calls answer with: of the provider that is only for want of a better one, one.
   static std::vector<int> codes() {
-    if (std::string_view(GetParam()) != "net") return {FI_EIO};
+    if (std::string_view(GetParam()) != kUnlayered) return {FI_EIO};
     return {FI_ENOMEM, FI_EIO, FI_EAGAIN};
   }
   static void SetUpTestSuite() { (void)ofi::libfabric(); }  // loaded once for all cases
@@ -271,10 +272,8 @@ TEST_P(OfiErrors, LittleLockedMemory) {
   EXPECT_EQ(outcomes[at_set_up + 1], kLost);
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, OfiErrors, ::testing::Values("tcp;ofi_rxm", "net"),
-                         [](const auto& one) {
-                           return std::string(one.param) == "net" ? "net" : "tcp_rxm";
-                         });
+INSTANTIATE_TEST_SUITE_P(Providers, OfiErrors, ::testing::ValuesIn(kTcpProviders),
+                         provider_in_name);
 
 }  // namespace
 }  // namespace weft::fabric::test

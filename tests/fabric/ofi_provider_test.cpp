@@ -8,6 +8,7 @@
 
 #include "fabric/ofi/endpoint.hpp"
 #include "fabric/ofi_processes.hpp"
+#include "fabric/tcp_providers.hpp"
 
 namespace weft::fabric::ofi {
 namespace {
@@ -37,7 +38,7 @@ TEST(OfiProvider, OverNothingElse) {
 
 /// Those that are here say so of themselves.
 TEST(OfiProvider, AsChosen) {
-  for (const char* provider : {"tcp;ofi_rxm", "net"}) {
+  for (const char* provider : test::kTcpProviders) {
     const test::Configured configured("fabric.ofi.provider", provider);
     const Info info = choose_provider(true, true);
     EXPECT_TRUE(is_over_tcp(*info)) << provider;

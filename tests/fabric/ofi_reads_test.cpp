@@ -14,6 +14,7 @@
 
 #include "fabric/fork_job.hpp"
 #include "fabric/ofi_processes.hpp"
+#include "fabric/tcp_providers.hpp"
 
 namespace weft::fabric::test {
 namespace {
@@ -318,10 +319,7 @@ TEST_P(OfiReads, NothingIsOfferedWhereItShallNotBe) {
   EXPECT_FALSE(offers());
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, OfiReads, ::testing::Values("tcp;ofi_rxm", "net"),
-                         [](const auto& one) {
-                           return std::string(one.param) == "net" ? "net" : "tcp_rxm";
-                         });
+INSTANTIATE_TEST_SUITE_P(Providers, OfiReads, ::testing::ValuesIn(kTcpProviders), provider_in_name);
 
 }  // namespace
 }  // namespace weft::fabric::test

@@ -12,6 +12,7 @@
 #include "fabric/conformance_ranks.hpp"
 #include "fabric/fork_job.hpp"
 #include "fabric/ofi_processes.hpp"
+#include "fabric/tcp_providers.hpp"
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
 
@@ -291,10 +292,8 @@ TEST_P(OfiProcesses, AForksCopyEndsAndTouchesNothing) {
   EXPECT_TRUE(poll_long(*port, sink, [&] { return sink.frames.size() == 1; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Providers, OfiProcesses, ::testing::Values("tcp;ofi_rxm", "net"),
-                         [](const auto& one) {
-                           return std::string(one.param) == "net" ? "net" : "tcp_rxm";
-                         });
+INSTANTIATE_TEST_SUITE_P(Providers, OfiProcesses, ::testing::ValuesIn(kTcpProviders),
+                         provider_in_name);
 
 TEST(OfiConfiguration, WhatDoesNotFitIsRefusedWithTheReason) {
   register_fabric_config();
