@@ -31,6 +31,11 @@ class OfiErrors : public ::testing::TestWithParam<const char*> {
     if (std::string_view(GetParam()) != kUnlayered) return {FI_EIO};
     return {FI_ENOMEM, FI_EIO, FI_EAGAIN};
   }
+  /// An endpoint of libfabric 2's ofi_rxm that could not be enabled, and what it stands on, cannot
+  /// be closed.
+  static int left_where_not_enabled() {
+    return FI_MAJOR_VERSION > 1 && std::string_view(GetParam()) == kLayered ? 5 : 0;
+  }
   static void SetUpTestSuite() { (void)ofi::libfabric(); }  // loaded once for all cases
 };
 
@@ -46,6 +51,7 @@ TEST_P(OfiErrors, AtSetUpAreThrown) {
     // libfabric 1.17 crashes where an endpoint without an address vector is closed; so what it
     // stands on cannot be closed either.
     if (fault.call == Call::bind) one.left_open = 4;
+    if (fault.call == Call::enable) one.left_open = left_where_not_enabled();
     cases.push_back(std::move(one));
   };
   for (const int code : codes())
@@ -191,7 +197,8 @@ TEST_P(OfiErrors, FewFiles) {
     cases.push_back({.name = std::to_string(room) + " more files",
                      .said = {"ulimit -n"},
                      .at_set_up = [room] { limit(RLIMIT_NOFILE, next_file() + room); },
-                     .end = lift});
+                     .end = lift,
+                     .left_open = left_where_not_enabled()});
   const std::size_t at_set_up = cases.size();
   for (const rlim_t room : {0, 1, 2, 3, 4, 6})
     cases.push_back({.name = std::to_string(room) + " files for connections",
@@ -220,7 +227,8 @@ TEST_P(OfiErrors, FewAddresses) {
   for (rlim_t room = 0; room <= (rlim_t{16} << 20); room += rlim_t{1} << 20)
     cases.push_back({.name = std::to_string(room >> 20) + " MiB of addresses",
                      .at_set_up = [room] { limit(RLIMIT_AS, addresses_in_use() + room); },
-                     .end = [] { unlimit(RLIMIT_AS); }});
+                     .end = [] { unlimit(RLIMIT_AS); },
+                     .left_open = left_where_not_enabled()});
   const auto outcomes = run_all(cases, GetParam());
   EXPECT_EQ(outcomes[0], kRefused);
   for (std::size_t i = 0; i < cases.size(); ++i)
