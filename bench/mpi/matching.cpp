@@ -5,7 +5,8 @@
 // each posts a receive, which searches the messages that wait and finds none, then offers the
 // message of the same key, which searches the posted receives and meets it behind all the others.
 // All entries have one sender and tags of their own, each thread its own tag: what engines with a
-// list for each sender have the least of.
+// list for each sender have the least of. The engines have MCS locks, as in 003; beside them those
+// of another lock (`list-queued` …), which programs have (`mpi.matching_lock`).
 //
 // Limit: the engine `list` (two lists, one lock), in the same round. Beside it, with several
 // threads, the same engine with one (`over_one_thread`), and the least over the most of what a
@@ -43,12 +44,14 @@ struct Turn {
   double fairness = 1;
 };
 
+using mpi::MatchingLock;
+
 /// An engine with its queues filled.
 class Contender {
  public:
-  Contender(std::string_view engine, unsigned length, bool posted_only)
-      : name_(engine),
-        channel_(mpi::make_channel(engine)),
+  Contender(std::string_view engine, MatchingLock lock, unsigned length, bool posted_only)
+      : name_(fmt::format("{}{}", engine, lock == MatchingLock::queued ? "-queued" : "")),
+        channel_(mpi::make_channel(engine, lock)),
         posted_(length),
         waiting_(posted_only ? 0 : length) {
     for (unsigned i = 0; i < posted_.size(); ++i) {
@@ -128,10 +131,14 @@ Result result_of(const Contender& who, const Options& options) {
 
 int run_matching(const Options& options) {
   std::vector<std::unique_ptr<Contender>> all;
+  const auto add = [&](std::string_view engine, MatchingLock lock) {
+    all.push_back(std::make_unique<Contender>(engine, lock, options.length, options.posted_only));
+  };
   for (const std::string_view engine : mpi::kEngines) {
-    all.push_back(std::make_unique<Contender>(engine, options.length, options.posted_only));
+    add(engine, MatchingLock::mcs);
+    if (engine != "keyed" && engine != "hash") add(engine, MatchingLock::queued);
   }
-  Contender list("list", options.length, options.posted_only);
+  Contender list("list", MatchingLock::mcs, options.length, options.posted_only);
   const uint64_t until = base::now_ns() + static_cast<uint64_t>(options.seconds * 1e9);
   for (unsigned round = 0; round < 6 || base::now_ns() < until; ++round) {
     const double limit = list.turn(options.threads).per_second;

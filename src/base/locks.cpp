@@ -1,7 +1,10 @@
-// Ticket and MCS locks.
+// Ticket, MCS and queued locks.
 #include "weft/base/locks.hpp"
 
 #include "weft/base/backoff.hpp"
+#include "weft/base/cache_line.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/base/parker.hpp"
 
 namespace weft::base {
 
@@ -63,6 +66,21 @@ void McsLock::unlock(Node& mine) noexcept {
     }
   }
   after->turn.give();  // release; the last touch of either node by us
+}
+
+void QueuedLock::wait() noexcept {
+  const McsLock::Guard first(line_);
+  for (int look = 0; look < Backoff::kSpins; ++look) {
+    if (lock_.try_lock()) return;
+    cpu_relax();
+  }
+  // To yield would be to wait for as long as the kernel lets another run.
+  (void)this_parker().park_until(now_ns() + kPatienceNs);
+  if (lock_.try_lock()) return;
+  // relaxed, both: a request, which lock_ makes safe whoever sees it when.
+  closed_.store(true, std::memory_order_relaxed);
+  for (Backoff backoff; !lock_.try_lock();) backoff.pause();
+  closed_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace weft::base

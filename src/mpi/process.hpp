@@ -9,6 +9,8 @@
 
 namespace weft::mpi {
 
+enum class MatchingLock : uint8_t;  // matching/channel.hpp
+
 /// The room's configuration, read once (process.cpp, settings.cpp).
 struct Settings {
   bool check_arguments = true;
@@ -18,6 +20,7 @@ struct Settings {
   bool stats = false;                     ///< counters at exit; also WEFT_MPI_STATS=1
   bool match_times = false;               ///< matching is timed, queues of receives measured
   std::string matching;                   ///< engine: "keyed" …
+  MatchingLock matching_lock;             ///< of the engines that have locks of one's choice
   std::size_t unexpected_bytes_per_peer;  ///< past it, that sender announces instead of sending
   std::size_t unexpected_bytes;           ///< the same, of all senders
   uint32_t requests;                      ///< that may exist at once

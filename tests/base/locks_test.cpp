@@ -1,4 +1,4 @@
-// Spin, ticket and MCS locks: one at a time, try_lock, many threads on few cores.
+// Spin, ticket, MCS and queued locks: one at a time, try_lock, many threads on few cores.
 #include "weft/base/locks.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class McsWithNodes {
 
 template <class L>
 class Locks : public testing::Test {};
-using AllLocks = testing::Types<SpinLock, TicketLock, McsWithNodes>;
+using AllLocks = testing::Types<SpinLock, TicketLock, McsWithNodes, QueuedLock>;
 TYPED_TEST_SUITE(Locks, AllLocks);
 
 TYPED_TEST(Locks, TryLockFailsWhileHeldAndNeverWaits) {

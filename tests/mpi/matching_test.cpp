@@ -31,18 +31,20 @@ namespace {
 using test::MatchingModel;
 
 /// "keyed-restless" switches to and fro all the time, and gives itself to threads that are hardly
-/// alone; "hash" is promised exact keys.
+/// alone; "hash" is promised exact keys; those that end with "-mcs" have the locks of 003.
 std::unique_ptr<Channel> make(std::string_view engine) {
   if (engine == "keyed-restless") {
     return std::make_unique<KeyedChannel>(KeyedChannel::Promises::ignored, 3, 1);
   }
-  auto channel = make_channel(engine);
+  auto channel = engine.ends_with("-mcs")
+                     ? make_channel(engine.substr(0, engine.size() - 4), MatchingLock::mcs)
+                     : make_channel(engine);
   channel->promise_exact_keys(engine == "hash");
   return channel;
 }
-constexpr std::array kAll{"keyed",           "keyed-restless", "hash", "list",
-                          "per-source",      "bins",           "tail", "tail-50",
-                          "tail-per-source", "tail-bins"};
+constexpr std::array kAll{
+    "keyed",   "keyed-restless",  "hash",      "list",     "per-source", "bins",       "tail",
+    "tail-50", "tail-per-source", "tail-bins", "list-mcs", "tail-mcs",   "tail-50-mcs"};
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr const char* kUsualSeconds = "10";

@@ -89,7 +89,11 @@ class Channel {
 inline constexpr std::string_view kEngines[] = {"keyed",    "hash", "list",    "per-source",
                                                 "bins",     "tail", "tail-50", "tail-per-source",
                                                 "tail-bins"};
+/// What engines but "keyed" and "hash" lock with: whoever runs takes it, or first come, first
+/// served, as in 003.
+enum class MatchingLock : uint8_t { queued, mcs };
 /// A channel of the engine of that name (`mpi.matching`); "keyed" for one that is not known.
-std::unique_ptr<Channel> make_channel(std::string_view engine);
+std::unique_ptr<Channel> make_channel(std::string_view engine,
+                                      MatchingLock lock = MatchingLock::queued);
 
 }  // namespace weft::mpi

@@ -7,13 +7,12 @@
 #include "mpi/matching/arrived.hpp"
 #include "mpi/matching/store_channel.hpp"
 #include "mpi/transfer.hpp"
-#include "weft/base/locks.hpp"
 
 namespace weft::mpi {
 
-/// Invariant: no entry of `posted_` fits one of `arrived_`. Both under `lock_`, which waiters sleep
-/// on.
-template <class Store>
+/// Invariant: no entry of `posted_` fits one of `arrived_`. Both under `lock_`, whose waiters
+/// sleep.
+template <class Store, class Lock>
 class OneLockChannel final : public StoreChannel<Store> {
  public:
   Arrived* post(Transfer& receive) override {
@@ -28,42 +27,44 @@ class OneLockChannel final : public StoreChannel<Store> {
     return static_cast<Transfer*>(meet(message, posted_, &arrived_));
   }
   bool withdraw(Transfer& receive) override {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     if (!receive.linked) return false;
     this->take(receive, posted_);
     return true;
   }
   bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) override {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     Entry* const found = first(key_of(source, tag), arrived_);
     if (found != nullptr) look(argument, static_cast<const Arrived&>(*found));
     return found != nullptr;
   }
   Arrived* extract(Rank source, int tag) override {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     Entry* const found = first(key_of(source, tag), arrived_);
     if (found != nullptr) this->take(*found, arrived_);
     return static_cast<Arrived*>(found);
   }
   Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
                   void* argument) override {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     return this->recall_arrived(source, tag, is_it, argument);
   }
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                      std::vector<Transfer*>& into) override {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     this->take_posted(wanted, process, into);
   }
   void take_messages(std::vector<Arrived*>& into) override {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     this->take_arrived(into);
   }
 
  private:
+  using Guard = typename Lock::Guard;
+
   /// The oldest of `among` that fits, taken out; else `entry` joins `otherwise`, if there is one.
   Entry* meet(Entry& entry, Store& among, Store* otherwise) {
-    const base::McsLock::Guard hold(lock_);
+    const Guard hold(lock_);
     Entry* const met = first(entry, among);
     if (met != nullptr) {
       this->take(*met, among);
@@ -81,7 +82,7 @@ class OneLockChannel final : public StoreChannel<Store> {
 
   using StoreChannel<Store>::posted_;
   using StoreChannel<Store>::arrived_;
-  base::McsLock lock_;
+  Lock lock_;
 };
 
 }  // namespace weft::mpi

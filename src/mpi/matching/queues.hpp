@@ -6,22 +6,26 @@
 // `at_end` takes.
 #pragma once
 
+#include <optional>
+#include <utility>
+
 #include "mpi/entry.hpp"
 #include "mpi/matching/stores.hpp"
 #include "weft/base/cache_line.hpp"
-#include "weft/base/locks.hpp"
 
 namespace weft::mpi {
 
 /// One store, one lock.
-template <class Store>
+template <class Store, class TheLock>
 class WholeQueue {
  public:
+  using Lock = TheLock;
+
   /// The oldest that fits, of which `met` is told; else what `at_end` answers. Both under a lock.
   /// `met` answers whether it is taken out.
   template <class Met, class AtEnd>
   Entry* search(const Entry& wanted, uint64_t& passed, Met met, AtEnd at_end) {
-    const base::McsLock::Guard hold(lock_);
+    const typename Lock::Guard hold(lock_);
     Entry* const found = store_.first(wanted, passed);
     if (found == nullptr) return at_end();
     if (met(*found)) store_.remove(*found);
@@ -33,7 +37,7 @@ class WholeQueue {
     explicit HoldAll(WholeQueue& queue) noexcept : hold_(queue.lock_) {}
 
    private:
-    base::McsLock::Guard hold_;
+    typename Lock::Guard hold_;
   };
   // Under the end's lock, or all:
   void append(Entry& entry) { store_.append(entry); }
@@ -45,29 +49,30 @@ class WholeQueue {
   }
 
  private:
-  alignas(base::kCacheLine) base::McsLock lock_;
+  alignas(base::kCacheLine) Lock lock_;
   Store store_;
 };
 
 /// A list whose first entries are a bin of their own (003 §3: 50), so that two searches can be in
 /// it at once: one among the first, one among the rest. The bin is filled up from the rest by who
 /// goes from one to the other and holds both locks.
+template <class TheLock>
 class BinnedQueue {
  public:
+  using Lock = TheLock;
+
   template <class Met, class AtEnd>
   Entry* search(const Entry& wanted, uint64_t& passed, Met met, AtEnd at_end) {
-    base::McsLock::Node node;
-    bin_lock_.lock(node);
+    std::optional<typename Lock::Guard> hold_bin(std::in_place, bin_lock_);
     Entry* found = bin_.first(wanted, passed);
     if (found != nullptr) {
       if (met(*found)) remove(*found);
-      bin_lock_.unlock(node);
       return found;
     }
-    const base::McsLock::Guard hold(rest_lock_);
+    const typename Lock::Guard hold_rest(rest_lock_);
     found = fill_bin(wanted, passed);
     if (found != nullptr && met(*found)) remove(*found);
-    bin_lock_.unlock(node);
+    hold_bin.reset();
     if (found != nullptr) return found;
     found = rest_.first(wanted, passed);
     if (found == nullptr) return at_end();
@@ -80,8 +85,8 @@ class BinnedQueue {
         : bin_(queue.bin_lock_), rest_(queue.rest_lock_) {}
 
    private:
-    base::McsLock::Guard bin_;
-    base::McsLock::Guard rest_;
+    typename Lock::Guard bin_;
+    typename Lock::Guard rest_;
   };
   void append(Entry& entry) {
     entry.stamp = kRest;
@@ -119,10 +124,10 @@ class BinnedQueue {
     return nullptr;
   }
 
-  alignas(base::kCacheLine) base::McsLock bin_lock_;
+  alignas(base::kCacheLine) Lock bin_lock_;
   ListStore bin_;
   unsigned in_bin_ = 0;
-  alignas(base::kCacheLine) base::McsLock rest_lock_;
+  alignas(base::kCacheLine) Lock rest_lock_;
   ListStore rest_;
 };
 

@@ -18,7 +18,7 @@
 #include "mpi/matching/queues.hpp"
 #include "mpi/matching/store_channel.hpp"
 #include "mpi/transfer.hpp"
-#include "weft/base/locks.hpp"
+#include "weft/base/cache_line.hpp"
 
 namespace weft::mpi {
 
@@ -38,7 +38,7 @@ class TailChannel final : public StoreChannel<Queue> {
   }
   bool withdraw(Transfer& receive) override {
     const HoldAll queue(posted_);
-    const base::McsLock::Guard tail(tail_lock_);
+    const Guard tail(tail_lock_);
     if (!receive.linked) return false;
     empty_tail(posted_, posted_tail_);
     this->take(receive, posted_);
@@ -60,25 +60,26 @@ class TailChannel final : public StoreChannel<Queue> {
   Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
                   void* argument) override {
     const HoldAll queue(arrived_);
-    const base::McsLock::Guard tail(tail_lock_);
+    const Guard tail(tail_lock_);
     empty_tail(arrived_, arrived_tail_);
     return this->recall_arrived(source, tag, is_it, argument);
   }
   void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
                      std::vector<Transfer*>& into) override {
     const HoldAll queue(posted_);
-    const base::McsLock::Guard tail(tail_lock_);
+    const Guard tail(tail_lock_);
     empty_tail(posted_, posted_tail_);
     this->take_posted(wanted, process, into);
   }
   void take_messages(std::vector<Arrived*>& into) override {
     const HoldAll queue(arrived_);
-    const base::McsLock::Guard tail(tail_lock_);
+    const Guard tail(tail_lock_);
     empty_tail(arrived_, arrived_tail_);
     this->take_arrived(into);
   }
 
  private:
+  using Guard = typename Queue::Lock::Guard;
   using HoldAll = typename Queue::HoldAll;
 
   /// (the queue's end, the tails) The tail joins its queue.
@@ -107,7 +108,7 @@ class TailChannel final : public StoreChannel<Queue> {
     };
     uint64_t passed = 0;
     Entry* const met = queue.search(entry, passed, take, [&]() -> Entry* {
-      const base::McsLock::Guard tails(tail_lock_);
+      const Guard tails(tail_lock_);
       Entry* const in_tail = search_tail(entry, passed, queue, tail);
       if (in_tail == nullptr && otherwise != nullptr) this->add(entry, *otherwise);
       return in_tail;
@@ -120,7 +121,7 @@ class TailChannel final : public StoreChannel<Queue> {
   Entry* seek(const Entry& wanted, Met met) {
     uint64_t passed = 0;
     Entry* const found = arrived_.search(wanted, passed, met, [&]() -> Entry* {
-      const base::McsLock::Guard tails(tail_lock_);
+      const Guard tails(tail_lock_);
       while (Entry* const each = arrived_tail_.pop()) {
         arrived_.append(*each);
         ++passed;
@@ -136,7 +137,7 @@ class TailChannel final : public StoreChannel<Queue> {
 
   using StoreChannel<Queue>::posted_;
   using StoreChannel<Queue>::arrived_;
-  alignas(base::kCacheLine) base::McsLock tail_lock_;
+  alignas(base::kCacheLine) typename Queue::Lock tail_lock_;
   ListStore posted_tail_;
   ListStore arrived_tail_;
 };

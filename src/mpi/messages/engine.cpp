@@ -56,7 +56,7 @@ Engine::~Engine() {
 
 Channel& Engine::make(uint16_t context, Plane plane) {
   std::atomic<Channel*>& place = this->place(context, plane);
-  std::unique_ptr<Channel> fresh = make_channel(settings().matching);
+  std::unique_ptr<Channel> fresh = make_channel(settings().matching, settings().matching_lock);
   fresh->context = context;
   fresh->plane = plane;
   const std::scoped_lock guard(channels_lock_);

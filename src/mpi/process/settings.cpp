@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "mpi/collectives/settings.hpp"
+#include "mpi/matching/channel.hpp"
 #include "weft/base/config.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/fabric/config.hpp"
@@ -58,6 +59,13 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "keyed",
      .choices = "keyed|hash|list|per-source|bins|tail|tail-50|tail-per-source|tail-bins",
      .help = "The matching engine (docs/design/mpi-matching.md); the others are for comparison."},
+    {.key = "mpi.matching_lock",
+     .type = ConfigType::choice,
+     .fallback = "queued",
+     .choices = "queued|mcs",
+     .help = "What the engines but keyed and hash lock with: a lock that whoever runs may take "
+             "again, or MCS locks, first come, first served, which threads that share a core hand "
+             "to each other at the price of a switch a message."},
     {.key = "mpi.unexpected_per_peer",
      .type = ConfigType::bytes,
      .fallback = "16M",
@@ -133,6 +141,8 @@ Settings read_settings() {
       .stats = base::config_bool("mpi.stats"),
       .match_times = base::config_bool("mpi.match_times"),
       .matching = base::config_text("mpi.matching"),
+      .matching_lock = base::config_text("mpi.matching_lock") == "mcs" ? MatchingLock::mcs
+                                                                       : MatchingLock::queued,
       .unexpected_bytes_per_peer = bytes("mpi.unexpected_per_peer"),
       .unexpected_bytes = bytes("mpi.unexpected"),
       .requests = static_cast<uint32_t>(base::config_int("mpi.requests")),
