@@ -6,7 +6,7 @@
 // message of the same key, which searches the posted receives and meets it behind all the others.
 // All entries have one sender and tags of their own, each thread its own tag: what engines with a
 // list for each sender have the least of. The engines have MCS locks, as in 003; beside them those
-// of another lock (`list-queued` …), which programs have (`mpi.matching_lock`).
+// of another lock (`list-spin` …), which programs have (`mpi.matching_lock`).
 //
 // Limit: the engine `list` (two lists, one lock), in the same round. Beside it, with several
 // threads, the same engine with one (`over_one_thread`), and the least over the most of what a
@@ -50,7 +50,7 @@ using mpi::MatchingLock;
 class Contender {
  public:
   Contender(std::string_view engine, MatchingLock lock, unsigned length, bool posted_only)
-      : name_(fmt::format("{}{}", engine, lock == MatchingLock::queued ? "-queued" : "")),
+      : name_(fmt::format("{}{}", engine, lock == MatchingLock::spin ? "-spin" : "")),
         channel_(mpi::make_channel(engine, lock)),
         posted_(length),
         waiting_(posted_only ? 0 : length) {
@@ -136,7 +136,7 @@ int run_matching(const Options& options) {
   };
   for (const std::string_view engine : mpi::kEngines) {
     add(engine, MatchingLock::mcs);
-    if (engine != "keyed" && engine != "hash") add(engine, MatchingLock::queued);
+    if (engine != "keyed" && engine != "hash") add(engine, MatchingLock::spin);
   }
   Contender list("list", MatchingLock::mcs, options.length, options.posted_only);
   const uint64_t until = base::now_ns() + static_cast<uint64_t>(options.seconds * 1e9);

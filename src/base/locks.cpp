@@ -1,10 +1,7 @@
-// Ticket, MCS and queued locks.
+// Ticket and MCS locks.
 #include "weft/base/locks.hpp"
 
 #include "weft/base/backoff.hpp"
-#include "weft/base/cache_line.hpp"
-#include "weft/base/clock.hpp"
-#include "weft/base/parker.hpp"
 
 namespace weft::base {
 
@@ -39,15 +36,25 @@ bool McsLock::try_lock(Node& mine) noexcept {
                                        std::memory_order_relaxed);
 }
 
-void McsLock::lock(Node& mine) noexcept {
+bool McsLock::enter(Node& mine) noexcept {
   mine.next.store(nullptr, std::memory_order_relaxed);  // nobody sees the node yet
   mine.turn.close();                                    // the same
   // acq_rel: as in try_lock.
   Node* before = tail_.exchange(&mine, std::memory_order_acq_rel);
-  if (before == nullptr) return;
+  if (before == nullptr) return true;
   // release: pairs with unlock's acquire of `next`; our turn is seen closed before it is given.
   before->next.store(&mine, std::memory_order_release);
-  mine.turn.wait();  // acquire: the section before ours is seen
+  return false;
+}
+
+void McsLock::lock(Node& mine) noexcept {
+  if (!enter(mine)) mine.turn.wait();  // acquire: the section before ours is seen
+}
+
+void McsLock::lock_awake(Node& mine) noexcept {
+  if (enter(mine)) return;
+  // acquire: as in lock.
+  for (Backoff backoff; !mine.turn.is_given();) backoff.pause();
 }
 
 void McsLock::unlock(Node& mine) noexcept {
@@ -66,21 +73,6 @@ void McsLock::unlock(Node& mine) noexcept {
     }
   }
   after->turn.give();  // release; the last touch of either node by us
-}
-
-void QueuedLock::wait() noexcept {
-  const McsLock::Guard first(line_);
-  for (int look = 0; look < Backoff::kSpins; ++look) {
-    if (lock_.try_lock()) return;
-    cpu_relax();
-  }
-  // To yield would be to wait for as long as the kernel lets another run.
-  (void)this_parker().park_until(now_ns() + kPatienceNs);
-  if (lock_.try_lock()) return;
-  // relaxed, both: a request, which lock_ makes safe whoever sees it when.
-  closed_.store(true, std::memory_order_relaxed);
-  for (Backoff backoff; !lock_.try_lock();) backoff.pause();
-  closed_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace weft::base

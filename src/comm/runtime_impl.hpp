@@ -286,7 +286,7 @@ struct Runtime::Impl final : base::IdleWork {
   /// Ends an operation of a peer's, as soon as there is room to tell. Not under a device's lock.
   void answer_soon(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error);
 
-  // waiting.cpp
+  // waiting.cpp, sleeping.cpp
   static constexpr uint32_t kPollsPerTurn = 16;
   static constexpr uint32_t kTurnsBetweenOthers = 64;
   void wait(comm::Awaited& awaited, Wants wants = Wants::completion);

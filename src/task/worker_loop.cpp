@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <mutex>
 
 #include "task/locals.hpp"
 #include "task/overflow.hpp"

@@ -1,4 +1,4 @@
-// Spin, ticket, MCS and queued locks: one at a time, try_lock, many threads on few cores.
+// Spin, ticket and MCS locks: one at a time, try_lock, many threads on few cores.
 #include "weft/base/locks.hpp"
 
 #include <gtest/gtest.h>
@@ -21,17 +21,22 @@ class McsWithNodes {
   void lock() noexcept { lock_.lock(node()); }
   void unlock() noexcept { lock_.unlock(node()); }
 
- private:
+ protected:
   static McsLock::Node& node() {
     thread_local McsLock::Node mine;
     return mine;
   }
   McsLock lock_;
 };
+/// The same by who must not sleep.
+class McsAwake : public McsWithNodes {
+ public:
+  void lock() noexcept { lock_.lock_awake(node()); }
+};
 
 template <class L>
 class Locks : public testing::Test {};
-using AllLocks = testing::Types<SpinLock, TicketLock, McsWithNodes, QueuedLock>;
+using AllLocks = testing::Types<SpinLock, TicketLock, McsWithNodes, McsAwake>;
 TYPED_TEST_SUITE(Locks, AllLocks);
 
 TYPED_TEST(Locks, TryLockFailsWhileHeldAndNeverWaits) {

@@ -1,5 +1,4 @@
-// Short-section locks: spin (try-lock on the message path), ticket, MCS, which also sleeps, and
-// spin with an MCS queue behind.
+// Short-section locks: spin (try-lock on the message path), ticket, and MCS, which also sleeps.
 #pragma once
 
 #include <sched.h>
@@ -78,6 +77,9 @@ class McsLock {
   };
   [[nodiscard]] bool try_lock(Node& mine) noexcept;
   void lock(Node& mine) noexcept;
+  /// The same without sleep: spins, then yields the thread's core. For who must not suspend, as it
+  /// may hold other locks, nor take a permit from its parker.
+  void lock_awake(Node& mine) noexcept;
   void unlock(Node& mine) noexcept;
 
   /// Holds the lock for a scope, with a node on the stack.
@@ -94,46 +96,10 @@ class McsLock {
   };
 
  private:
+  /// Joins the queue. True: there was nobody, and the lock is ours.
+  bool enter(Node& mine) noexcept;
+
   std::atomic<Node*> tail_{nullptr};
-};
-
-/// A spin lock whose waiters stand in line behind one of them, who looks. For longer sections than
-/// SpinLock's: of the waiters one spins and sleeps for a while, the others sleep as McsLock's do.
-/// Whoever runs may take it before the first in line: threads of one core do not hand it to each
-/// other at the price of a switch a section, as they do with locks that are first come, first
-/// served. Not for ever: who has been the first for 100 µs closes it to all others.
-class QueuedLock {
- public:
-  [[nodiscard]] bool try_lock() noexcept {
-    // relaxed: a request.
-    return !closed_.load(std::memory_order_relaxed) && lock_.try_lock();
-  }
-  void lock() noexcept {
-    if (!try_lock()) [[unlikely]]
-      wait();
-  }
-  void unlock() noexcept { lock_.unlock(); }
-
-  /// Holds the lock for a scope.
-  class Guard {
-   public:
-    explicit Guard(QueuedLock& lock) noexcept : lock_(lock) { lock_.lock(); }
-    ~Guard() { lock_.unlock(); }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-
-   private:
-    QueuedLock& lock_;
-  };
-
- private:
-  static constexpr uint64_t kPatienceNs = 100'000;
-
-  void wait() noexcept;
-
-  SpinLock lock_;
-  std::atomic<bool> closed_{false};  ///< the first in line comes before all others
-  McsLock line_;
 };
 
 }  // namespace weft::base

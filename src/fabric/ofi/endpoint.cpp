@@ -287,7 +287,9 @@ Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions
   if (least_room != 0) set_least_room(least_room);
   const int enabled = ::fi_enable(endpoint);
   // Then libfabric 2's ofi_rxm has freed what closing it would free again.
-  if (FI_MAJOR_VERSION > 1 && enabled != 0 && provider_of(*info).ends_with("ofi_rxm"))
+  // (Its providers' versions are 100 times the library's and more; 1.17's are 117.)
+  const bool is_second = FI_MAJOR_VERSION > 1 || FI_MAJOR(info->fabric_attr->prov_version) >= 200;
+  if (is_second && enabled != 0 && provider_of(*info).ends_with("ofi_rxm"))
     (void)endpoint_.release();
   check(enabled, "fi_enable");
 

@@ -47,7 +47,7 @@ MPI_Comm duplicate(Comm& original, MPI_Comm handle, const Info* info, Kind kind)
   const MPI_Comm made = give_handle(copy);
   try {
     original.attributes.copy_to(AttributeOf::comm, handle, copy->attributes);
-  } catch (const Failure&) {
+  } catch (...) {
     discard(*copy);
     throw;
   }

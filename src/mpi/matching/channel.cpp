@@ -1,10 +1,10 @@
 // Which engine is which.
 #include "mpi/matching/channel.hpp"
 
+#include "mpi/matching/engine_locks.hpp"
 #include "mpi/matching/keyed_channel.hpp"
 #include "mpi/matching/one_lock_channel.hpp"
 #include "mpi/matching/tail_channel.hpp"
-#include "weft/base/locks.hpp"
 
 namespace weft::mpi {
 
@@ -27,8 +27,8 @@ std::unique_ptr<Channel> make_locked(std::string_view engine) {
 }  // namespace
 
 std::unique_ptr<Channel> make_channel(std::string_view engine, MatchingLock lock) {
-  auto locked = lock == MatchingLock::mcs ? make_locked<base::McsLock>(engine)
-                                          : make_locked<base::QueuedLock>(engine);
+  auto locked = lock == MatchingLock::mcs ? make_locked<FirstComersLock>(engine)
+                                          : make_locked<AnybodysLock>(engine);
   if (locked != nullptr) return locked;
   return std::make_unique<KeyedChannel>(engine == "hash" ? KeyedChannel::Promises::heeded
                                                          : KeyedChannel::Promises::ignored);

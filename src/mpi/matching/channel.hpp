@@ -91,9 +91,9 @@ inline constexpr std::string_view kEngines[] = {"keyed",    "hash", "list",    "
                                                 "tail-bins"};
 /// What engines but "keyed" and "hash" lock with: whoever runs takes it, or first come, first
 /// served, as in 003.
-enum class MatchingLock : uint8_t { queued, mcs };
+enum class MatchingLock : uint8_t { spin, mcs };
 /// A channel of the engine of that name (`mpi.matching`); "keyed" for one that is not known.
 std::unique_ptr<Channel> make_channel(std::string_view engine,
-                                      MatchingLock lock = MatchingLock::queued);
+                                      MatchingLock lock = MatchingLock::spin);
 
 }  // namespace weft::mpi

@@ -61,11 +61,12 @@ constexpr base::ConfigKey kKeys[] = {
      .help = "The matching engine (docs/design/mpi-matching.md); the others are for comparison."},
     {.key = "mpi.matching_lock",
      .type = ConfigType::choice,
-     .fallback = "queued",
-     .choices = "queued|mcs",
-     .help = "What the engines but keyed and hash lock with: a lock that whoever runs may take "
-             "again, or MCS locks, first come, first served, which threads that share a core hand "
-             "to each other at the price of a switch a message."},
+     .fallback = "spin",
+     .choices = "spin|mcs",
+     .help =
+         "What the engines but keyed and hash lock with: a spin lock, which whoever runs may "
+         "take again, or MCS locks, first come, first served, which threads that share a core hand "
+         "to each other at the price of a switch a message."},
     {.key = "mpi.unexpected_per_peer",
      .type = ConfigType::bytes,
      .fallback = "16M",
@@ -141,8 +142,8 @@ Settings read_settings() {
       .stats = base::config_bool("mpi.stats"),
       .match_times = base::config_bool("mpi.match_times"),
       .matching = base::config_text("mpi.matching"),
-      .matching_lock = base::config_text("mpi.matching_lock") == "mcs" ? MatchingLock::mcs
-                                                                       : MatchingLock::queued,
+      .matching_lock =
+          base::config_text("mpi.matching_lock") == "mcs" ? MatchingLock::mcs : MatchingLock::spin,
       .unexpected_bytes_per_peer = bytes("mpi.unexpected_per_peer"),
       .unexpected_bytes = bytes("mpi.unexpected"),
       .requests = static_cast<uint32_t>(base::config_int("mpi.requests")),

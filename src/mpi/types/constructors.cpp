@@ -263,7 +263,7 @@ void Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   type.finish(std::move(made));
   try {
     old.attributes->copy_to(AttributeOf::datatype, oldtype, *copy.attributes);
-  } catch (const Failure&) {  // A copy callback refused; then nothing was made.
+  } catch (...) {  // A copy callback refused, say; then nothing was made.
     (void)copy.attributes->erase_all(AttributeOf::datatype, *newtype);
     if (Datatype* removed = datatypes().remove(*newtype)) removed->drop();
     *newtype = MPI_DATATYPE_NULL;

@@ -5,8 +5,8 @@
 namespace weft::mpi {
 namespace {
 
-// A NaN wins against all numbers: the result is the same in whatever order ranks combine, and so on
-// all of them.
+// A NaN wins against all numbers: whether the result is one does not depend on the order in which
+// ranks combine.
 template <class T>
 struct Smaller {
   T operator()(T a, T b) const noexcept { return a < b || is_nan(a) ? a : b; }
