@@ -119,7 +119,7 @@ void play(Runtime& rt, Game& game, uint64_t seed, uint64_t least, double share, 
               static_cast<unsigned long long>(unrung(rt)));
   // Two: senders that were held up, or were about to ring when the sleeper looked again. Sanitized,
   // their way from the message to the bell is long.
-  EXPECT_LE(unrung(rt), 2 + (kSanitized ? slept / 50 : fenced ? 0 : slept / 20'000));
+  EXPECT_LE(unrung(rt), 2 + (kSanitized ? slept / 200 : fenced ? 0 : slept / 20'000));
 }
 
 TEST_P(Sleepers, AWaitForAReceiveIsAlwaysWoken) {

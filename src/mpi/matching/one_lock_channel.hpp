@@ -10,8 +10,7 @@
 
 namespace weft::mpi {
 
-/// Invariant: no entry of `posted_` fits one of `arrived_`. Both under `lock_`, whose waiters
-/// sleep.
+/// Invariant: no entry of `posted_` fits one of `arrived_`. Both under `lock_`.
 template <class Store, class Lock>
 class OneLockChannel final : public StoreChannel<Store> {
  public:
