@@ -26,11 +26,12 @@ using DeathHandler = std::function<void(Rank, std::string)>;
 ///
 /// Owner and lifetime: shared by the ranks' Job objects; ends with the last of them.
 /// Who may call: any rank's thread; everything below `lock_` is read and written under it.
-/// Progress: a fence sleeps on a condition variable; nothing else blocks. Handlers are called
-/// with the lock released.
+/// Progress: a fence sleeps on a condition variable; so does who takes back a handler that is being
+/// called. Nothing else blocks. Handlers are called with the lock released.
 /// Invariants: (1) a fence's round ends when every rank is in it, or with an error for all that
 /// are in it as soon as one rank is gone; (2) a rank once gone stays gone; (3) a value is visible
-/// from the end of the fence that its rank called after the put.
+/// from the end of the fence that its rank called after the put; (4) once `watch` or
+/// `leave` has returned, the handler before is not being called, nor will be.
 class LocalJobState {
  public:
   LocalJobState(int ranks, int nodes)
@@ -82,7 +83,8 @@ class LocalJobState {
   void watch(int rank, const DeathHandler& told) {
     std::vector<std::pair<Rank, std::string>> earlier;
     {
-      const std::lock_guard hold(lock_);
+      std::unique_lock hold(lock_);
+      take_handler_back(hold, rank);
       seat(rank).told = told;
       for (int other = 0; other < size(); ++other)
         if (other != rank && seat(other).dead) earlier.emplace_back(Rank{other}, seat(other).cause);
@@ -92,7 +94,7 @@ class LocalJobState {
   }
 
   void kill(int victim, std::string_view cause) {
-    std::vector<DeathHandler> handlers;
+    std::vector<Seat*> to_tell;
     {
       const std::lock_guard hold(lock_);
       Seat& dying = seat(victim);
@@ -101,16 +103,23 @@ class LocalJobState {
       dying.cause = cause;
       ++gone_;
       changed_.notify_all();
-      for (const Seat& other : seats_)
-        if (!other.gone && other.told) handlers.push_back(other.told);
+      for (Seat& other : seats_) {
+        if (other.gone || !other.told) continue;
+        ++other.being_told;  // from here on its handler stays
+        to_tell.push_back(&other);
+      }
     }
-    for (const DeathHandler& told : handlers) told(Rank{victim}, std::string(cause));
+    for (Seat* other : to_tell) {
+      other->told(Rank{victim}, std::string(cause));
+      const std::lock_guard hold(lock_);
+      if (--other->being_told == 0) changed_.notify_all();
+    }
   }
 
   void leave(int rank) {
-    const std::lock_guard hold(lock_);
+    std::unique_lock hold(lock_);
+    take_handler_back(hold, rank);
     Seat& leaving = seat(rank);
-    leaving.told = nullptr;
     if (leaving.gone) return;
     leaving.gone = true;
     leaving.cause = "left the job";
@@ -123,7 +132,8 @@ class LocalJobState {
     Values staged;     ///< put since this rank's last fence
     Values published;  ///< what get finds
     DeathHandler told;
-    bool gone = false;  ///< dead, or its Job object ended
+    int being_told = 0;  ///< deaths that are being told of just now: `told` must stay
+    bool gone = false;   ///< dead, or its Job object ended
     bool dead = false;
     std::string cause;
   };
@@ -135,6 +145,12 @@ class LocalJobState {
   }
 
   Seat& seat(int rank) { return seats_[static_cast<std::size_t>(rank)]; }
+
+  void take_handler_back(std::unique_lock<std::mutex>& hold, int rank) {
+    Seat& mine = seat(rank);
+    changed_.wait(hold, [&] { return mine.being_told == 0; });
+    mine.told = nullptr;
+  }
 
   void throw_if_one_is_gone() const {
     if (gone_ == 0) return;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <set>
 #include <string>
@@ -158,6 +159,27 @@ TEST(LocalJob, ADeathEndsFencesAndIsToldOnce) {
   jobs[0]->on_peer_death([&](Rank, const std::string&) { ++late; });
   EXPECT_EQ(late, 1);
   EXPECT_EQ(error_of([&] { kill_local_rank(*jobs[0], Rank{4}, ""); }).first, Errc::bad_argument);
+}
+
+/// Whoever takes its handler back may destroy at once what the handler uses.
+TEST(LocalJob, AHandlerThatIsBeingCalledIsAwaited) {
+  for (const bool replaced : {true, false}) {
+    Jobs jobs = make_local_job(2);
+    std::atomic<bool> begun{false};
+    bool ended = false;  // not atomic: ThreadSanitizer sees whether it is awaited
+    jobs[0]->on_peer_death([&](Rank, const std::string&) {
+      begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ended = true;
+    });
+    const std::jthread killer([&] { kill_local_rank(*jobs[1], Rank{1}, "fell over"); });
+    while (!begun) std::this_thread::yield();
+    if (replaced)
+      jobs[0]->on_peer_death(nullptr);
+    else
+      jobs[0].reset();
+    EXPECT_TRUE(ended);
+  }
 }
 
 TEST(LocalJob, AFenceFailsOnceARankHasLeft) {

@@ -54,7 +54,8 @@ class Job {
 
   /// `told(rank, cause)` is called, from a thread of the provider's, once for each rank that the
   /// launcher reports dead; not all do (docs/launchers.md). At most one handler; set it before the
-  /// first fence. It must not call this Job.
+  /// first fence. It must not call this Job. Replaces the handler, if there was one (nullptr: none
+  /// any more); returns when the one before is not being called any more.
   virtual void on_peer_death(std::function<void(Rank, std::string)> told) = 0;
 };
 
