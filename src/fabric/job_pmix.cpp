@@ -88,9 +88,9 @@ class PmixSession {
     const uint64_t ended = fences_.load(std::memory_order_relaxed) + 1;
     try {
       store_->commit();
-      PmixNews::fence(news_,
-                      farewell_ ? [&] { return farewell_->missing(ended); } : PmixNews::Missing(),
-                      foreign_hosts_);
+      PmixNews::fence(
+          news_, farewell_ ? [&] { return farewell_->missing(ended); } : PmixNews::Missing(),
+          [&] { return store_->absent(); }, foreign_hosts_);
     } catch (...) {
       store_->end_fence(false);
       throw;

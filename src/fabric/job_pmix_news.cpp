@@ -101,7 +101,8 @@ void PmixNews::on_death(const Told& told) {
     for (auto& [rank, cause] : earlier) told(Rank{rank}, std::move(cause));
 }
 
-void PmixNews::fence(const std::shared_ptr<PmixNews>& news, const Missing& missing, bool collect) {
+void PmixNews::fence(const std::shared_ptr<PmixNews>& news, const Missing& left,
+                     const Missing& absent, bool collect) {
   {
     std::unique_lock hold(news->lock_);
     if (news->bad()) news->throw_fence_error(hold, PMIX_SUCCESS);
@@ -121,28 +122,34 @@ void PmixNews::fence(const std::shared_ptr<PmixNews>& news, const Missing& missi
   }
   const auto over = [&] { return wait->status || news->bad(); };
   while (!over()) {
-    if (!missing) {
+    if (!left) {
       news->changed_.wait(hold, over);
     } else if (!news->changed_.wait_for(hold, kLookAgain, over)) {
-      news->somebody_left(hold, missing);
+      news->somebody_left(hold, left);
     }
   }
-  if (wait->status == PMIX_SUCCESS && !news->somebody_left(hold, missing)) return;
-  news->throw_fence_error(hold, wait->status.value_or(PMIX_SUCCESS));
+  std::optional<int> not_here;
+  if (wait->status == PMIX_SUCCESS && !news->somebody_left(hold, left)) {
+    not_here = absent();  // without waiting for anybody
+    if (!not_here) return;
+  }
+  news->throw_fence_error(hold, wait->status.value_or(PMIX_SUCCESS), not_here);
 }
 
 /// Asks, without the lock, and notes the answer.
-bool PmixNews::somebody_left(std::unique_lock<std::mutex>& hold, const Missing& missing) {
-  if (!missing) return false;
+bool PmixNews::somebody_left(std::unique_lock<std::mutex>& hold, const Missing& left) {
+  if (!left) return false;
   hold.unlock();
-  const std::optional<int> gone = missing();
+  const std::optional<int> gone = left();
   hold.lock();
   if (gone) left_.emplace(*gone, "left the job");
   return gone.has_value();
 }
 
-/// Throws what best says why a fence cannot end well. `status` is what PMIx answered, if it did.
-void PmixNews::throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status_t status) {
+/// Throws what best says why a fence cannot end well. `status` is what PMIx answered, if it did;
+/// `absent` a rank that it did not wait for.
+void PmixNews::throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status_t status,
+                                 std::optional<int> absent) {
   // The fence may fail a moment before the news of why it did arrives.
   changed_.wait_for(hold, kCauseWait, [this] { return bad(); });
   for (const auto* ranks : {&dead_, &left_}) {
@@ -150,6 +157,8 @@ void PmixNews::throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status
     const auto& [rank, how] = *ranks->begin();
     throw Error(Errc::peer_died, fmt::format("fence: rank {} {}", rank, how));
   }
+  if (absent)
+    throw Error(Errc::peer_died, fmt::format("fence: rank {} ended before it came", *absent));
   if (status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_PROC_TERM_WO_SYNC)
     throw Error(Errc::peer_died, "fence: a rank ended before it came");
   throw Error(Errc::launcher,

@@ -32,14 +32,16 @@ class PmixNews {
   /// From now on `told` (or nobody) is called for each rank that is dead, the earlier ones at once.
   /// Returns when the handler before it is not being called any more.
   void on_death(const Told& told);
-  /// Asked, with no lock held, for a rank that left and will not come to this fence.
+  /// Asked, with no lock held, for a rank that will not come to this fence, or has not come.
   using Missing = std::function<std::optional<int>()>;
 
   /// Runs a fence; returns when it ended well. Throws Error(peer_died) or Error(launcher), at once
-  /// if what is known already says that no fence can end. `missing` (or nothing) is asked now and
-  /// then while it lasts, and once it ended. `collect`: what all ranks committed shall come to each
+  /// if what is known already says that no fence can end. `left` (or nothing) is asked now and then
+  /// while it lasts, and once it ended, for a rank that left; `absent`, once PMIx ended it well,
+  /// for one that PMIx did not wait for. `collect`: what all ranks committed shall come to each
   /// host's server.
-  static void fence(const std::shared_ptr<PmixNews>& news, const Missing& missing, bool collect);
+  static void fence(const std::shared_ptr<PmixNews>& news, const Missing& left,
+                    const Missing& absent, bool collect);
 
  private:
   struct FenceWait;
@@ -51,8 +53,9 @@ class PmixNews {
   [[nodiscard]] bool bad() const noexcept {
     return launcher_lost_ || !dead_.empty() || !left_.empty();
   }
-  bool somebody_left(std::unique_lock<std::mutex>& hold, const Missing& missing);
-  [[noreturn]] void throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status_t status);
+  bool somebody_left(std::unique_lock<std::mutex>& hold, const Missing& left);
+  [[noreturn]] void throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status_t status,
+                                      std::optional<int> absent = {});
 
   std::mutex lock_;  ///< of what follows
   std::condition_variable changed_;

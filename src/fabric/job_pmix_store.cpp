@@ -202,10 +202,18 @@ void PmixStore::commit() {
     put_value(index_key(fences_ + 1), index());
     put_since_commit_ = true;
   }
-  if (!std::exchange(put_since_commit_, false)) return;
-  const pmix_status_t status = PMIx_Commit();
-  if (status != PMIX_SUCCESS) throw Error(Errc::launcher, "PMIx_Commit: " + pmix_text(status));
-  if (cards_) cards_->publish();
+  if (std::exchange(put_since_commit_, false)) {
+    const pmix_status_t status = PMIx_Commit();
+    if (status != PMIX_SUCCESS) throw Error(Errc::launcher, "PMIx_Commit: " + pmix_text(status));
+    if (cards_) cards_->publish();
+  }
+  if (cards_) cards_->come_to_fence(fences_ + 1);
+}
+
+std::optional<int> PmixStore::absent() const {
+  const std::optional<int> place = cards_ ? cards_->absent() : std::nullopt;
+  if (!place) return std::nullopt;
+  return near_[static_cast<std::size_t>(*place)];
 }
 
 void PmixStore::end_fence(bool well) {

@@ -48,6 +48,8 @@ class PmixStore {
   std::string get(Rank from, std::string_view key);
   /// Hands over to the server what was put; before each fence.
   void commit();
+  /// A rank of this host that has not come to the fence under way, as far as can be known.
+  [[nodiscard]] std::optional<int> absent() const;
   /// After each fence.
   void end_fence(bool well);
 

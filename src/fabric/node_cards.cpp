@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -26,8 +27,9 @@ struct EntryHead {
 }  // namespace
 
 struct NodeCards::Card {
-  static constexpr uint32_t kRoom = kCardBytes - sizeof(uint32_t);
+  static constexpr uint32_t kRoom = kCardBytes - 2 * sizeof(uint32_t);
   std::atomic<uint32_t> length;  ///< of the text that is there, or kFull
+  std::atomic<uint32_t> fences;  ///< 1 + those that the rank has come to; 0: nobody opened it
   char text[kRoom];
 };
 
@@ -67,6 +69,15 @@ std::unique_ptr<NodeCards> NodeCards::open(const std::string& place, int ranks, 
                                         NodeCards(static_cast<Card*>(at), ranks, own));
 }
 
+NodeCards::NodeCards(Card* cards, int ranks, int own) noexcept
+    : cards_(cards), ranks_(ranks), own_(own) {
+  // An earlier program of this rank may have come to some: the others count on. relaxed: nobody
+  // looks at it before a fence.
+  std::atomic<uint32_t>& fences = cards_[own_].fences;
+  opened_at_ = std::max(fences.load(std::memory_order_relaxed), uint32_t{1});
+  fences.store(opened_at_, std::memory_order_relaxed);
+}
+
 NodeCards::~NodeCards() { ::munmap(cards_, static_cast<std::size_t>(ranks_) * kCardBytes); }
 
 void NodeCards::put(std::string_view key, std::string_view value) {
@@ -85,6 +96,23 @@ void NodeCards::put(std::string_view key, std::string_view value) {
 void NodeCards::publish() {
   // release: pairs with find's acquire; the text is seen with its length.
   cards_[own_].length.store(full_ ? kFull : written_, std::memory_order_release);
+}
+
+void NodeCards::come_to_fence(uint64_t fence) {
+  const uint32_t come = opened_at_ + static_cast<uint32_t>(fence);
+  come_.store(come, std::memory_order_relaxed);
+  // seq_cst: it stands there before the launcher is told, by whose word others look at it.
+  cards_[own_].fences.store(come, std::memory_order_seq_cst);
+}
+
+std::optional<int> NodeCards::absent() const {
+  const uint32_t wanted = come_.load(std::memory_order_relaxed);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const uint32_t come = cards_[rank].fences.load(std::memory_order_acquire);
+    // The numbers may wrap.
+    if (come != 0 && static_cast<int32_t>(come - wanted) < 0) return rank;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> NodeCards::find(int rank, std::string_view key) const {

@@ -1,5 +1,6 @@
 // What the ranks of a host publish, in memory that all of them see: a card for each rank. Found
-// without asking the launcher, which answers one at a time and has to be woken for it.
+// without asking the launcher, which answers one at a time and has to be woken for it. And how many
+// fences each rank has come to: PMIx 5 ends a fence well without a rank that left or died.
 //
 // weftrun makes the memory and tells where it is; under other launchers, or where /proc cannot be
 // used, there is none, and ranks ask.
@@ -18,11 +19,12 @@ namespace weft::fabric {
 
 /// The cards of a host, as one of its ranks sees them.
 ///
-/// Who may call: `put` and `publish` one thread at a time, `find` any thread.
+/// Who may call: `put`, `publish` and `come_to_fence` one thread at a time, the others any thread.
 /// Invariants: (1) a card has one writer, its rank; its text only grows, and `length` says how much
 /// of it is there. (2) A card that has no room for something says so, and is not read any more: the
 /// launcher has everything, too. (3) What others wrote is copied before it is looked at, and is
-/// believed to be anything.
+/// believed to be anything. (4) A rank's number of fences is written before the launcher hears of
+/// the fence, and only grows, from one program of the rank to the next, too.
 class NodeCards {
  public:
   /// The memory for so many ranks; without a descriptor, if there is none to be had.
@@ -42,15 +44,23 @@ class NodeCards {
   /// What a rank of the host published last by that name. Nothing: ask the launcher.
   [[nodiscard]] std::optional<std::string> find(int rank, std::string_view key) const;
 
+  /// This rank comes to its `fence`th fence, counted from 1 in this process.
+  void come_to_fence(uint64_t fence);
+  /// A rank of the host that has not come to the fence that this rank came to last. Ranks that
+  /// never opened their card are not looked at.
+  [[nodiscard]] std::optional<int> absent() const;
+
  private:
   struct Card;
-  NodeCards(Card* cards, int ranks, int own) : cards_(cards), ranks_(ranks), own_(own) {}
+  NodeCards(Card* cards, int ranks, int own) noexcept;
 
   Card* cards_;
   int ranks_;
   int own_;
   uint32_t written_ = 0;  ///< of this rank's card
   bool full_ = false;
+  uint32_t opened_at_ = 0;         ///< what stood on this rank's card for its fences
+  std::atomic<uint32_t> come_{0};  ///< what stands there now
 };
 
 }  // namespace weft::fabric

@@ -68,9 +68,31 @@ TEST_F(Cards, AreNotBelieved) {
   }
   words[0] = 12;
   EXPECT_EQ(mine->find(0, "key"), "value");
-  words[1] = UINT32_MAX;  // lengths of name and value
+  words[2] = UINT32_MAX;  // lengths of name and value
   EXPECT_EQ(mine->find(0, "key"), std::nullopt);
   ::munmap(at, 4096);
+}
+
+TEST_F(Cards, TellWhoHasNotComeToAFence) {
+  auto first = open(0);
+  const auto second = open(1);
+  first->come_to_fence(1);
+  EXPECT_EQ(first->absent(), 1);
+  EXPECT_EQ(second->absent(), std::nullopt) << "it waits for nobody yet";
+  second->come_to_fence(1);
+  EXPECT_EQ(first->absent(), std::nullopt) << "the third never opened its card";
+  second->come_to_fence(1);  // again, after an error
+  second->come_to_fence(2);
+  EXPECT_EQ(first->absent(), std::nullopt) << "further than asked";
+  EXPECT_EQ(second->absent(), 0);
+  // The rank's next program begins to count anew.
+  first.reset();
+  first = open(0);
+  EXPECT_EQ(second->absent(), 0);
+  first->come_to_fence(1);
+  EXPECT_EQ(second->absent(), std::nullopt);
+  const auto third = open(2);
+  EXPECT_EQ(second->absent(), 2);
 }
 
 TEST(NoCards, AreNothingBad) {
