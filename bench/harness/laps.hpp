@@ -2,6 +2,7 @@
 // core was lost costs one lap and not the turn.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "harness/statistics.hpp"

@@ -1,6 +1,7 @@
 // What an endpoint is made of, and the arrival functions that its specification chose.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>

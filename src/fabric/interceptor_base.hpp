@@ -1,6 +1,7 @@
 // What all interceptors share: a transport and a port that pass everything on.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>

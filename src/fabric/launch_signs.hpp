@@ -1,6 +1,7 @@
 // What the environment tells of how this process was started, and so which way it joins its job.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

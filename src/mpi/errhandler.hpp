@@ -1,6 +1,7 @@
 // Error handlers: what happens with a Failure, by the object that the call named.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "mpi/abi/mpi.h"

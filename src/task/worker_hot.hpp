@@ -1,6 +1,8 @@
 // The hot path of a worker, in line: spawn, signal, and which task is next.
 #pragma once
 
+#include <cstdint>
+
 #include "task/scheduler_impl.hpp"
 #include "task/worker.hpp"
 #include "weft/base/asymmetric_fence.hpp"

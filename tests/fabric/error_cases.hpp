@@ -3,6 +3,7 @@
 // packets, and read what the other offers.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

@@ -7,6 +7,7 @@
 // rest anyone.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "fabric/ofi/libfabric.hpp"

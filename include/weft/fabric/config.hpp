@@ -1,6 +1,8 @@
 // The room's configuration table, and what follows from it.
 #pragma once
 
+#include <cstdint>
+
 #include "weft/fabric/transport.hpp"
 
 namespace weft::fabric {

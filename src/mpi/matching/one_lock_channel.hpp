@@ -2,6 +2,7 @@
 // 1). Over a list it is what most MPI libraries have; over lists by source, what others have.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "mpi/matching/arrived.hpp"

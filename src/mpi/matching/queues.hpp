@@ -6,6 +6,7 @@
 // `at_end` takes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 

@@ -12,6 +12,7 @@
 //    tail, under the lock under which it joined its own. The same the other way round.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "mpi/matching/arrived.hpp"

@@ -1,6 +1,8 @@
 // Sends and receives that a request is made for.
 #pragma once
 
+#include <cstdint>
+
 #include "mpi/messages.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/pool.hpp"

@@ -1,6 +1,7 @@
 // Gathers the arguments of a type constructor in the order in which get_contents gives them back.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
