@@ -93,7 +93,7 @@ if(NOT WEFT_SANITIZE)
     ENVIRONMENT "WEFT_COMM_DEVICES=2;WEFT_MPI_DEVICES=dedicated")
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)
     set(devices 1)
-    foreach(program p2p_order p2p_model p2p_recalls)
+    foreach(program p2p_order p2p_model p2p_recalls p2p_probe)
       set(test mpi.${program}_by_${engine}.2)
       add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
         $<TARGET_FILE:mpi_program_${program}>)
