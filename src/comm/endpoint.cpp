@@ -346,28 +346,34 @@ Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
 
 Message Endpoint::dequeue_wait() {
   Message message;
-  if (!dequeue(message)) wait_for_message(*impl_, message);
-  // Progress wakes one waiter however many messages it queued, so that those who run already can
-  // take them without a switch for each. What is left then is for the next waiter.
-  base::light_fence();  // between our take and the look for others: see WaitSet::enroll
-  if (!impl_->queue_waiters.empty() && impl_->queue->size_hint() != 0) [[unlikely]]
-    impl_->queue_waiters.wake(1);
-  impl_->runtime.self.wait(message);
+  (void)dequeue_until(message, base::kNoDeadline);
   return message;
 }
 
-void Endpoint::wait_for_message(Impl& my, Message& message) {
+bool Endpoint::dequeue_until(Message& message, uint64_t deadline_ns) {
+  const bool got = dequeue(message) || wait_for_message(*impl_, message, deadline_ns);
+  // Progress wakes one waiter however many messages it queued, so that those who run already can
+  // take them without a switch for each. What is left then is for the next waiter, as is what came
+  // with the deadline.
+  base::light_fence();  // between our take and the look for others: see WaitSet::enroll
+  if (!impl_->queue_waiters.empty() && impl_->queue->size_hint() != 0) [[unlikely]]
+    impl_->queue_waiters.wake(1);
+  if (got) impl_->runtime.self.wait(message);
+  return got;
+}
+
+bool Endpoint::wait_for_message(Impl& my, Message& message, uint64_t deadline_ns) {
   struct Wanted {
     Endpoint::Impl& my;
     Message& message;
   } wanted{my, message};
-  my.runtime.wait_for(
+  return my.runtime.wait_for(
       my.queue_waiters,
       [](void* argument) {
         auto& want = *static_cast<Wanted*>(argument);
         return want.message.runtime_ != nullptr || want.my.take_from_queue(want.message);
       },
-      &wanted);
+      &wanted, deadline_ns);
 }
 
 // --- Making and ending -------------------------------------------------------------------------

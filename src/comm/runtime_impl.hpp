@@ -296,7 +296,9 @@ struct Runtime::Impl final : base::IdleWork {
     return offered || settings.progress == Progress::server;
   }
   void wait_as_task(Device& device, comm::Awaited& awaited, base::Parker& task, Wants wants);
-  void wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument);
+  /// False: the deadline came first.
+  bool wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument,
+                uint64_t deadline_ns = base::kNoDeadline);
   /// Of the device's list, or whose wakes are owed. A hint.
   [[nodiscard]] bool leaves_others(const comm::WaitList& list) const noexcept {
     return list.parked.load(std::memory_order_relaxed) != 0 || !turns.owed.empty();

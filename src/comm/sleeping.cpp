@@ -51,6 +51,7 @@ void Runtime::Impl::sleep_long(uint64_t deadline_ns) noexcept {
 /// The sleeper: arms all doorbells, looks once more, sleeps until one rings; after a moment it
 /// looks once again (fabric::kSecondLookNs).
 void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns) {
+  deadline_ns = std::min(deadline_ns, awaited.deadline_ns());
   if (awaited.enroll(device.bell())) {
     uint32_t served = 0;
     // seq_cst: announce, then look for work; Device::enqueue adds work, then looks here.

@@ -76,13 +76,23 @@ void WaitSet::wake(uint32_t n) noexcept {
 
 namespace {
 
+bool has_passed(uint64_t deadline_ns) noexcept {
+  return deadline_ns != base::kNoDeadline && base::now_ns() >= deadline_ns;
+}
+
 /// Waits of a condition, woken through a WaitSet.
 class AwaitCondition final : public Awaited {
  public:
-  AwaitCondition(WaitSet& set, bool (*condition)(void*), void* argument) noexcept
-      : set_(set), condition_(condition), argument_(argument) {}
+  AwaitCondition(WaitSet& set, bool (*condition)(void*), void* argument,
+                 uint64_t deadline_ns) noexcept
+      : set_(set), condition_(condition), argument_(argument), deadline_ns_(deadline_ns) {}
   /// The condition may take what makes it true (a message), so it is not asked again.
-  bool ready() noexcept override { return met_ = met_ || condition_(argument_); }
+  bool ready() noexcept override {
+    met_ = met_ || condition_(argument_);
+    return met_ || has_passed(deadline_ns_);
+  }
+  [[nodiscard]] uint64_t deadline_ns() const noexcept override { return deadline_ns_; }
+  [[nodiscard]] bool met() const noexcept { return met_; }
   bool enroll(base::Parker& parker) noexcept override {
     set_.enroll(node_, parker);
     enrolled_ = true;
@@ -99,10 +109,33 @@ class AwaitCondition final : public Awaited {
   WaitSet& set_;
   bool (*condition_)(void*);
   void* argument_;
+  const uint64_t deadline_ns_;
   WaitNode node_;
   bool enrolled_ = false;
   bool met_ = false;
 };
+
+/// Waits of a synchronizer, but no longer than that.
+class AwaitInTime final : public Awaited {
+ public:
+  AwaitInTime(Synchronizer& done, uint64_t deadline_ns) noexcept
+      : done_(done), deadline_ns_(deadline_ns) {}
+  bool ready() noexcept override { return done_.ready() || has_passed(deadline_ns_); }
+  bool enroll(base::Parker& parker) noexcept override { return done_.set_waiter(parker); }
+  void withdraw() noexcept override { done_.withdraw_waiter(); }
+  [[nodiscard]] uint64_t deadline_ns() const noexcept override { return deadline_ns_; }
+
+ private:
+  Synchronizer& done_;
+  const uint64_t deadline_ns_;
+};
+
+/// Parks until unparked, or until time makes it ready.
+void park_for(const Awaited& awaited, base::Parker& parker) noexcept {
+  const uint64_t deadline = awaited.deadline_ns();
+  if (deadline == base::kNoDeadline) return parker.park();
+  (void)parker.park_until(deadline);
+}
 
 /// Takes the server's role of `list`; false: somebody has it, and `node` is linked to park.
 bool serve_or_link(WaitList& list, WaitNode& node) noexcept {
@@ -171,15 +204,27 @@ void Runtime::wait(Synchronizer& done) {
 
 void Runtime::wait(base::Awaited& awaited) { impl_->wait(awaited); }
 
+bool Runtime::wait_until(Synchronizer& done, uint64_t deadline_ns) {
+  // However short the time, there is progress: who waits again and again comes to its end.
+  if (!done.ready()) progress();
+  if (!done.ready()) {
+    comm::AwaitInTime awaited(done, deadline_ns);
+    impl_->wait(awaited);
+  }
+  return done.ready();
+}
+
 bool Runtime::others_progress() const noexcept { return impl_->others_progress(); }
 
 void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
   impl_->wait_for(impl_->watchers, ready, argument);
 }
 
-void Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument) {
-  comm::AwaitCondition awaited(set, ready, argument);
+bool Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument,
+                             uint64_t deadline_ns) {
+  comm::AwaitCondition awaited(set, ready, argument, deadline_ns);
   wait(awaited, Wants::any);
+  return awaited.met();
 }
 
 void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
@@ -280,7 +325,8 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
   if (awaited.ready()) return;
   comm::UsersCode::check_may_wait();
   if (others_progress()) {
-    while (!awaited.ready() && awaited.enroll(task) && !awaited.ready()) task.park();
+    while (!awaited.ready() && awaited.enroll(task) && !awaited.ready())
+      comm::park_for(awaited, task);
     awaited.withdraw();
     return;
   }
@@ -327,7 +373,7 @@ void Runtime::Impl::wait_parked(Device& device, Awaited& awaited) {
   waiting.fetch_sub(1, std::memory_order_relaxed);  // asleep, as far as others are concerned
   while (!awaited.ready() && awaited.enroll(parker) && !awaited.ready()) {
     device.note(Device::parks);
-    parker.park();
+    comm::park_for(awaited, parker);
   }
   waiting.fetch_add(1, std::memory_order_relaxed);
   awaited.withdraw();
@@ -350,10 +396,10 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
       waiting.fetch_sub(1, std::memory_order_relaxed);
       device.note(Device::parks);
-      if (patient) {
+      if (patient && awaited.deadline_ns() == base::kNoDeadline) {
         node.parker->park_patiently();
       } else {
-        node.parker->park();
+        comm::park_for(awaited, *node.parker);
       }
       waiting.fetch_add(1, std::memory_order_relaxed);
       // Woken in vain, it may have been promised the role all the same.

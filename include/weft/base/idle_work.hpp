@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "weft/base/deadline.hpp"
 #include "weft/base/parker.hpp"
 
 namespace weft::base {
@@ -17,6 +18,9 @@ class Awaited {
   virtual bool enroll(Parker& parker) noexcept = 0;
   /// The parker is not unparked any more, but perhaps just now.
   virtual void withdraw() noexcept = 0;
+  /// Time alone makes it ready then, and unparks nobody: who parks or sleeps does so no longer. For
+  /// waits of the message core; selects and coroutines have deadlines of their own.
+  [[nodiscard]] virtual uint64_t deadline_ns() const noexcept { return kNoDeadline; }
 
  protected:
   ~Awaited() = default;

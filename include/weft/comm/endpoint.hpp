@@ -185,7 +185,15 @@ class Endpoint {
   Event send_wait(Rank to, Tag tag, std::span<const std::byte> data);
   /// Returns when the message is in `buffer`.
   Event recv_wait(Rank from, Tag tag, std::span<std::byte> buffer);
+  /// Returns the next message of the queue.
   Message dequeue_wait();
+  /// The same until `now_ns()` passes `deadline_ns` (base/deadline.hpp). False: the time came
+  /// first. The bytes of a large message that came in time are waited for.
+  [[nodiscard]] bool dequeue_until(Message& message, uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] bool dequeue_for(Message& message, const std::chrono::duration<Rep, Period>& time) {
+    return dequeue_until(message, base::deadline_after(time));
+  }
   Event put_wait(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data);
   Event get_wait(const fabric::MemoryKey& from, std::size_t offset, std::span<std::byte> buffer);
 
@@ -195,7 +203,7 @@ class Endpoint {
   struct Impl;  // src/comm/endpoint_impl.hpp
 
  private:
-  static void wait_for_message(Impl& my, Message& message);
+  static bool wait_for_message(Impl& my, Message& message, uint64_t deadline_ns);
   std::unique_ptr<Impl> impl_;
 };
 

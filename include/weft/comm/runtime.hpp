@@ -114,7 +114,15 @@ class Runtime {
   /// device polls, the others park and are woken by their completion; all asleep when nothing
   /// comes). Blocks the thread, or suspends the task, that calls.
   void wait(Synchronizer& done);
-  /// The same for whatever else tells by a parker.
+  /// The same until `now_ns()` passes `deadline_ns` (base/deadline.hpp; a time that has passed: one
+  /// look). True: ready. False: the time came first; what was posted goes on, and `done` belongs to
+  /// it until it is ready.
+  [[nodiscard]] bool wait_until(Synchronizer& done, uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(Synchronizer& done, const std::chrono::duration<Rep, Period>& time) {
+    return wait_until(done, base::deadline_after(time));
+  }
+  /// The same as wait for whatever else tells by a parker, or becomes ready with time.
   void wait(base::Awaited& awaited);
   /// Returns when the message's bytes are here.
   void wait(Message& message);

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "weft/base/clock.hpp"
+#include "weft/base/deadline.hpp"
 #include "weft/base/error.hpp"
-#include "weft/task/deadline.hpp"
 #include "weft/task/record.hpp"
 
 namespace weft::task {

@@ -8,9 +8,9 @@
 #include <span>
 
 #include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/deadline.hpp"
 #include "weft/base/idle_work.hpp"
 #include "weft/base/parker.hpp"
-#include "weft/task/deadline.hpp"
 
 namespace weft::task {
 

@@ -6,8 +6,8 @@
 
 #include "weft/base/backoff.hpp"
 #include "weft/base/cache_line.hpp"
+#include "weft/base/deadline.hpp"
 #include "weft/base/parker.hpp"
-#include "weft/task/deadline.hpp"
 
 namespace weft::task::detail {
 

@@ -6,7 +6,7 @@
 
 #include "weft/base/clock.hpp"
 
-namespace weft::task {
+namespace weft::base {
 
 /// A deadline that never comes, and one that has passed.
 inline constexpr uint64_t kNoDeadline = ~uint64_t{0};
@@ -19,7 +19,7 @@ uint64_t deadline_after(const std::chrono::duration<Rep, Period>& time) noexcept
   const double ns = std::chrono::duration<double, std::nano>(time).count();
   if (!(ns > 0)) return kPassed;
   if (ns >= kCentury) return kNoDeadline;
-  return base::now_ns() +
+  return now_ns() +
          static_cast<uint64_t>(std::chrono::ceil<std::chrono::nanoseconds>(time).count());
 }
 
@@ -30,4 +30,11 @@ uint64_t deadline_at(const std::chrono::time_point<Clock, Duration>& time) noexc
   return time <= now ? kPassed : deadline_after(time - now);
 }
 
+}  // namespace weft::base
+
+namespace weft::task {
+using base::deadline_after;
+using base::deadline_at;
+using base::kNoDeadline;
+using base::kPassed;
 }  // namespace weft::task
