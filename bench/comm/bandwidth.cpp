@@ -11,6 +11,8 @@
 //
 // It lies when buffers were not touched before, when limit and figure differ in the number of
 // buffers (caches), and when the ranks share a core.
+#include <algorithm>
+
 #include "comm/benches.hpp"
 #include "comm/ping_pong.hpp"
 #include "comm/stream.hpp"

@@ -11,6 +11,8 @@
 // then it says why and measures nothing.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/benches.hpp"
 #include "comm/session.hpp"
 #include "harness/perf_counters.hpp"

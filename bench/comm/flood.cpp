@@ -11,6 +11,7 @@
 // It lies when the sender is slower than the bound is large (`retries` > 0 says that it was held
 // back), and when memory is shared: VmRSS counts shared pages in both ranks, so it is an upper
 // limit.
+#include <algorithm>
 #include <cstring>
 
 #include "comm/benches.hpp"

@@ -1,6 +1,7 @@
 // The round-trip loop under `latency` and `pingpong`, once for all modes.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 

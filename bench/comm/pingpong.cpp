@@ -7,6 +7,8 @@
 // Limit: a thread that blocks must be switched to, so 2 ÷ the futex wake-and-wait round trip of two
 // threads on one core, measured in the same run by rank 0's core while rank 1 sleeps.
 // It lies when the ranks are not bound to one core each.
+#include <algorithm>
+
 #include "comm/benches.hpp"
 #include "comm/ping_pong.hpp"
 

@@ -5,6 +5,7 @@
 // An object belongs to one thread of one rank; `Shared` to the rank, made collectively.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>

@@ -15,6 +15,7 @@
 // each that polls. (000 Fig 5.13b.)
 //
 // It lies when the ranks share a core, and when N is so small that both ranks wait for each other.
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <vector>

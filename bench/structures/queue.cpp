@@ -10,7 +10,7 @@
 // item is taken from under its writer, and the figure is that of a ping-pong); with producer and
 // consumer on one core (then it measures the scheduler), and by the state of the cores' caches
 // (hence the probe beside each round).
-#include <concurrentqueue/concurrentqueue.h>
+#include <concurrentqueue.h>
 
 #include <boost/lockfree/queue.hpp>
 #include <memory>

@@ -15,7 +15,7 @@
 // waiting reader, for which the ring is made: that is `latency`.
 #include "fabric/ring.hpp"
 
-#include <concurrentqueue/concurrentqueue.h>
+#include <concurrentqueue.h>
 
 #include <boost/lockfree/spsc_queue.hpp>
 #include <cstring>

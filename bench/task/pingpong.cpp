@@ -19,6 +19,7 @@
 // does in a ring of many; and when the two cores are threads of one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <mutex>

@@ -17,6 +17,7 @@
 // its line.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <stdexcept>

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "comm/endpoint_impl.hpp"

@@ -2,6 +2,7 @@
 // they do under the progress lock of the one that carries the operation.
 #include "comm/shared_copy.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/device.hpp"

@@ -3,6 +3,8 @@
 //
 // All of it runs under the progress lock of the device that carries the operation. An operation
 // takes a turn at a time, so that many transfers share and none stalls small messages.
+#include <algorithm>
+
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 

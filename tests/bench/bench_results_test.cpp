@@ -74,7 +74,8 @@ TEST(Results, WhatWasNotMeasuredIsNullAndNotZero) {
 }
 
 TEST(Results, AStateInWhichNothingWasMeasuredIsNamed) {
-  const Target& target = target_of(latency(1.4, 0.05));
+  const Result measured = latency(1.4, 0.05);
+  const Target& target = target_of(measured);
   using States = std::vector<State>;
   EXPECT_EQ(states_missing(target, {latency(1, 0)}), States{State::unshared});
   EXPECT_EQ(states_missing(target, {latency(1, 0), latency(1, 0, State::unshared)}), States{});

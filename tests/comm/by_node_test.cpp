@@ -1,5 +1,6 @@
 // Jobs whose nodes are apart: what collectives send between nodes, counted, and remote memory of
 // both kinds of peers.
+#include <algorithm>
 #include <atomic>
 #include <optional>
 

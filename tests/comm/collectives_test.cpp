@@ -1,4 +1,6 @@
 // Collectives over one and several (pretended) nodes, in every shape of job that a test can hold.
+#include <algorithm>
+
 #include "comm/ranks.hpp"
 #include "fabric/job_local.hpp"
 

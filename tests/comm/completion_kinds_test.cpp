@@ -2,6 +2,7 @@
 //
 // Each case runs for every pair of kinds, equal ones as well, each end with objects of its own. An
 // operation that was posted is told once, with its context; one that was answered `done` is never.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>

@@ -2,6 +2,7 @@
 // their operations: an exhaustive search (Wing and Gong), with a memory of states seen.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>

@@ -1,6 +1,7 @@
 // Matched endpoints: every size class, both orders of arrival, both progress modes.
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
 // Waits with a deadline, of threads and of tasks: the time ends them, and loses nothing and nobody.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>

@@ -1,4 +1,5 @@
 // Peers that leave, and wrappers that stop them.
+#include <algorithm>
 #include <thread>
 
 #include "fabric/conformance_ranks.hpp"

@@ -1,6 +1,7 @@
 // The ofi transport's decoder and its outbox: pure parts, by themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <optional>

@@ -1,6 +1,7 @@
 // Bounds and packing of random nested types against a naive interpreter of the type map.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>

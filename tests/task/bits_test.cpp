@@ -1,6 +1,7 @@
 // The two bit-vectors against plain sets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>

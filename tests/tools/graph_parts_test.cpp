@@ -1,6 +1,7 @@
 // The parts that need no messages: rows, blocks, generator, sets, threads, serial answers.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>

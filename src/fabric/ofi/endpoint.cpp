@@ -6,6 +6,7 @@
 #include <sodium.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string_view>

@@ -1,4 +1,6 @@
 // Receives that each take one message, however large: what every provider can do.
+#include <algorithm>
+
 #include "fabric/ofi/receive_pool.hpp"
 #include "fabric/ofi/receive_slots.hpp"
 

@@ -1,4 +1,5 @@
 // MPI_Comm_create and _create_group: communicators of groups.
+#include <algorithm>
 #include <utility>
 
 #include "mpi/abi/calls.hpp"

@@ -1,5 +1,6 @@
 // Buffered sends: the attached memory is filled to the last byte, refuses what does not fit, comes
 // back when all has gone; buffers of communicators, automatic ones.
+#include <algorithm>
 #include <cstdlib>
 
 #include "requests_check.hpp"

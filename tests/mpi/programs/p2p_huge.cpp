@@ -1,5 +1,6 @@
 // Messages and collectives of more than 2^31 elements, which the large counts are for: 2 ranks, 9
 // GiB.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>

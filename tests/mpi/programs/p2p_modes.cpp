@@ -1,5 +1,6 @@
 // Every send mode with every way to call it, sizes from nothing to a megabyte, layouts with gaps:
 // each rank sends to its right neighbour (alone: to itself) and receives from its left one.
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 

@@ -1,4 +1,5 @@
 // Probes: messages of unknown size, probed messages taken by several threads, probes of nobody.
+#include <algorithm>
 #include <cstdlib>
 
 #include "requests_check.hpp"
