@@ -106,6 +106,7 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
     Handle operation;
   };
   std::vector<Announced> announced;
+  uint64_t dropped = 0;
   if (endpoint.table != nullptr) {
     endpoint.table->drain([&](uint64_t, comm::Side side, uint64_t value) {
       if (side == comm::Side::receive) {
@@ -116,6 +117,7 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
       if (record.holds == comm::Unexpected::Holds::rendezvous) {
         announced.push_back({record.source, record.reply_port, record.rendezvous.operation});
       }
+      ++dropped;
       comm::release_unexpected(*this, record);
     });
   }
@@ -123,6 +125,7 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
     using Holds = comm::QueueEntry::Holds;
     comm::QueueEntry entry;
     while (endpoint.queue->try_pop(entry)) {
+      ++dropped;
       if (entry.holds == Holds::own_packet) packets->free(entry.packet);
       if (entry.holds == Holds::loan) devices[0]->port().give_back(entry.lent.loan);
       if (entry.holds == Holds::rendezvous)
@@ -131,6 +134,12 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
   }
   for (const auto& each : announced)
     answer_soon(each.source, each.reply_port, each.operation, Errc::cancelled);
+  // After a death much is never received.
+  if (dropped != 0 && deaths.load(std::memory_order_relaxed) == 0) {
+    base::log(base::LogLevel::warn,
+              fmt::format("endpoint {} ended with {} messages that were never received",
+                          endpoint.number, dropped));
+  }
 }
 
 }  // namespace weft

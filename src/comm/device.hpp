@@ -210,6 +210,9 @@ class Device final : public fabric::Sink {
 
   /// Hands an operation with work to this device. Any thread.
   void enqueue(comm::Operation& op) noexcept;
+  /// What is left over here, or was deferred, is announced by no doorbell: whoever sleeps must come
+  /// back to it. Any thread.
+  void wake_sleeper() noexcept;
   /// (lock) The same, from within progress.
   void enqueue_locked(comm::Operation& op) noexcept;
 
@@ -364,8 +367,6 @@ class Device final : public fabric::Sink {
   void wake_queued() noexcept;
   bool tell_another(Completion& completion, const Event& event) noexcept;
   void tell_counted() noexcept;
-  /// What is left over here is announced by no doorbell: whoever sleeps must come back to it.
-  void wake_sleeper() noexcept;
   uint32_t work();
   bool step(comm::Operation& op);
   bool read_chunk(comm::Operation& op);

@@ -36,6 +36,7 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, Tag tag, std::span<const std::byte
 Post Endpoint::Impl::send_otherwise(Rank to, Tag tag, std::span<const std::byte> data,
                                     Completion* completion, void* context) {
   runtime.check_rank(to);
+  if (!takes_messages()) refuse_send();
   if (data.size() > inline_bytes) {
     return send_large(to, tag, {&data, 1}, data.size(), completion, context);
   }
@@ -54,6 +55,7 @@ WEFT_NOT_IN_LINE Post Endpoint::send_gathered(Rank to, Tag tag,
                                               Completion* completion, void* context) {
   Impl& my = *impl_;
   my.runtime.check_rank(to);
+  if (!my.takes_messages()) my.refuse_send();
   std::size_t bytes = 0;
   for (const auto& piece : pieces) {
     if (piece.data() == nullptr && !piece.empty()) [[unlikely]]
@@ -131,6 +133,14 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   return runtime.posted_unless_refused(*op, to, device.number(), answer);
 }
 
+void Endpoint::Impl::refuse_send() const {
+  throw Error(Errc::bad_argument,
+              spec.arrival == Arrival::memory
+                  ? "send through an endpoint made with Arrival::memory, which takes puts and gets"
+                  : "send through an endpoint made with Arrival::matcher, which takes messages "
+                    "with envelopes");
+}
+
 void Endpoint::Impl::refuse_null() const {
   throw Error(Errc::bad_argument, "a null buffer with a length");
 }
@@ -145,8 +155,19 @@ WEFT_NOT_IN_LINE Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> bu
   }
   if (my.spec.match_on != MatchOn::tag) my.runtime.check_rank(from);
   if (buffer.data() == nullptr && !buffer.empty()) my.refuse_null();
+  const uint64_t key = my.key(from, tag);
+  uint64_t met = 0;
   Operation* op = my.runtime.operations->allocate();
-  if (op == nullptr) return Post::retry;
+  if (op == nullptr) [[unlikely]] {
+    // All records wait for messages, perhaps for such as have no room before this one is taken.
+    op = my.runtime.operations->allocate_for_fetch();
+    if (op == nullptr) return Post::retry;
+    met = my.table->take(key, comm::Side::receive);
+    if (met == 0) {
+      my.runtime.operations->release(*op);
+      return Post::retry;
+    }
+  }
   op->buffer = buffer.data();
   op->capacity = buffer.size();
   op->completion = completion != nullptr ? completion : my.spec.at_target;
@@ -155,8 +176,8 @@ WEFT_NOT_IN_LINE Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> bu
   op->tag = tag;
   op->endpoint = my.number;
   op->device = my.pick_device().number();
-  const uint64_t key = my.key(from, tag);
-  const uint64_t met = my.table->access(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op));
+  if (met == 0) [[likely]]
+    met = my.table->access(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op));
   if (met == 0) {
     // seq_cst: after inserting, look for a death; peer_down counts it, then looks at the table.
     if (my.runtime.deaths.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
@@ -174,7 +195,7 @@ WEFT_NOT_IN_LINE Post Endpoint::recv(Rank from, Tag tag, std::span<std::byte> bu
   }
   if (event.error != Errc::ok && op->completion != nullptr) [[unlikely]]
     return my.tell_failure(*op, event);
-  my.runtime.operations->release_post(*op);
+  my.runtime.operations->release(*op);
   if (now != nullptr) *now = event;
   return Post::done;
 }
@@ -455,7 +476,7 @@ void Endpoint::Impl::find_short_way() noexcept {
   const auto header = comm::pack({.type = PacketType::eager, .endpoint = number});
   eager_word = header.words[0];
   Device* const device = spec.device != nullptr ? spec.device : runtime.only_device;
-  if (device == nullptr) return;
+  if (device == nullptr || !takes_messages()) return;
   short_way = {.port = &device->port(),
                .header = comm::pack(
                    {.type = PacketType::eager, .endpoint = number, .reply_port = device->number()}),

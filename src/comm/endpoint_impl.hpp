@@ -131,6 +131,10 @@ struct Endpoint::Impl {
                   std::size_t bytes, Completion* completion, void* context);
   Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
                 std::optional<Tag> signal, Completion* completion, void* context);
+  [[nodiscard]] bool takes_messages() const noexcept {
+    return spec.arrival != Arrival::memory && spec.arrival != Arrival::matcher;
+  }
+  [[noreturn]] void refuse_send() const;
   [[noreturn]] void refuse_null() const;
   Post tell_failure(comm::Operation& op, const Event& event);
   void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);

@@ -161,6 +161,11 @@ fabric::Taken arrive_announced(Endpoint::Impl& endpoint, Rank source,
 
 // --- Work for later ------------------------------------------------------------------------------
 
+namespace {
+/// Of a chain of which each defers the next, at one go.
+constexpr int kDeferredRounds = 64;
+}  // namespace
+
 void Runtime::defer(Deferred& work) noexcept {
   Deferred* first = deferred_.load(std::memory_order_relaxed);
   do {
@@ -170,13 +175,18 @@ void Runtime::defer(Deferred& work) noexcept {
                                             std::memory_order_relaxed));
 }
 
-/// What runs may defer more, and post: the outermost call of a thread does it all, in order.
+/// What runs may defer more, and post: the outermost call of a thread does it all, in order. But
+/// not without an end: work that was answered retry defers itself again, and waits for progress,
+/// which would never come. So after some rounds the rest is for the next call, and nobody sleeps
+/// meanwhile (Impl::sleep).
 WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
   thread_local bool running = false;
   if (running) return;
   running = true;
   // acquire: pairs with defer's release. Last in, first out: turn it round.
-  while (Deferred* last = deferred_.exchange(nullptr, std::memory_order_acquire)) {
+  for (int rounds = 0; rounds < kDeferredRounds; ++rounds) {
+    Deferred* last = deferred_.exchange(nullptr, std::memory_order_acquire);
+    if (last == nullptr) break;
     Deferred* in_order = nullptr;
     while (last != nullptr) {
       Deferred* const next = last->next_deferred;
@@ -193,6 +203,9 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
     }
   }
   running = false;
+  // relaxed: a thread of its own left it there, or whoever did has called after that.
+  if (deferred_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+    impl_->devices[0]->wake_sleeper();
 }
 
 }  // namespace weft

@@ -106,15 +106,21 @@ void Runtime::Impl::report_refused(comm::RefusedCall& call) noexcept {
   const uint64_t now = base::now_ns();
   if (call.since == 0) call.since = now;
   if (now - call.since < settings.report_quiet_ns) return;
-  call.told = true;
-  (void)report_quiet(&call);
+  call.told = report_quiet(&call);
+  call.since = now;
 }
 
-/// False: there is nothing to tell.
+/// False: there is nothing to tell, or another told not long ago. Of thousands of tasks that stand
+/// still for one reason each would tell it.
 bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
+  // relaxed: only who may tell is decided.
+  uint64_t last = last_report_ns.load(std::memory_order_relaxed);
+  const uint64_t now = base::now_ns();
+  if (last != 0 && now - last < settings.report_quiet_ns) return false;
   try {
     const std::string what = what_stands_still(call);
     if (what.empty()) return false;
+    if (!last_report_ns.compare_exchange_strong(last, now, std::memory_order_relaxed)) return false;
     base::log(base::LogLevel::warn,
               fmt::format("waits in vain for {} ms: {} (comm.report_quiet)",
                           settings.report_quiet_ns / 1'000'000, what.substr(2)));

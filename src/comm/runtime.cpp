@@ -153,6 +153,7 @@ Runtime::~Runtime() {
     }
   }
   my.team.reset();
+  my.report_survivors();
   if (my.offered) base::remove_idle_work(my);
   for (auto& server : my.servers) server.request_stop();
   for (auto& device : my.devices) device->port().ring_self();
@@ -165,6 +166,18 @@ Runtime::~Runtime() {
     } catch (const Error& error) {
       base::log(base::LogLevel::warn, fmt::format("at the end: {}", error.what()));
     }
+  }
+}
+
+/// Objects that outlive their runtime crash when they end, without a word.
+void Runtime::Impl::report_survivors() const {
+  for (const auto& each : endpoints) {
+    const Endpoint::Impl* endpoint = each.load(std::memory_order_acquire);
+    if (endpoint == nullptr) continue;
+    base::log(base::LogLevel::error,
+              fmt::format("the runtime ends before endpoint {} (or the Team it is of), which must "
+                          "not be used any more, nor ended",
+                          endpoint->number));
   }
 }
 
@@ -529,6 +542,7 @@ bool Runtime::is_dead(Rank rank) const {
 }
 
 std::string Runtime::cause_of_death(Rank rank) const {
+  impl_->check_rank(rank);
   const std::lock_guard lock(impl_->death_lock);
   const auto found = impl_->causes.find(rank.value);
   return found == impl_->causes.end() ? std::string() : found->second;

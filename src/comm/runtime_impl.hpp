@@ -357,6 +357,7 @@ struct Runtime::Impl final : base::IdleWork {
   /// Tells once if the call is refused for so long.
   void report_refused(comm::RefusedCall& call) noexcept;
   bool report_quiet(const comm::RefusedCall* call) noexcept;
+  std::atomic<uint64_t> last_report_ns{0};  ///< of all threads and tasks
   [[nodiscard]] std::string what_stands_still(const comm::RefusedCall* call);
   void relax(Relaxes why, comm::RefusedCall* call = nullptr);
   /// As until_posted, for a call that can be named.
@@ -381,6 +382,7 @@ struct Runtime::Impl final : base::IdleWork {
   std::vector<std::pair<Rank, std::string>> reported_deaths();
   std::vector<Rank> dead_since(std::size_t count);
   void report_leftovers() const;
+  void report_survivors() const;
 };
 
 }  // namespace weft

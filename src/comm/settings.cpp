@@ -88,8 +88,9 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "30s",
      .low = 0,
      .high = int64_t{24} * 3600 * 1000 * 1000 * 1000,
-     .help = "After how long without anything coming a rank that waits, and has something short, "
-             "unanswered or not received, logs once what that is; 0: never."},
+     .help =
+         "After how long without anything coming a rank that waits, and has something short, "
+         "unanswered or not received, logs what that is, one line in that time at most; 0: never."},
     {.key = "comm.cores",
      .type = ConfigType::integer,
      .fallback = "0",

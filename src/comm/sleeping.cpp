@@ -60,7 +60,8 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
     fabric::arming_barrier();
     for (auto& each : devices) served += each->look();
     const auto nothing_came = [&] {
-      return served == 0 && turns.owed.empty() && !any_busy() && !awaited.ready();
+      return served == 0 && turns.owed.empty() && !any_busy() && !self.has_deferred() &&
+             !awaited.ready();
     };
     if (nothing_came()) {
       device.note_sleep();
@@ -134,14 +135,15 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
         asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
         device.arm();
         fabric::arming_barrier();
-        if (device.look() == 0 && !device.busy() && !stop.stop_requested()) {
+        if (device.look() == 0 && !device.busy() && !self.has_deferred() &&
+            !stop.stop_requested()) {
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
           timespec soon = time_until(base::now_ns() + fabric::kSecondLookNs);  // as in sleep()
           if (::ppoll(&bell, 1, &soon, nullptr) == 0) {
             if (device.look() != 0) {
               device.note_unrung();
-            } else if (!device.busy() && !stop.stop_requested()) {
+            } else if (!device.busy() && !self.has_deferred() && !stop.stop_requested()) {
               const uint64_t quiet = quiet_deadline();
               soon = time_until(quiet);
               ::ppoll(&bell, 1, quiet == kNever ? nullptr : &soon, nullptr);

@@ -1,5 +1,9 @@
 // Arguments of the runtime that nothing could make right.
+#include <optional>
+
+#include "base/captured_stderr.hpp"
 #include "comm/ranks.hpp"
+#include "fabric/job_local.hpp"
 
 namespace weft {
 namespace {
@@ -20,6 +24,7 @@ TEST(RuntimeArguments, RanksAndDevicesThatAreNoneAreRefused) {
              EXPECT_FALSE(rt.is_dead(Rank{1}));
              for (const Rank none : {kAnyRank, Rank{2}, Rank{1'000'000'000}}) {
                EXPECT_THROW((void)rt.is_dead(none), Error) << none.value;
+               EXPECT_THROW((void)rt.cause_of_death(none), Error) << none.value;
              }
              (void)rt.device(0);
              (void)rt.device_counts(0);
@@ -27,6 +32,51 @@ TEST(RuntimeArguments, RanksAndDevicesThatAreNoneAreRefused) {
              EXPECT_THROW((void)rt.device_counts(4000), Error);
            },
            {.devices = 1});
+}
+
+TEST(EndpointArguments, WhatTakesNoMessagesSendsNone) {
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint memory(rt, {.arrival = Arrival::memory});
+    const std::vector<std::byte> small(8);
+    const std::vector<std::byte> large(1'000'000);
+    const std::span<const std::byte> pieces[] = {small, large};
+    EXPECT_THROW((void)memory.send(Rank{0}, Tag{1}, small), Error);
+    EXPECT_THROW((void)memory.send(Rank{0}, Tag{1}, {}), Error);
+    EXPECT_THROW((void)memory.send(Rank{0}, Tag{1}, large), Error);
+    EXPECT_THROW((void)memory.send_gathered(Rank{0}, Tag{1}, pieces), Error);
+    EXPECT_THROW((void)memory.send_wait(Rank{0}, Tag{1}, small), Error);
+  });
+}
+
+TEST(EndpointArguments, WhatIsLeftOfAnEndedEndpointIsTold) {
+  test::CapturedStderr told;
+  on_ranks(2, [](Runtime& rt) {
+    {
+      Endpoint letters(rt, {});
+      Endpoint queue(rt, {.arrival = Arrival::queue});
+      if (rt.rank() == Rank{0}) {
+        for (int i = 0; i < 3; ++i) letters.send_wait(Rank{1}, Tag{1}, test::bytes_of(i));
+        for (int i = 0; i < 2; ++i) queue.send_wait(Rank{1}, Tag{1}, test::bytes_of(i));
+        letters.send_wait(Rank{1}, Tag{2}, {});
+      } else {
+        letters.recv_wait(Rank{0}, Tag{2}, {});
+      }
+    }
+    rt.barrier();
+  });
+  told.wait_for("ended with 3 messages that were never received");
+  told.wait_for("ended with 2 messages that were never received");
+}
+
+TEST(EndpointArguments, WhoOutlivesItsRuntimeIsNamed) {
+  test::CapturedStderr told;
+  on_ranks(1, [](Runtime&) {});
+  auto job = fabric::make_local_job(1);
+  std::optional<Runtime> runtime(RuntimeOptions{.job = job[0].get()});
+  auto* const left = new Endpoint(*runtime, {});  // cannot be ended any more
+  runtime.reset();
+  told.wait_for("the runtime ends before endpoint " + std::to_string(1));
+  static_cast<void>(left);
 }
 
 TEST(SynchronizerDeathTest, MoreThanItExpectsIsTold) {

@@ -125,6 +125,83 @@ TEST_P(Exhaustion, QueuesAreTakenFromWhereAllRecordsAreReceives) {
       few_records());
 }
 
+// A small message that is here already needs no record of those that wait: it is received in order.
+TEST_P(Exhaustion, WhatIsHereIsReceivedWhereAllRecordsAreReceives) {
+  const auto config = Exhaustion::config();
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint letters(rt, {});
+        if (rt.rank() == Rank{0}) {
+          for (int i = 0; i < 3; ++i) letters.send_wait(Rank{1}, Tag{7}, bytes_of(i));
+          const auto large = pattern(kLarge, 2);
+          Synchronizer sent;
+          ASSERT_EQ(until_posted(rt, [&] { return letters.send(Rank{1}, Tag{7}, large, &sent); }),
+                    Post::posted);
+          letters.send_wait(Rank{1}, Tag{8}, {});
+          rt.wait(sent);
+          EXPECT_EQ(sent.event().error, Errc::ok);
+          for (int i = 0; i < 64; ++i) letters.send_wait(Rank{1}, Tag{0}, bytes_of(i));
+          return;
+        }
+        letters.recv_wait(Rank{0}, Tag{8}, {});  // what was sent before is here
+        std::vector<int> in(1000);
+        Counter got;
+        uint64_t posted = 0;
+        while (letters.recv(Rank{0}, Tag{0}, writable(in[posted]), &got) == Post::posted) ++posted;
+        for (int i = 0; i < 3; ++i) {
+          int came = -1;
+          EXPECT_EQ(letters.recv(Rank{0}, Tag{7}, writable(came)), Post::done) << i;
+          EXPECT_EQ(came, i);
+        }
+        std::vector<std::byte> large(kLarge);
+        EXPECT_EQ(letters.recv_wait(Rank{0}, Tag{7}, large).error, Errc::ok);
+        EXPECT_TRUE(large == pattern(kLarge, 2));
+        int nothing = 0;
+        EXPECT_EQ(letters.recv(Rank{0}, Tag{7}, writable(nothing)), Post::retry);
+        rt.wait_until([&] { return got.value() == posted; });
+      },
+      few_records());
+}
+
+// Deferred work that is refused defers itself again: what it waits for comes all the same.
+TEST_P(Exhaustion, DeferredWorkMayTryAgainAndAgain) {
+  struct Again final : Deferred {
+    Again(Runtime& runtime, std::atomic<bool>& came) : rt(runtime), enough(came) {}
+    void run() noexcept override {
+      ++runs;
+      if (enough) {
+        over = true;
+      } else {
+        rt.defer(*this);
+      }
+    }
+    Runtime& rt;
+    std::atomic<bool>& enough;
+    uint64_t runs = 0;
+    std::atomic<bool> over{false};
+  };
+  for (const Progress mode : {Progress::waiters, Progress::server, Progress::explicit_}) {
+    on_ranks(2,
+             [](Runtime& rt) {
+               Endpoint letters(rt, {});
+               if (rt.rank() == Rank{0}) {
+                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                 letters.send_wait(Rank{1}, Tag{1}, {});
+                 return;
+               }
+               std::atomic<bool> came{false};
+               Again again(rt, came);
+               rt.defer(again);
+               EXPECT_EQ(letters.recv_wait(Rank{0}, Tag{1}, {}).error, Errc::ok);
+               came = true;
+               while (!again.over) rt.progress();
+               EXPECT_GT(again.runs, 1U);
+             },
+             {.progress = mode});
+  }
+}
+
 // All ask each other for more than anybody has records, and answer out of the same table.
 TEST_P(Exhaustion, AllPutToEachOther) {
   const auto config = Exhaustion::config();

@@ -1,9 +1,12 @@
 // What a rank says that waits in vain for long (comm.report_quiet).
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "base/captured_stderr.hpp"
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
 
 namespace weft {
@@ -38,6 +41,31 @@ TEST_P(Quiet, ASenderToAFullQueueSaysSoAndGoesOn) {
         told.wait_for("a send to rank 1 through endpoint " + std::to_string(queue.number()) +
                       " finds no room");
         for (int i = 0; i < kMessages; ++i) (void)queue.dequeue_wait();
+      },
+      options_);
+}
+
+// Many threads stand still for one reason: one of them tells, and no other so soon after it.
+TEST_P(Quiet, OneOfManyTells) {
+  const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "300ms"}});
+  CapturedStderr told;
+  constexpr int kThreads = 16;
+  const uint64_t began = base::now_ns();
+  on_ranks(
+      2,
+      [&](Runtime& rt) {
+        Endpoint queue(rt, {.arrival = Arrival::queue, .queue_capacity = 4});
+        if (rt.rank() == Rank{0}) {
+          test::on_threads(kThreads, [&](int) {
+            for (int i = 0; i < 2000; ++i) queue.send_wait(Rank{1}, Tag{1}, bytes_of(i));
+          });
+          return;
+        }
+        told.wait_for("finds no room");
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        const int told_now = told.count("finds no room");
+        EXPECT_LE(static_cast<uint64_t>(told_now - 1), (base::now_ns() - began) / 300'000'000);
+        for (int i = 0; i < kThreads * 2000; ++i) (void)queue.dequeue_wait();
       },
       options_);
 }

@@ -452,6 +452,18 @@ class Signals(JobTest):
         job.finish()
         self.assertEqual(job.code, 128 + signal.SIGINT)
         self.assertIn("a second signal, SIGINT; ending the job", job.err)
+
+    def test_a_signal_that_comes_twice_is_one(self):
+        # As timeout(1) sends it, to its child and to the group: the ranks end by themselves.
+        job = self.start("-n", 2, "sh", "-c", "trap 'exit 7' TERM; echo ready; "
+                                              "while :; do sleep 0.1; done")
+        for _ in range(2):
+            job.process.stdout.readline()
+        job.process.send_signal(signal.SIGTERM)
+        job.process.send_signal(signal.SIGTERM)
+        job.finish()
+        self.assertNotIn("second signal", job.err)
+        self.assertEqual(job.code, 7)
         self.assertEqual(job.left_behind(), [])
 
     def test_stop_and_continue(self):

@@ -34,6 +34,8 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kTermToKill = 2 * kSecond;
 /// What the other ranks get to end by themselves after one that had left the job failed.
 constexpr uint64_t kGrace = kSecond;
+/// The same signal again within so long counts once.
+constexpr uint64_t kOneSignal = kSecond / 5;
 /// How long after a rank's end with code 0 the others are told: most jobs are over by then.
 constexpr uint64_t kTellLeft = kSecond;
 constexpr int kTimeoutCode = 124;
@@ -419,11 +421,14 @@ void Launcher::on_signal() {
       say(fmt::format("{} before all hosts were ready; ending the job", signal_name(signal)));
       table_.fail_with(128 + signal);
       end_job();
+    } else if (deadly && signal == passed_on_ && base::now_ns() - passed_on_at_ < kOneSignal) {
+      // timeout(1) and terminals send one to weftrun and one to its group.
     } else if (deadly && std::exchange(passed_on_, signal) != 0) {
       say(fmt::format("a second signal, {}; ending the job", signal_name(signal)));
       table_.fail_with(128 + signal);
       end_job();
     } else {
+      passed_on_at_ = base::now_ns();
       signal_ranks(signal);
     }
   }

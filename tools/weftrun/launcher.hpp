@@ -118,11 +118,12 @@ class Launcher final : public Far::Owner {
   std::optional<Far> far_;  ///< if the job has other hosts
 
   Phase phase_ = Phase::running;
-  bool started_ = false;      ///< the ranks were told to
-  bool all_started_ = false;  ///< those of this host
-  bool swept_ = false;        ///< this host
-  bool broken_ = false;       ///< a breakdown was seen
-  int passed_on_ = 0;         ///< the last signal of those that end a program by default
+  bool started_ = false;       ///< the ranks were told to
+  bool all_started_ = false;   ///< those of this host
+  bool swept_ = false;         ///< this host
+  bool broken_ = false;        ///< a breakdown was seen
+  int passed_on_ = 0;          ///< the last signal of those that end a program by default
+  uint64_t passed_on_at_ = 0;  ///< when that was
   Deadline timeout_at_;
   Deadline end_at_;  ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;

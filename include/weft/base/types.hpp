@@ -6,7 +6,8 @@
 
 namespace weft {
 
-/// A process of the job, 0 ≤ value < job size. `kAnyRank` stands for "whoever".
+/// A process of the job, 0 ≤ value < job size. `kAnyRank` is for receives of an endpoint with
+/// MatchOn::tag, which look at no rank.
 struct Rank {
   int32_t value = 0;
   friend constexpr auto operator<=>(Rank, Rank) = default;

@@ -41,8 +41,10 @@ enum class Buffer : uint8_t {
 /// Runs inside any call that progresses (waits, dequeue, `Runtime::progress`, idle workers), under
 /// the lock of the device that the message came by. It may post, and complete what others wait for
 /// (Synchronizer::arrive); where that answers retry, or more is to be done, it leaves the work to a
-/// thread, a task, or Runtime::defer. It must not block, wait (nor try again until there is room:
-/// `…_wait`, until_posted, relax) or throw: where it does, a sentence says so and the process ends.
+/// thread, a task, or Runtime::defer (a Deferred whose call answers retry defers itself again: it
+/// is run once more after some progress). It must not block, wait (nor try again until there is
+/// room: `…_wait`, until_posted, relax) or throw: where it does, a sentence says so and the process
+/// ends.
 using Handler = void (*)(void* argument, const Incoming& message);
 
 /// How an endpoint is made. The same on every rank; combinations that make no sense are refused
@@ -52,6 +54,7 @@ struct EndpointSpec {
   MatchOn match_on = MatchOn::rank_and_tag;
   Buffer buffer = Buffer::bound;
   /// For Buffer::allocated, and for messages above the eager limit of queues and handlers.
+  /// nullptr: the heap.
   Allocator* allocator = nullptr;
   Handler handler = nullptr;  ///< for Arrival::handler
   void* handler_argument = nullptr;
@@ -102,7 +105,9 @@ class Region {
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or
 /// Error(no_such_peer) before anything is posted. `completion` nullptr: the bound one; if there is
 /// none either, the end of the operation is not told. `context` comes back in the event. A null
-/// buffer with a length is refused. Ended only when nothing is pending on it that was posted here.
+/// buffer with a length is refused. Ended only when nothing is pending on it that was posted here,
+/// but for receives that met no message: these complete with `cancelled` while it ends. Messages
+/// that were not received are dropped; a warning says how many it had.
 /// Its end waits, progressing, for large messages and puts with a signal that are on their way to
 /// its handler or `at_target`: these are called until it returns. (A signal for which a
 /// CompletionQueue has no room then is dropped.)

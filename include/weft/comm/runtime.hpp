@@ -37,7 +37,8 @@ enum class Assignment : uint8_t { dedicated, round_robin };
 /// the list once at a time.
 class Deferred {
  public:
-  /// Must not block or wait; may post. The object may end itself.
+  /// Must not block or wait; may post. Where that answers retry it may defer itself again: it runs
+  /// again after more progress. The object may end itself.
   virtual void run() noexcept = 0;
   Deferred* next_deferred = nullptr;  ///< the runtime's
 
@@ -72,8 +73,10 @@ struct DeviceCounts {
 };
 
 /// This process in its job. One per process (tests: one per rank of a local job). Made and ended
-/// collectively. Thread-safe. Ended with work pending: the work is dropped, its completions are not
-/// told, and a warning names how much there was.
+/// collectively: its end waits for that of all living ranks. Thread-safe. Ended with work pending:
+/// the work is dropped, its completions are not told, and a warning names how much there was.
+/// Endpoints, regions and teams end before it; if they do not, an error is logged, and what touches
+/// them after that touches freed memory.
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options = {});
@@ -153,6 +156,10 @@ class Runtime {
     if (deferred_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
       run_deferred_now();
   }
+  /// Something is deferred and has not begun to run. A hint.
+  [[nodiscard]] bool has_deferred() const noexcept {
+    return deferred_.load(std::memory_order_relaxed) != nullptr;
+  }
   /// Shared memory that node peers write without a copy; zeroed, page-aligned. Throws
   /// Error(no_memory).
   std::span<std::byte> allocate_shared(std::size_t bytes);
@@ -171,9 +178,10 @@ class Runtime {
   /// Messages up to this many bytes travel inside the ring.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 
-  /// Throws Error(no_such_peer) for a rank outside the job.
+  /// Once all that came of it is delivered; an operation with it may have failed with `peer_died` a
+  /// moment before. Throws Error(no_such_peer) for a rank outside the job.
   [[nodiscard]] bool is_dead(Rank rank) const;
-  /// Why `rank` is dead, naming rank, host and cause; empty while it lives.
+  /// Why `rank` is dead, naming rank, host and cause; empty while it lives. Throws as `is_dead`.
   [[nodiscard]] std::string cause_of_death(Rank rank) const;
 
   /// All ranks have called it.
