@@ -354,7 +354,7 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] uint64_t quiet_deadline() noexcept;
   /// Tells once, after that, if there is more to tell than that others have not sent.
   void report_if_quiet(bool continues, Relaxes why = Relaxes::for_itself) noexcept;
-  /// Tells once if the call is refused for so long.
+  /// Tells if the call is refused for so long, unless another tells then.
   void report_refused(comm::RefusedCall& call) noexcept;
   bool report_quiet(const comm::RefusedCall* call) noexcept;
   std::atomic<uint64_t> last_report_ns{0};  ///< of all threads and tasks

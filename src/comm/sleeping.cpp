@@ -67,7 +67,9 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
       device.note_sleep();
       waiting.fetch_sub(1, std::memory_order_relaxed);
       const uint64_t again = base::now_ns() + fabric::kSecondLookNs;
-      if (!sleep_until(std::min(again, deadline_ns)) && again < deadline_ns) {
+      const bool rang = sleep_until(std::min(again, deadline_ns));
+      if (!rang && again >= deadline_ns) report_if_quiet(false);
+      if (!rang && again < deadline_ns) {
         for (auto& each : devices) {
           const uint32_t found = each->look();
           if (found != 0) each->note_unrung();

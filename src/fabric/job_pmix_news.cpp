@@ -158,7 +158,7 @@ void PmixNews::throw_fence_error(std::unique_lock<std::mutex>& hold, pmix_status
     throw Error(Errc::peer_died, fmt::format("fence: rank {} {}", rank, how));
   }
   if (absent)
-    throw Error(Errc::peer_died, fmt::format("fence: rank {} ended before it came", *absent));
+    throw Error(Errc::peer_died, fmt::format("fence: PMIx ended it before rank {} came", *absent));
   if (status == PMIX_ERR_PARTIAL_SUCCESS || status == PMIX_ERR_PROC_TERM_WO_SYNC)
     throw Error(Errc::peer_died, "fence: a rank ended before it came");
   throw Error(Errc::launcher,

@@ -207,7 +207,7 @@ void PmixStore::commit() {
     if (status != PMIX_SUCCESS) throw Error(Errc::launcher, "PMIx_Commit: " + pmix_text(status));
     if (cards_) cards_->publish();
   }
-  if (cards_) cards_->come_to_fence(fences_ + 1);
+  if (cards_) cards_->come_to_fence();
 }
 
 std::optional<int> PmixStore::absent() const {

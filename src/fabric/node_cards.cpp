@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kCardBytes = 1024;
 constexpr uint32_t kFull = UINT32_MAX;
+constexpr uint64_t kOneProgram = uint64_t{1} << 32;
 
 /// In front of each entry: how long its name and its value are.
 struct EntryHead {
@@ -27,9 +28,11 @@ struct EntryHead {
 }  // namespace
 
 struct NodeCards::Card {
-  static constexpr uint32_t kRoom = kCardBytes - 2 * sizeof(uint32_t);
+  static constexpr uint32_t kRoom = kCardBytes - sizeof(uint64_t) - sizeof(uint32_t);
+  /// kOneProgram for each program of the rank that came to a fence, and one more, and how many
+  /// fences the last one came to; 0: nobody opened the card.
+  std::atomic<uint64_t> come;
   std::atomic<uint32_t> length;  ///< of the text that is there, or kFull
-  std::atomic<uint32_t> fences;  ///< 1 + those that the rank has come to; 0: nobody opened it
   char text[kRoom];
 };
 
@@ -71,11 +74,9 @@ std::unique_ptr<NodeCards> NodeCards::open(const std::string& place, int ranks, 
 
 NodeCards::NodeCards(Card* cards, int ranks, int own) noexcept
     : cards_(cards), ranks_(ranks), own_(own) {
-  // An earlier program of this rank may have come to some: the others count on. relaxed: nobody
-  // looks at it before a fence.
-  std::atomic<uint32_t>& fences = cards_[own_].fences;
-  opened_at_ = std::max(fences.load(std::memory_order_relaxed), uint32_t{1});
-  fences.store(opened_at_, std::memory_order_relaxed);
+  // relaxed: nobody looks at it before a fence. What an earlier program left stays.
+  uint64_t unopened = 0;
+  cards_[own_].come.compare_exchange_strong(unopened, kOneProgram, std::memory_order_relaxed);
 }
 
 NodeCards::~NodeCards() { ::munmap(cards_, static_cast<std::size_t>(ranks_) * kCardBytes); }
@@ -98,19 +99,21 @@ void NodeCards::publish() {
   cards_[own_].length.store(full_ ? kFull : written_, std::memory_order_release);
 }
 
-void NodeCards::come_to_fence(uint64_t fence) {
-  const uint32_t come = opened_at_ + static_cast<uint32_t>(fence);
-  come_.store(come, std::memory_order_relaxed);
+void NodeCards::come_to_fence() {
+  std::atomic<uint64_t>& card = cards_[own_].come;
+  uint64_t come = come_.load(std::memory_order_relaxed);
+  if (come == 0)  // this program's first
+    come = (card.load(std::memory_order_relaxed) & ~(kOneProgram - 1)) + kOneProgram;
+  come_.store(++come, std::memory_order_relaxed);
   // seq_cst: it stands there before the launcher is told, by whose word others look at it.
-  cards_[own_].fences.store(come, std::memory_order_seq_cst);
+  card.store(come, std::memory_order_seq_cst);
 }
 
 std::optional<int> NodeCards::absent() const {
-  const uint32_t wanted = come_.load(std::memory_order_relaxed);
+  const uint64_t wanted = come_.load(std::memory_order_relaxed);
   for (int rank = 0; rank < ranks_; ++rank) {
-    const uint32_t come = cards_[rank].fences.load(std::memory_order_acquire);
-    // The numbers may wrap.
-    if (come != 0 && static_cast<int32_t>(come - wanted) < 0) return rank;
+    const uint64_t come = cards_[rank].come.load(std::memory_order_acquire);
+    if (come != 0 && come < wanted) return rank;
   }
   return std::nullopt;
 }

@@ -23,8 +23,9 @@ namespace weft::fabric {
 /// Invariants: (1) a card has one writer, its rank; its text only grows, and `length` says how much
 /// of it is there. (2) A card that has no room for something says so, and is not read any more: the
 /// launcher has everything, too. (3) What others wrote is copied before it is looked at, and is
-/// believed to be anything. (4) A rank's number of fences is written before the launcher hears of
-/// the fence, and only grows, from one program of the rank to the next, too.
+/// believed to be anything. (4) What says how many fences a rank has come to is written before the
+/// launcher hears of the fence, and only grows. It counts the rank's programs, too, one after the
+/// other, so that each counts its fences anew, whatever the one before left undone.
 class NodeCards {
  public:
   /// The memory for so many ranks; without a descriptor, if there is none to be had.
@@ -44,8 +45,8 @@ class NodeCards {
   /// What a rank of the host published last by that name. Nothing: ask the launcher.
   [[nodiscard]] std::optional<std::string> find(int rank, std::string_view key) const;
 
-  /// This rank comes to its `fence`th fence, counted from 1 in this process.
-  void come_to_fence(uint64_t fence);
+  /// This rank comes to a fence.
+  void come_to_fence();
   /// A rank of the host that has not come to the fence that this rank came to last. Ranks that
   /// never opened their card are not looked at.
   [[nodiscard]] std::optional<int> absent() const;
@@ -59,8 +60,7 @@ class NodeCards {
   int own_;
   uint32_t written_ = 0;  ///< of this rank's card
   bool full_ = false;
-  uint32_t opened_at_ = 0;         ///< what stood on this rank's card for its fences
-  std::atomic<uint32_t> come_{0};  ///< what stands there now
+  std::atomic<uint64_t> come_{0};  ///< Card::come since this program's first fence
 };
 
 }  // namespace weft::fabric

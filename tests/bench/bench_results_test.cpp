@@ -20,7 +20,7 @@ Result latency(double ratio, double spread, State state = State::shared) {
   return r;
 }
 
-const Target& target_of(const Result& result, const std::string& measure = "ratio") {
+const Target& target_of(const Result& result, std::string_view measure = "ratio") {
   for (const Target& target : all_targets()) {
     if (target.speaks_of(result) && target.measure == measure) return target;
   }

@@ -141,6 +141,7 @@ TEST_P(Exhaustion, WhatIsHereIsReceivedWhereAllRecordsAreReceives) {
           letters.send_wait(Rank{1}, Tag{8}, {});
           rt.wait(sent);
           EXPECT_EQ(sent.event().error, Errc::ok);
+          letters.recv_wait(Rank{1}, Tag{9}, {});
           for (int i = 0; i < 64; ++i) letters.send_wait(Rank{1}, Tag{0}, bytes_of(i));
           return;
         }
@@ -159,44 +160,41 @@ TEST_P(Exhaustion, WhatIsHereIsReceivedWhereAllRecordsAreReceives) {
         EXPECT_TRUE(large == pattern(kLarge, 2));
         int nothing = 0;
         EXPECT_EQ(letters.recv(Rank{0}, Tag{7}, writable(nothing)), Post::retry);
+        letters.send_wait(Rank{0}, Tag{9}, {});
         rt.wait_until([&] { return got.value() == posted; });
       },
       few_records());
 }
 
-// Deferred work that is refused defers itself again: what it waits for comes all the same.
+// Deferred work that is refused defers itself again, thousands of times: there is progress in
+// between, and nobody sleeps over it, though nothing else happens.
 TEST_P(Exhaustion, DeferredWorkMayTryAgainAndAgain) {
   struct Again final : Deferred {
-    Again(Runtime& runtime, std::atomic<bool>& came) : rt(runtime), enough(came) {}
+    Again(Runtime& runtime, Synchronizer& over) : rt(runtime), done(over) {}
     void run() noexcept override {
-      ++runs;
-      if (enough) {
-        over = true;
-      } else {
+      if (++runs == 3000)
+        done.arrive();
+      else
         rt.defer(*this);
-      }
     }
     Runtime& rt;
-    std::atomic<bool>& enough;
-    uint64_t runs = 0;
-    std::atomic<bool> over{false};
+    Synchronizer& done;
+    int runs = 0;
   };
-  for (const Progress mode : {Progress::waiters, Progress::server, Progress::explicit_}) {
-    on_ranks(2,
+  for (const Progress mode :
+       {Progress::waiters, Progress::server, Progress::explicit_, Progress::workers}) {
+    on_ranks(1,
              [](Runtime& rt) {
-               Endpoint letters(rt, {});
-               if (rt.rank() == Rank{0}) {
-                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
-                 letters.send_wait(Rank{1}, Tag{1}, {});
-                 return;
+               for (const bool slept : {false, true}) {
+                 Synchronizer done;
+                 Again again(rt, done);
+                 // Others sleep already, or are about to.
+                 if (slept) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                 rt.defer(again);
+                 rt.run_deferred();
+                 EXPECT_LT(again.runs, 3000) << "without progress";
+                 rt.wait(done);
                }
-               std::atomic<bool> came{false};
-               Again again(rt, came);
-               rt.defer(again);
-               EXPECT_EQ(letters.recv_wait(Rank{0}, Tag{1}, {}).error, Errc::ok);
-               came = true;
-               while (!again.over) rt.progress();
-               EXPECT_GT(again.runs, 1U);
              },
              {.progress = mode});
   }

@@ -62,13 +62,14 @@ TEST_F(Cards, AreNotBelieved) {
   auto* const words = static_cast<uint32_t*>(at);
   mine->put("key", "value");
   mine->publish();
+  uint32_t& lengths = words[2];  // behind the count of fences
   for (const uint32_t length : {uint32_t{5}, uint32_t{9}, uint32_t{1021}, UINT32_MAX - 1}) {
-    words[0] = length;
+    lengths = length;
     EXPECT_EQ(mine->find(0, "key"), std::nullopt) << length;
   }
-  words[0] = 12;
+  lengths = 12;
   EXPECT_EQ(mine->find(0, "key"), "value");
-  words[2] = UINT32_MAX;  // lengths of name and value
+  words[3] = UINT32_MAX;  // lengths of name and value
   EXPECT_EQ(mine->find(0, "key"), std::nullopt);
   ::munmap(at, 4096);
 }
@@ -76,23 +77,36 @@ TEST_F(Cards, AreNotBelieved) {
 TEST_F(Cards, TellWhoHasNotComeToAFence) {
   auto first = open(0);
   const auto second = open(1);
-  first->come_to_fence(1);
+  first->come_to_fence();
   EXPECT_EQ(first->absent(), 1);
   EXPECT_EQ(second->absent(), std::nullopt) << "it waits for nobody yet";
-  second->come_to_fence(1);
+  second->come_to_fence();
   EXPECT_EQ(first->absent(), std::nullopt) << "the third never opened its card";
-  second->come_to_fence(1);  // again, after an error
-  second->come_to_fence(2);
+  second->come_to_fence();
   EXPECT_EQ(first->absent(), std::nullopt) << "further than asked";
   EXPECT_EQ(second->absent(), 0);
-  // The rank's next program begins to count anew.
-  first.reset();
-  first = open(0);
-  EXPECT_EQ(second->absent(), 0);
-  first->come_to_fence(1);
-  EXPECT_EQ(second->absent(), std::nullopt);
   const auto third = open(2);
+  EXPECT_EQ(second->absent(), 0);
+  first->come_to_fence();
   EXPECT_EQ(second->absent(), 2);
+}
+
+/// The rank's next program begins to count anew, though the last one of another came to fewer.
+TEST_F(Cards, CountTheFencesOfEachProgram) {
+  auto first = open(0);
+  auto second = open(1);
+  first->come_to_fence();
+  second->come_to_fence();
+  first->come_to_fence();
+  EXPECT_EQ(first->absent(), 1) << "it left without";
+  first = open(0);
+  second = open(1);
+  open(1);  // one that comes to no fence
+  first->come_to_fence();
+  EXPECT_EQ(first->absent(), 1);
+  second->come_to_fence();
+  EXPECT_EQ(first->absent(), std::nullopt);
+  EXPECT_EQ(second->absent(), std::nullopt);
 }
 
 TEST(NoCards, AreNothingBad) {

@@ -452,6 +452,7 @@ class Signals(JobTest):
         job.finish()
         self.assertEqual(job.code, 128 + signal.SIGINT)
         self.assertIn("a second signal, SIGINT; ending the job", job.err)
+        self.assertEqual(job.left_behind(), [])
 
     def test_a_signal_that_comes_twice_is_one(self):
         # As timeout(1) sends it, to its child and to the group: the ranks end by themselves.
@@ -460,6 +461,7 @@ class Signals(JobTest):
         for _ in range(2):
             job.process.stdout.readline()
         job.process.send_signal(signal.SIGTERM)
+        time.sleep(0.03)  # sent at once, the kernel makes them one
         job.process.send_signal(signal.SIGTERM)
         job.finish()
         self.assertNotIn("second signal", job.err)

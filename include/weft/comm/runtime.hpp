@@ -118,8 +118,9 @@ class Runtime {
   /// comes). Blocks the thread, or suspends the task, that calls.
   void wait(Synchronizer& done);
   /// The same until `now_ns()` passes `deadline_ns` (base/deadline.hpp; a time that has passed: one
-  /// look). True: ready. False: the time came first; what was posted goes on, and `done` belongs to
-  /// it until it is ready.
+  /// look, which progresses, whoever calls, and gives no core away). True: ready. False: the time
+  /// came first; what was posted goes on, and `done` belongs to it until it is ready. It returns
+  /// later than that if others have the core.
   [[nodiscard]] bool wait_until(Synchronizer& done, uint64_t deadline_ns);
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(Synchronizer& done, const std::chrono::duration<Rep, Period>& time) {
@@ -146,8 +147,8 @@ class Runtime {
   /// tells.
   void relax_refused();
 
-  /// Has `work` done soon, by whoever next leaves progress or calls `run_deferred`. Any thread,
-  /// also from within progress.
+  /// Has `work` done soon, by whoever next leaves progress or calls `run_deferred`: who is not in
+  /// progress calls that, for nobody is woken. Any thread, also from within progress.
   void defer(Deferred& work) noexcept;
   /// Does what was deferred; one load if there is nothing. For posting calls that may have ended
   /// what others wait for.
@@ -181,7 +182,7 @@ class Runtime {
   /// Once all that came of it is delivered; an operation with it may have failed with `peer_died` a
   /// moment before. Throws Error(no_such_peer) for a rank outside the job.
   [[nodiscard]] bool is_dead(Rank rank) const;
-  /// Why `rank` is dead, naming rank, host and cause; empty while it lives. Throws as `is_dead`.
+  /// Why `rank` is dead, naming rank, host and cause; empty while it lives, and for no rank.
   [[nodiscard]] std::string cause_of_death(Rank rank) const;
 
   /// All ranks have called it.
