@@ -192,7 +192,7 @@ TEST_P(Exhaustion, DeferredWorkMayTryAgainAndAgain) {
                  if (slept) std::this_thread::sleep_for(std::chrono::milliseconds(5));
                  rt.defer(again);
                  rt.run_deferred();
-                      rt.wait(done);
+                 rt.wait(done);
                }
              },
              {.progress = mode});

@@ -33,6 +33,14 @@ for arguments, start in (((), "100000 conversations, 10 questions each: "),
                        os.path.join(bin_folder, "conversations"), *arguments)
     if len(printed) != 1 or not printed[0].startswith(start):
         findings.append(f"conversations {arguments} printed {printed}")
+for ranks in 1, 2, 4:
+    expected = f"{4 * ranks} threads added 500 times each: all of it is there"
+    # Once with so few cells that answers find no room.
+    for cells in "", "WEFT_FABRIC_LANE_CELLS=8":
+        printed = lines_of(weftrun, "-n", str(ranks), "--timeout", "60", "env", *cells.split(),
+                           os.path.join(bin_folder, "table"), "500")
+        if printed != [expected]:
+            findings.append(f"table with {ranks} rank(s) printed {printed}, not {expected}")
 
 
 def heat_on_average(size, steps):
@@ -61,7 +69,7 @@ for ranks in 2, 4:
         findings.append(f"heat with long rows and {ranks} ranks printed {printed}, not {expected}")
 
 # Bad arguments are refused with a sentence that says what good ones are.
-for program in "heat", "conversations":
+for program in "heat", "conversations", "table":
     for arguments in ("0",), ("30", "many"), ("30", "50", "7"), ("-3",), ("99999999999",), ("3x",):
         done = subprocess.run([os.path.join(bin_folder, program), *arguments], text=True,
                               capture_output=True)
@@ -70,4 +78,4 @@ for program in "heat", "conversations":
 alone = subprocess.run([os.path.join(bin_folder, "conversations")], text=True, capture_output=True)
 if alone.returncode != 2 or "weftrun -n 2" not in alone.stderr:
     findings.append(f"conversations alone: ended with {alone.returncode}: {alone.stderr}")
-finish(findings, "3 examples")
+finish(findings, "4 examples")
