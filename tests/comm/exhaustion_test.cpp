@@ -167,29 +167,41 @@ TEST_P(Exhaustion, WhatIsHereIsReceivedWhereAllRecordsAreReceives) {
 }
 
 // Deferred work that is refused defers itself again, thousands of times: there is progress in
-// between, and nobody sleeps over it, though nothing else happens.
+// between, without which it would go on for ever, and nobody sleeps over it, though nothing else
+// happens.
 TEST_P(Exhaustion, DeferredWorkMayTryAgainAndAgain) {
   struct Again final : Deferred {
-    Again(Runtime& runtime, Synchronizer& over) : rt(runtime), done(over) {}
+    Again(Runtime& runtime, Synchronizer& over, const std::atomic<int>& came)
+        : rt(runtime), done(over), arrived(came) {}
     void run() noexcept override {
-      if (++runs == 3000)
+      if (++runs >= 3000 && arrived.load() != 0)
         done.arrive();
       else
         rt.defer(*this);
     }
     Runtime& rt;
     Synchronizer& done;
+    const std::atomic<int>& arrived;
     int runs = 0;
   };
   for (const Progress mode :
        {Progress::waiters, Progress::server, Progress::explicit_, Progress::workers}) {
     on_ranks(1,
              [](Runtime& rt) {
+               std::atomic<int> arrived{0};
+               Endpoint letters(rt, {.arrival = Arrival::handler,
+                                     .handler =
+                                         [](void* argument, const Incoming&) {
+                                           ++*static_cast<std::atomic<int>*>(argument);
+                                         },
+                                     .handler_argument = &arrived});
                for (const bool slept : {false, true}) {
+                 arrived = 0;
                  Synchronizer done;
-                 Again again(rt, done);
+                 Again again(rt, done, arrived);
                  // Others sleep already, or are about to.
                  if (slept) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                 letters.send_wait(Rank{0}, Tag{0}, {});  // handled by whoever progresses
                  rt.defer(again);
                  rt.run_deferred();
                  rt.wait(done);
