@@ -41,6 +41,7 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
       serial_(runtime.settings.serial_progress ? &runtime.serial_lock : nullptr),
       port_(std::move(port)),
       bell_(*port_),
+      keepers_(runtime.keepers.get()),
       number_(number),
       requests_(
           std::make_unique<std::atomic<uint32_t>[]>(static_cast<std::size_t>(runtime.job.size()))) {

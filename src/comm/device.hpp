@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/keepers.hpp"
 #include "comm/operation.hpp"
 #include "comm/waiting.hpp"
 #include "comm/wire.hpp"
@@ -75,15 +76,20 @@ class Device final : public fabric::Sink {
   /// caller waits for this device's messages, not for any.
   uint32_t try_progress(bool lingers = true) {
     uint32_t served = 0;
-    if (const Turn turn(*this); turn) served = progress_locked(kBudget, lingers);
+    if (const Turn turn(*this); turn) {
+      note_kept();
+      served = progress_locked(kBudget, lingers);
+    }
     do_deferred();
     return served;
   }
   /// The same for a caller who will soon be back: ends after few, where polls cost little.
   uint32_t try_progress_a_little() {
     uint32_t served = 0;
-    if (const Turn turn(*this); turn)
+    if (const Turn turn(*this); turn) {
+      note_kept();
       served = progress_locked(port_->polls_dearly() ? kBudget : kFew);
+    }
     do_deferred();
     return served;
   }
@@ -91,6 +97,7 @@ class Device final : public fabric::Sink {
   uint32_t try_progress_often(uint32_t turns) {
     uint32_t served = 0;
     if (const Turn turn(*this); turn) {
+      note_kept();
       while (served == 0 && turns-- > 0) served = progress_locked();
     }
     do_deferred();
@@ -101,6 +108,7 @@ class Device final : public fabric::Sink {
   uint32_t try_progress_for(Endpoint::Impl& endpoint, Message& wanted) {
     uint32_t served = 0;
     if (const Turn turn(*this); turn) {
+      note_kept();
       wish_ = {&endpoint, &wanted};
       served = progress_locked(1);
       wish_.endpoint = nullptr;
@@ -347,6 +355,10 @@ class Device final : public fabric::Sink {
     }
     return served;
   }
+  /// For those that look at others' devices, of which there may be none.
+  void note_kept() noexcept {
+    if (keepers_ != nullptr) keepers_->note(number_, kept_);
+  }
   /// What a poll does not do by itself: pending work, early frames, and whoever sleeps.
   uint32_t attend();
   fabric::Taken noted(fabric::Taken taken, Rank source, uint16_t endpoint) noexcept;
@@ -412,10 +424,12 @@ class Device final : public fabric::Sink {
   std::recursive_mutex* const serial_;  ///< nullptr: devices progress at the same time (002 §III.E)
   std::unique_ptr<fabric::Port> port_;
   comm::BellParker bell_;
+  comm::Keepers* const keepers_;  ///< nullptr: it is the only device
   uint16_t number_;
   std::unique_ptr<std::atomic<uint32_t>[]> requests_;  ///< under way, by rank
 
   alignas(base::kCacheLine) base::BiasedLock lock_{base::BiasedLock::Level::outer};
+  uint64_t kept_ = 0;                   // (lock) see Keepers::note
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`

@@ -105,6 +105,8 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   if (takes_turns) cores = 1;
   sleep_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (sleep_fd < 0) throw Error(Errc::no_permission, "epoll_create1 failed");
+  if (settings.devices > 1)
+    keepers = std::make_unique<comm::Keepers>(settings.devices, yield_ticks);
   for (uint32_t i = 0; i < settings.devices; ++i) {
     devices.push_back(
         std::make_unique<Device>(*this, static_cast<uint16_t>(i), transport->open_port(i)));
@@ -254,15 +256,17 @@ uint32_t Runtime::Impl::progress(Device& own, bool lingers) {
 }
 
 /// 002 Alg. 2: the others in turn, by try-lock, until one yields, or `most` of them did not;
-/// `until_own`: or it is `own`'s turn.
+/// `until_own`: or it is `own`'s turn. Where each thread has a core, not those that another keeps.
 uint32_t Runtime::Impl::progress_others(Device& own, uint32_t most, bool until_own) {
   thread_local uint32_t turn = 0;
   const auto count = static_cast<uint32_t>(devices.size());
+  const bool crowded = is_crowded();
   for (uint32_t looks = std::min(most, count - 1); looks != 0; --looks) {
     if (turn >= count - 1) turn = 0;
     // Each thread begins behind its own device: they do not meet at one.
-    Device& other = *devices[(own.number() + 1 + turn++) % count];
-    if (const uint32_t served = other.try_progress(false); served != 0) return served;
+    const uint32_t number = (own.number() + 1 + turn++) % count;
+    if (crowded || !keepers->is_anothers(number))
+      if (const uint32_t served = devices[number]->try_progress(false); served != 0) return served;
     if (until_own && turn == count - 1) break;
   }
   return 0;

@@ -123,6 +123,7 @@ struct Runtime::Impl final : base::IdleWork {
 
   /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
   std::recursive_mutex serial_lock;
+  std::unique_ptr<comm::Keepers> keepers;  ///< if there are several devices
   std::vector<std::unique_ptr<Device>> devices;
   Device* only_device = nullptr;          ///< set if there is one
   const uint64_t serial = next_serial();  ///< no other runtime of the process has it, then or later
@@ -153,11 +154,17 @@ struct Runtime::Impl final : base::IdleWork {
   uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;   ///< the same, before it sleeps
   uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
+  // Looked at by every wait, and changed seldom.
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
   std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
-  std::atomic<uint32_t> waiting{0};  ///< threads in `wait` that do not sleep
+  std::atomic<bool> orphans{false};  ///< a list may have parked threads and no server
+  std::atomic<bool> core_is_wanted{false};  ///< see yield_core
+  std::atomic<uint32_t> asleep{0};          ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};
+  /// Threads in `wait` that do not sleep. Where each has a core, those that came a moment ago do
+  /// not count yet (Awake).
+  alignas(base::kCacheLine) std::atomic<uint32_t> waiting{0};
   static constexpr int32_t kMostYieldCredit = 64;
   static constexpr int32_t kVainYield = 16;
   static constexpr int32_t kNoYields = -128;
@@ -171,12 +178,10 @@ struct Runtime::Impl final : base::IdleWork {
   /// Looks with no more than so many yield times from end to end: nothing is done in between.
   static constexpr uint32_t kCloseLooks = 4;
   static constexpr uint32_t kShortTurn = 10;  ///< at most, in spin times
-  std::atomic<bool> core_is_wanted{false};    ///< see yield_core
   bool takes_turns = false;  ///< the threads that wait do: the process has one core
   comm::Turns turns;
-  comm::WaitSet watchers;           ///< of conditions that any progress may bring about
-  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
-  int sleep_fd = -1;                ///< epoll set of all devices' doorbells
+  comm::WaitSet watchers;  ///< of conditions that any progress may bring about
+  int sleep_fd = -1;       ///< epoll set of all devices' doorbells
 
   uint64_t quiet_ticks = UINT64_MAX;  ///< comm.report_quiet
 
@@ -315,16 +320,50 @@ struct Runtime::Impl final : base::IdleWork {
     return waiting.load(std::memory_order_relaxed) > cores ||
            core_is_wanted.load(std::memory_order_relaxed);
   }
+  /// Also if those that parked on this device's list were awake.
+  [[nodiscard]] bool has_core_for_all(const comm::WaitList& list) const noexcept {
+    return waiting.load(std::memory_order_relaxed) + list.parked.load(std::memory_order_relaxed) <=
+               cores &&
+           !core_is_wanted.load(std::memory_order_relaxed);
+  }
   /// So many turns of others took so long: they only look, as we do. Where turns are long somebody
   /// computes; who sleeps comes before him when it is woken, and who yields after.
   [[nodiscard]] bool are_short(uint32_t times, uint64_t ticks) const noexcept {
     return ticks <= times * kShortTurn * spin_ticks;
   }
+  /// A thread that waits, as others see it: awake, or not (yet, or asleep). Each wait has one.
+  class Awake {
+   public:
+    explicit Awake(std::atomic<uint32_t>& waiting) noexcept : waiting_(waiting) {}
+    ~Awake() { end(); }
+    Awake(const Awake&) = delete;
+    Awake& operator=(const Awake&) = delete;
+    // relaxed: how many are awake decides about time only.
+    void begin() noexcept {
+      if (!std::exchange(counts_, true)) waiting_.fetch_add(1, std::memory_order_relaxed);
+    }
+    void end() noexcept {
+      if (std::exchange(counts_, false)) waiting_.fetch_sub(1, std::memory_order_relaxed);
+    }
+
+    /// How many are besides the caller.
+    [[nodiscard]] uint32_t others() const noexcept {
+      return waiting_.load(std::memory_order_relaxed) - (counts_ ? 1 : 0);
+    }
+
+   private:
+    std::atomic<uint32_t>& waiting_;
+    bool counts_ = false;
+  };
   void yield_core() noexcept;
   uint32_t progress_for_asker(Device& own);
-  bool wait_elected(Device& device, comm::Awaited& awaited, Wants wants);
-  bool wait_yielding(Device& device, comm::Awaited& awaited, uint32_t others, Wants wants);
-  bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants);
+  /// How a wait's yielding ended.
+  enum class Yielded : uint8_t { until_ready, until_serving, in_vain };
+  Yielded wait_yielding(Device& device, comm::Awaited& awaited, Wants wants, Awake& awake);
+  bool wait_elected(Device& device, comm::Awaited& awaited, Wants wants, Awake& awake,
+                    bool serving);
+  bool wait_as_server(Device& device, comm::Awaited& awaited, comm::WaitNode& node, Wants wants,
+                      Awake& awake);
   bool step_down(Device& device, comm::WaitNode& node) noexcept;
   void sleep(Device& device, comm::Awaited& awaited, uint64_t deadline_ns = kNever);
   bool sleep_until(uint64_t deadline_ns) noexcept;

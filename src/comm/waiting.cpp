@@ -171,6 +171,13 @@ void give_role_up(WaitList& list) noexcept {
   list.lock.unlock();
 }
 
+bool take_if_vacant(WaitList& list) noexcept {
+  list.lock.lock();
+  const bool vacant = !list.served.exchange(true, std::memory_order_relaxed);
+  list.lock.unlock();
+  return vacant;
+}
+
 /// Leaves the role to whoever is awake next, if it is the caller's (`callers`) or nobody has it.
 void promise_role(WaitList& list, bool callers) noexcept {
   list.lock.lock();
@@ -264,16 +271,20 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     return;
   }
   comm::UsersCode::check_may_wait();
-  const uint32_t others = waiting.fetch_add(1, std::memory_order_relaxed);
   bool serving = false;
-  if (shares || others == 0 || !wait_yielding(device, awaited, others, wants)) {
-    if (settings.progress == Progress::server) {
-      wait_parked(device, awaited);
-    } else {
-      serving = wait_elected(device, awaited, wants);
+  {
+    Awake awake(waiting);
+    if (takes_turns) awake.begin();
+    const Yielded so_far = shares ? Yielded::in_vain : wait_yielding(device, awaited, wants, awake);
+    if (so_far != Yielded::until_ready) {
+      if (settings.progress == Progress::server) {
+        awake.end();
+        wait_parked(device, awaited);
+      } else {
+        serving = wait_elected(device, awaited, wants, awake, so_far == Yielded::until_serving);
+      }
     }
   }
-  waiting.fetch_sub(1, std::memory_order_relaxed);
   if (shares) serving = let_others(list, serving);
   if (serving || takes_turns) end_wait(device, serving);
 }
@@ -336,72 +347,88 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
   }
 }
 
-/// Before parking: lets others run and looks again, while somebody serves. Where threads outnumber
+/// Before parking: looks again, and lets others run, while somebody serves. Where threads outnumber
 /// cores, what this thread waits for has often come by its next turn, and a switch by yielding
 /// costs half of one by parking and waking. Where it mostly has not (many wait for what few get),
 /// those that yield would only take turns from the one who serves: so waits that yielded in vain
 /// have the next ones park at once, and now and then one tries again.
-bool Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, uint32_t others, Wants wants) {
-  if (spin_ticks == 0) return false;
-  // relaxed, and lost updates: a guess.
-  const int32_t credit = yield_credit.load(std::memory_order_relaxed);
-  if (credit < 0) {
-    yield_credit.store(credit + 1, std::memory_order_relaxed);
-    return false;
-  }
+Runtime::Impl::Yielded Runtime::Impl::wait_yielding(Device& device, Awaited& awaited, Wants wants,
+                                                    Awake& awake) {
+  WaitList& list = device.waiters();
+  // relaxed, here and below: hints, and guesses with lost updates.
   const bool elected = settings.progress != Progress::server;
+  const bool crowded = is_crowded();
+  const bool served = !elected || list.served.load(std::memory_order_relaxed);
+  // With a core of its own it may as well serve at once.
+  if (!served && !crowded) return Yielded::in_vain;
+  const uint32_t awake_now = awake.others();
+  if (crowded) awake.begin();
+  // Whoever serves sleeps, or nobody does.
+  if (awake_now == 0 && (!served || asleep.load(std::memory_order_relaxed) != 0))
+    return Yielded::in_vain;
+  if (spin_ticks == 0) return Yielded::in_vain;
+  const int32_t credit = yield_credit.load(std::memory_order_relaxed);
+  const bool all_have_cores = has_core_for_all(list);
+  if (credit < 0 && !all_have_cores) {
+    yield_credit.store(credit + 1, std::memory_order_relaxed);
+    return Yielded::in_vain;
+  }
+  const uint32_t others =
+      awake_now + (all_have_cores ? list.parked.load(std::memory_order_relaxed) : 0);
   const uint64_t until = base::ticks() + spin_ticks + others * turn_ticks;
   const uint32_t least_turns = wants == Wants::any ? kTurnsForAny : 1;
   uint32_t yields = 0;
+  awake.begin();
   do {
     sched_yield();
     if (awaited.ready()) {
-      yield_credit.store(std::min(credit + 1, kMostYieldCredit), std::memory_order_relaxed);
-      return true;
+      if (credit < kMostYieldCredit) yield_credit.store(credit + 1, std::memory_order_relaxed);
+      return Yielded::until_ready;
     }
-    // relaxed: a hint; wait_elected looks under the lock.
-    if (elected && !device.waiters().served.load(std::memory_order_relaxed)) return false;
+    // relaxed: a hint. One of those that see it takes the role, the others go on.
+    if (elected && !list.served.load(std::memory_order_relaxed) && comm::take_if_vacant(list))
+      return Yielded::until_serving;
   } while (++yields < least_turns || base::ticks() < until);
+  if (all_have_cores) return Yielded::in_vain;
   yield_credit.store(credit >= kVainYield ? credit - kVainYield : kNoYields,
                      std::memory_order_relaxed);
-  return false;
+  return Yielded::in_vain;
 }
 
 /// Mode server: other threads progress; this one only sleeps.
 void Runtime::Impl::wait_parked(Device& device, Awaited& awaited) {
   base::Parker& parker = base::this_parker();
-  waiting.fetch_sub(1, std::memory_order_relaxed);  // asleep, as far as others are concerned
   while (!awaited.ready() && awaited.enroll(parker) && !awaited.ready()) {
     device.note(Device::parks);
     comm::park_for(awaited, parker);
   }
-  waiting.fetch_add(1, std::memory_order_relaxed);
   awaited.withdraw();
 }
 
 /// Modes waiters and workers: serves, or parks until it is ready or is handed the role. True: it
 /// has the role.
-bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) {
+bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants, Awake& awake,
+                                 bool serving) {
   WaitList& list = device.waiters();
   const bool patient = takes_turns && wants == Wants::completion;
   WaitNode node;
   node.parker = &base::this_parker();
-  bool serving = comm::serve_or_link(list, node);
+  if (!serving) serving = comm::serve_or_link(list, node);
   for (;;) {
     if (serving) {
-      if (wait_as_server(device, awaited, node, wants)) return true;
+      if (wait_as_server(device, awaited, node, wants, awake)) return true;
       // `node` is linked. Stepped down: the sleeper watches for us; or the core was given away.
     }
     const bool enrolled = awaited.enroll(*node.parker);
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
-      waiting.fetch_sub(1, std::memory_order_relaxed);
+      awake.end();
       device.note(Device::parks);
       if (patient && awaited.deadline_ns() == base::kNoDeadline) {
         node.parker->park_patiently();
       } else {
         comm::park_for(awaited, *node.parker);
       }
-      waiting.fetch_add(1, std::memory_order_relaxed);
+      if (takes_turns) awake.begin();
       // Woken in vain, it may have been promised the role all the same.
       if (patient && !awaited.ready()) break;
       if (!awaited.ready() && !awaited.enroll(*node.parker)) break;
@@ -424,7 +451,8 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants) 
 
 /// Polls until ready (true), or until nothing came for so long that the thread parks behind the
 /// sleeper (false; then `node` is linked and the role is given up).
-bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node, Wants wants) {
+bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& node, Wants wants,
+                                   Awake& awake) {
   const WaitList& list = device.waiters();
   uint64_t idle_since = 0;
   uint32_t yields = 0;  // since then
@@ -468,11 +496,13 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
     if (idle_since == 0) {
       idle_since = now;
       yields = 0;
+      if (crowded) awake.begin();
       // Whoever was woken may be waiting for this core, and what comes next for its answer.
       if (std::exchange(woken, base::threads_woken()) != base::threads_woken() || crowded) {
         yield_core();
       }
     } else if (crowded || now - idle_since > yield_ticks) {
+      awake.begin();
       yield_core();
       ++yields;
       if (!turns.owed.empty()) continue;  // whoever had the core put some off
@@ -566,8 +596,8 @@ bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
   list.parked.fetch_add(1, std::memory_order_relaxed);
   list.lock.unlock();
   // Invariant 4. seq_cst: after linking, look at the sleeper; it gives its role up, then looks
-  // at the lists.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // at the lists if there are orphans.
+  orphans.store(true, std::memory_order_seq_cst);
   if (sleeper.load(std::memory_order_seq_cst)) return true;
   list.lock.lock();
   if (node.linked) {
@@ -622,7 +652,12 @@ void Runtime::Impl::serve_the_left() noexcept {
 /// The sleeper's role was given up: some device may have parked threads and no server. True: one
 /// of them is it now.
 bool Runtime::Impl::serve_the_unserved() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // invariant 4, see step_down
+  // Invariant 4, see step_down. seq_cst: whoever stepped down after this look sees that nobody
+  // sleeps; whoever did before the exchange is in its list, for us or for who exchanged before us.
+  if (!takes_turns && (!orphans.load(std::memory_order_seq_cst) ||
+                       !orphans.exchange(false, std::memory_order_seq_cst))) {
+    return false;
+  }
   for (auto& each : devices) {
     WaitList& list = each->waiters();
     if (list.parked.load(std::memory_order_relaxed) == 0) continue;
@@ -631,6 +666,7 @@ bool Runtime::Impl::serve_the_unserved() noexcept {
         list.served.load(std::memory_order_relaxed) ? nullptr : comm::hand_over(list);
     list.lock.unlock();
     if (next != nullptr) {
+      orphans.store(true, std::memory_order_seq_cst);  // there may be more
       next->unpark();
       return true;
     }

@@ -9,6 +9,7 @@
 
 #include "base/idle.hpp"
 #include "comm/device.hpp"
+#include "comm/keepers.hpp"
 #include "comm/ranks.hpp"
 #include "weft/comm/config.hpp"
 
@@ -240,6 +241,70 @@ TEST(Devices, AStreamOnOnesOwnKeepsNobodyWaiting) {
              }
              EXPECT_LT(sent, kMost);
              for (int taken = 0; taken < sent + 1; ++taken) (void)queue.dequeue_wait();
+             rt.use_device({});
+           },
+           {.devices = kDevices, .progress = Progress::explicit_});
+}
+
+// --- Who polls what, where each thread has a core
+// --------------------------------------------------
+
+constexpr uint64_t kTicksPerUs = 1000;  // or so: times of a test that has none to keep
+
+TEST(Keepers, NobodyKeepsWhatNobodyPolled) {
+  const comm::Keepers keepers(9, kTicksPerUs);
+  for (uint32_t d = 0; d < 9; ++d) EXPECT_FALSE(keepers.is_anothers(d)) << d;
+}
+
+TEST(Keepers, WhoPollsLastKeepsADeviceUntilItStops) {
+  comm::Keepers keepers(9, kTicksPerUs);
+  uint64_t last = 0;
+  const auto poll_in_another_thread = [&](auto meanwhile) {
+    std::latch polled(1), over(1);
+    const std::jthread other([&] {
+      keepers.note(8, last);
+      EXPECT_FALSE(keepers.is_anothers(8)) << "its own";
+      polled.count_down();
+      over.wait();
+    });
+    polled.wait();
+    meanwhile();
+    over.count_down();
+  };
+  // This thread may be off its core for longer than anybody keeps a device.
+  for (bool seen = false; !seen;) {
+    poll_in_another_thread([&] {
+      seen = keepers.is_anothers(8);
+      EXPECT_FALSE(keepers.is_anothers(0));
+    });
+  }
+  while (keepers.is_anothers(8)) std::this_thread::yield();
+  // Its next look takes the device over at once, however soon after the other's.
+  poll_in_another_thread([&] {
+    keepers.note(8, last);
+    EXPECT_FALSE(keepers.is_anothers(8));
+  });
+}
+
+/// The thread that polled a device all the time computes, or waits for something else.
+TEST(Devices, WhatItsThreadNoLongerPollsOthersDo) {
+  on_ranks(1,
+           [](Runtime& rt) {
+             Endpoint queue(rt, {.arrival = Arrival::queue});
+             std::latch polled(1), over(1);
+             std::jthread keeper([&] {
+               rt.use_device(1);
+               for (int i = 0; i < 100'000; ++i) (void)rt.progress();
+               queue.send_wait(Rank{0}, Tag{1}, bytes_of(1));
+               polled.count_down();
+               over.wait();
+             });
+             rt.use_device(0);
+             polled.wait();
+             Message message;
+             while (!queue.dequeue(message)) (void)rt.progress();
+             EXPECT_EQ(message.tag(), Tag{1});
+             over.count_down();
              rt.use_device({});
            },
            {.devices = kDevices, .progress = Progress::explicit_});
