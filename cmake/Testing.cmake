@@ -10,9 +10,10 @@ if(WEFT_LARGE_PIECES)
   file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cpp "int main() {}\n")
   add_executable(weft_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/test_headers.cpp)
   set_target_properties(weft_test_headers PROPERTIES WEFT_LIGHT ON)
-  target_link_libraries(weft_test_headers PRIVATE weft_flags GTest::gtest fmt::fmt)
+  target_link_libraries(weft_test_headers PRIVATE weft_flags weft::weft GTest::gtest fmt::fmt)
   target_precompile_headers(weft_test_headers PRIVATE <algorithm> <atomic> <chrono> <functional>
-    <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>)
+    <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>
+    <weft/weft.hpp>)
 endif()
 
 function(weft_test name)
