@@ -20,6 +20,7 @@ endforeach()
 
 # Lanes and packets so few that most sends are refused at first.
 weft_mpi_program(p2p_backlog programs/p2p_backlog.cpp)
+weft_left_out_of_tsan(mpi_program_p2p_backlog)
 foreach(devices "1" "4" "4;WEFT_MPI_DEVICES=dedicated")
   string(MAKE_C_IDENTIFIER "mpi.p2p_backlog_over_${devices}" test)
   string(REPLACE "mpi_p2p" "mpi.p2p" test ${test}.2)
@@ -34,6 +35,7 @@ endforeach()
 
 # A rank dies while another has this or that under way with it.
 weft_mpi_program(p2p_deaths programs/p2p_deaths.cpp)
+weft_left_out_of_tsan(mpi_program_p2p_deaths)
 foreach(moment RANGE 12)
   # By tag over four devices, too, of which each has its part of what the dead had sent.
   set(ranks 3)

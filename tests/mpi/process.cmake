@@ -10,6 +10,7 @@ foreach(level RANGE 0 3)
     ENVIRONMENT WEFT_MPI_CHECK_THREADS=on)
 endforeach()
 weft_mpi_program(initial_errhandler programs/initial_errhandler.cpp)
+weft_left_out_of_tsan(mpi_program_initial_errhandler)
 add_test(NAME mpi.initial_errhandler COMMAND $<TARGET_FILE:weftrun> -initial-errhandler mpi_errors_return
   -n 2 --timeout 100 $<TARGET_FILE:mpi_program_initial_errhandler>)
 set_tests_properties(mpi.initial_errhandler PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
