@@ -2,6 +2,8 @@
 # a watchdog, labelled with its room.
 # weft_job_test(name RANKS n COMMAND ...): a multi-process test, run through weftrun.
 # weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
+# weft_left_out_of_tsan(target ...): programs of tests that the preset `tsan` leaves out; it need not
+# build them.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
@@ -10,9 +12,10 @@ if(WEFT_LARGE_PIECES)
   file(WRITE ${PROJECT_BINARY_DIR}/test_headers.cpp "int main() {}\n")
   add_executable(weft_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/test_headers.cpp)
   set_target_properties(weft_test_headers PROPERTIES WEFT_LIGHT ON)
-  target_link_libraries(weft_test_headers PRIVATE weft_flags GTest::gtest fmt::fmt)
+  target_link_libraries(weft_test_headers PRIVATE weft_flags weft::weft GTest::gtest fmt::fmt)
   target_precompile_headers(weft_test_headers PRIVATE <algorithm> <atomic> <chrono> <functional>
-    <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>)
+    <memory> <mutex> <random> <string> <thread> <vector> <fmt/format.h> <gtest/gtest.h>
+    <weft/weft.hpp>)
 endif()
 
 function(weft_test name)
@@ -33,6 +36,12 @@ function(weft_job_test name)
   add_test(NAME jobs.${name}.${ARG_RANKS}
     COMMAND $<TARGET_FILE:weftrun> -n ${ARG_RANKS} --timeout 100 ${ARG_COMMAND})
   set_tests_properties(jobs.${name}.${ARG_RANKS} PROPERTIES TIMEOUT 120 LABELS "jobs")
+endfunction()
+
+function(weft_left_out_of_tsan)
+  if(WEFT_SANITIZE STREQUAL "thread")
+    set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 function(weft_script_test name)

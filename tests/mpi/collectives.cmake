@@ -58,9 +58,7 @@ weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK
 weft_collectives_by(checked PROGRAM collectives_many RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 
 # The last rank dies when the others have called so many collectives.
-add_executable(mpi_program_collectives_deaths programs/collectives_deaths.cpp)
-target_link_libraries(mpi_program_collectives_deaths PRIVATE weft_flags mpi_abi)
-add_dependencies(mpi_program_collectives_deaths weft_mpi_generated)
+weft_mpi_program(collectives_deaths programs/collectives_deaths.cpp)
 foreach(moment 0 1 2 3 4 5 6 7)
   foreach(ranks 2 4)
     set(test mpi.collectives_deaths.${moment}.${ranks})
@@ -72,9 +70,7 @@ foreach(moment 0 1 2 3 4 5 6 7)
   endforeach()
 endforeach()
 # Reductions that are under way meanwhile.
-add_executable(mpi_program_collectives_meanwhile programs/collectives_meanwhile.cpp)
-target_link_libraries(mpi_program_collectives_meanwhile PRIVATE weft_flags mpi_abi)
-add_dependencies(mpi_program_collectives_meanwhile weft_mpi_generated)
+weft_mpi_program(collectives_meanwhile programs/collectives_meanwhile.cpp)
 foreach(ranks 3 5)
   add_test(NAME mpi.collectives_meanwhile.${ranks} COMMAND $<TARGET_FILE:weftrun> --on-failure continue
     -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_meanwhile>)

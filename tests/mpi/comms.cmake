@@ -14,9 +14,8 @@ weft_mpi_test(topologies RANKS 1 2 4 6 SOURCES programs/topologies.cpp)
 weft_mpi_test(attributes RANKS 1 2 SOURCES programs/attributes.cpp)
 
 # A rank dies while others begin, make communicators, or end.
-add_executable(mpi_program_comms_deaths programs/comms_deaths.cpp)
-target_link_libraries(mpi_program_comms_deaths PRIVATE weft_flags mpi_abi)
-add_dependencies(mpi_program_comms_deaths weft_mpi_generated)
+weft_mpi_program(comms_deaths programs/comms_deaths.cpp)
+weft_left_out_of_tsan(mpi_program_comms_deaths)
 set(moments init dup idup split create group session graph inter finalize)
 if(WEFT_SANITIZE)
   set(moments init split finalize)

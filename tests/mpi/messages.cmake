@@ -18,17 +18,9 @@ foreach(way IN LISTS ways)
   set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs" ENVIRONMENT "${way}")
 endforeach()
 
-# Sends taken back: of numbered messages, and where most of them are in the backlog.
-weft_mpi_test(p2p_recalls_over_devices RANKS 2 3 SOURCES programs/p2p_recalls.cpp
-  ENV WEFT_COMM_DEVICES=4 WEFT_MPI_DEVICES=dedicated)
-weft_mpi_test(p2p_recalls_crowded RANKS 2 SOURCES programs/p2p_recalls.cpp
-  ENV WEFT_FABRIC_LANE_CELLS=16 WEFT_FABRIC_PACKETS=64 WEFT_COMM_DEVICES=4
-      WEFT_MPI_DEVICES=dedicated)
-
 # Lanes and packets so few that most sends are refused at first.
-add_executable(mpi_program_p2p_backlog programs/p2p_backlog.cpp)
-target_link_libraries(mpi_program_p2p_backlog PRIVATE weft_flags mpi_abi)
-add_dependencies(mpi_program_p2p_backlog weft_mpi_generated)
+weft_mpi_program(p2p_backlog programs/p2p_backlog.cpp)
+weft_left_out_of_tsan(mpi_program_p2p_backlog)
 foreach(devices "1" "4" "4;WEFT_MPI_DEVICES=dedicated")
   string(MAKE_C_IDENTIFIER "mpi.p2p_backlog_over_${devices}" test)
   string(REPLACE "mpi_p2p" "mpi.p2p" test ${test}.2)
@@ -42,9 +34,8 @@ foreach(devices "1" "4" "4;WEFT_MPI_DEVICES=dedicated")
 endforeach()
 
 # A rank dies while another has this or that under way with it.
-add_executable(mpi_program_p2p_deaths programs/p2p_deaths.cpp)
-target_link_libraries(mpi_program_p2p_deaths PRIVATE weft_flags mpi_abi)
-add_dependencies(mpi_program_p2p_deaths weft_mpi_generated)
+weft_mpi_program(p2p_deaths programs/p2p_deaths.cpp)
+weft_left_out_of_tsan(mpi_program_p2p_deaths)
 foreach(moment RANGE 12)
   # By tag over four devices, too, of which each has its part of what the dead had sent.
   set(ranks 3)
@@ -88,7 +79,7 @@ if(NOT WEFT_SANITIZE)
   endforeach()
   # The 64 threads of each rank over two devices, wildcards posted and withdrawn.
   add_test(NAME mpi.p2p_order_64_over_two_devices.2 COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
-    $<TARGET_FILE:mpi_program_p2p_order_64> 64)
+    $<TARGET_FILE:mpi_program_p2p_order> 64)
   set_tests_properties(mpi.p2p_order_64_over_two_devices.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
     ENVIRONMENT "WEFT_COMM_DEVICES=2;WEFT_MPI_DEVICES=dedicated")
   foreach(engine hash list per-source bins tail tail-50 tail-per-source tail-bins)

@@ -9,9 +9,8 @@ foreach(level RANGE 0 3)
   set_tests_properties(mpi.life_level_${level}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
     ENVIRONMENT WEFT_MPI_CHECK_THREADS=on)
 endforeach()
-add_executable(mpi_program_initial_errhandler programs/initial_errhandler.cpp)
-target_link_libraries(mpi_program_initial_errhandler PRIVATE weft_flags mpi_abi)
-add_dependencies(mpi_program_initial_errhandler weft_mpi_generated)
+weft_mpi_program(initial_errhandler programs/initial_errhandler.cpp)
+weft_left_out_of_tsan(mpi_program_initial_errhandler)
 add_test(NAME mpi.initial_errhandler COMMAND $<TARGET_FILE:weftrun> -initial-errhandler mpi_errors_return
   -n 2 --timeout 100 $<TARGET_FILE:mpi_program_initial_errhandler>)
 set_tests_properties(mpi.initial_errhandler PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
