@@ -357,7 +357,7 @@ class Device final : public fabric::Sink {
   }
   /// For those that look at others' devices, of which there may be none.
   void note_kept() noexcept {
-    if (keepers_ != nullptr) keepers_->note(number_, kept_);
+    if (keepers_ != nullptr) keepers_->note(number_, polls_);
   }
   /// What a poll does not do by itself: pending work, early frames, and whoever sleeps.
   uint32_t attend();
@@ -429,7 +429,7 @@ class Device final : public fabric::Sink {
   std::unique_ptr<std::atomic<uint32_t>[]> requests_;  ///< under way, by rank
 
   alignas(base::kCacheLine) base::BiasedLock lock_{base::BiasedLock::Level::outer};
-  uint64_t kept_ = 0;                   // (lock) see Keepers::note
+  comm::Keepers::Polls polls_;          // (lock)
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`

@@ -6,12 +6,14 @@
 //
 // Who may call: `note` under the device's lock; `is_anothers` any thread. Wait-free.
 // Layout: the marks of eight devices share a line, written once in kNoteUs by each keeper. A wrong
-// one costs time only: a device is looked at by two, or not for kStaleUs.
+// one costs time only: a device is looked at by two, or not for kStaleUs. Who comes by now and then
+// (a task's worker between tasks, a consumer that works on each message) keeps nothing.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "weft/base/cache_line.hpp"
 #include "weft/base/clock.hpp"
@@ -21,20 +23,28 @@ namespace weft::comm {
 
 class Keepers {
  public:
-  static constexpr uint64_t kNoteUs = 8;    ///< between two notes of a keeper
-  static constexpr uint64_t kStaleUs = 32;  ///< after its last one it keeps the device no more
+  static constexpr uint64_t kNoteUs = 8;    ///< between two polls of a keeper at most; of its notes
+  static constexpr uint64_t kStaleUs = 16;  ///< after its last one it keeps the device no more
+
+  /// What a device has noted, in its own lines.
+  struct Polls {
+    uint64_t last = 0;
+    uint64_t noted = 0;
+  };
 
   Keepers(std::size_t devices, uint64_t ticks_per_us)
       : marks_(std::make_unique<Line[]>((devices + kPerLine - 1) / kPerLine)),
         note_((kNoteUs * ticks_per_us) << kSlotBits),
         stale_((kStaleUs * ticks_per_us) << kSlotBits) {}
 
-  /// (the device's lock) The caller polls it; `last`: the device's copy of its mark.
-  void note(uint32_t device, uint64_t& last) noexcept {
+  /// (the device's lock) The caller polls it.
+  void note(uint32_t device, Polls& polls) noexcept {
     const uint64_t now = mark();
-    if (((now ^ last) & kSlots) == 0 && now - last < note_) [[likely]]
+    if (!is_within(note_, now, std::exchange(polls.last, now)) ||
+        is_within(note_, now, polls.noted)) {
       return;
-    last = now;
+    }
+    polls.noted = now;
     of(device).store(now, std::memory_order_relaxed);  // relaxed, here and below: hints
   }
   /// Somebody else polls it.
@@ -52,7 +62,11 @@ class Keepers {
     std::atomic<uint64_t> of[kPerLine];
   };
 
-  /// Now, by the calling thread; ticks wrap around after years.
+  /// Both by one thread.
+  static bool is_within(uint64_t span, uint64_t now, uint64_t before) noexcept {
+    return ((now ^ before) & kSlots) == 0 && now - before < span;
+  }
+  /// Now, by the calling thread. It wraps around after months, when a device may seem kept once.
   static uint64_t mark() noexcept {
     return base::ticks() << kSlotBits | (base::this_thread_slot() & kSlots);
   }

@@ -358,17 +358,20 @@ Runtime::Impl::Yielded Runtime::Impl::wait_yielding(Device& device, Awaited& awa
   // relaxed, here and below: hints, and guesses with lost updates.
   const bool elected = settings.progress != Progress::server;
   const bool crowded = is_crowded();
-  const bool served = !elected || list.served.load(std::memory_order_relaxed);
+  bool served = !elected || list.served.load(std::memory_order_relaxed);
   // With a core of its own it may as well serve at once.
-  if (!served && !crowded) return Yielded::in_vain;
+  if (!served && !crowded) {
+    if (comm::take_if_vacant(list)) return Yielded::until_serving;
+    served = true;
+  }
   const uint32_t awake_now = awake.others();
   if (crowded) awake.begin();
-  // Whoever serves sleeps, or nobody does.
-  if (awake_now == 0 && (!served || asleep.load(std::memory_order_relaxed) != 0))
+  // Whoever serves sleeps, or nobody does, or threads that do nothing else.
+  if (awake_now == 0 && (!elected || !served || asleep.load(std::memory_order_relaxed) != 0))
     return Yielded::in_vain;
   if (spin_ticks == 0) return Yielded::in_vain;
   const int32_t credit = yield_credit.load(std::memory_order_relaxed);
-  const bool all_have_cores = has_core_for_all(list);
+  const bool all_have_cores = elected && has_core_for_all(list);
   if (credit < 0 && !all_have_cores) {
     yield_credit.store(credit + 1, std::memory_order_relaxed);
     return Yielded::in_vain;
@@ -597,7 +600,8 @@ bool Runtime::Impl::step_down(Device& device, WaitNode& node) noexcept {
   list.lock.unlock();
   // Invariant 4. seq_cst: after linking, look at the sleeper; it gives its role up, then looks
   // at the lists if there are orphans.
-  orphans.store(true, std::memory_order_seq_cst);
+  // An exchange, as below: with a store whoever sees the next one's would not see this link.
+  orphans.exchange(true, std::memory_order_seq_cst);
   if (sleeper.load(std::memory_order_seq_cst)) return true;
   list.lock.lock();
   if (node.linked) {
@@ -654,8 +658,10 @@ void Runtime::Impl::serve_the_left() noexcept {
 bool Runtime::Impl::serve_the_unserved() noexcept {
   // Invariant 4, see step_down. seq_cst: whoever stepped down after this look sees that nobody
   // sleeps; whoever did before the exchange is in its list, for us or for who exchanged before us.
-  if (!takes_turns && (!orphans.load(std::memory_order_seq_cst) ||
-                       !orphans.exchange(false, std::memory_order_seq_cst))) {
+  if (takes_turns) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // roles are given up there otherwise, too
+  } else if (!orphans.load(std::memory_order_seq_cst) ||
+             !orphans.exchange(false, std::memory_order_seq_cst)) {
     return false;
   }
   for (auto& each : devices) {
@@ -664,9 +670,10 @@ bool Runtime::Impl::serve_the_unserved() noexcept {
     list.lock.lock();
     base::Parker* next =
         list.served.load(std::memory_order_relaxed) ? nullptr : comm::hand_over(list);
+    // There may be more. Under the lock: whoever has the role now leaves behind it, and looks.
+    if (next != nullptr) orphans.exchange(true, std::memory_order_seq_cst);
     list.lock.unlock();
     if (next != nullptr) {
-      orphans.store(true, std::memory_order_seq_cst);  // there may be more
       next->unpark();
       return true;
     }

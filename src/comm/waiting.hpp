@@ -18,7 +18,9 @@
 //     take turns, the watch has been told (turns.hpp).
 //  4. A server steps down (parks without handing on) only if, after it was linked with served =
 //     false, it saw the sleeper's role taken. The sleeper gives the role up before it looks for
-//     parked threads in leave(); both use seq_cst, so one of the two sees the other.
+//     parked threads in leave(); both use seq_cst, so one of the two sees the other. `orphans` is
+//     false only while nobody has stepped down that is still parked, or whoever took it back has
+//     yet to look through the lists.
 //  5. A waiter looks at its condition after it enrolled and before it parks; a completer fulfils
 //     the condition before it looks for the waiter. For a Synchronizer one atomic word is both
 //     (completion.cpp); for a WaitSet the asymmetric fence orders the two.

@@ -11,6 +11,7 @@
 #include "comm/device.hpp"
 #include "comm/keepers.hpp"
 #include "comm/ranks.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
 
 namespace weft {
@@ -256,14 +257,17 @@ TEST(Keepers, NobodyKeepsWhatNobodyPolled) {
   for (uint32_t d = 0; d < 9; ++d) EXPECT_FALSE(keepers.is_anothers(d)) << d;
 }
 
-TEST(Keepers, WhoPollsLastKeepsADeviceUntilItStops) {
+TEST(Keepers, WhoPollsADeviceTimeAndAgainKeepsIt) {
   comm::Keepers keepers(9, kTicksPerUs);
-  uint64_t last = 0;
+  comm::Keepers::Polls polls;
+  const auto poll = [&] {
+    for (int i = 0; i < 100; ++i) keepers.note(8, polls);
+    EXPECT_FALSE(keepers.is_anothers(0));
+  };
   const auto poll_in_another_thread = [&](auto meanwhile) {
     std::latch polled(1), over(1);
     const std::jthread other([&] {
-      keepers.note(8, last);
-      EXPECT_FALSE(keepers.is_anothers(8)) << "its own";
+      poll();
       polled.count_down();
       over.wait();
     });
@@ -271,19 +275,36 @@ TEST(Keepers, WhoPollsLastKeepsADeviceUntilItStops) {
     meanwhile();
     over.count_down();
   };
-  // This thread may be off its core for longer than anybody keeps a device.
-  for (bool seen = false; !seen;) {
+  // A thread may be off its core for longer than anybody keeps a device.
+  for (bool seen = false; !seen;) poll_in_another_thread([&] { seen = keepers.is_anothers(8); });
+  while (keepers.is_anothers(8)) std::this_thread::yield();
+  // Another takes it over at once, however soon after.
+  for (bool taken = false; !taken;) {
     poll_in_another_thread([&] {
-      seen = keepers.is_anothers(8);
-      EXPECT_FALSE(keepers.is_anothers(0));
+      const bool was_its = keepers.is_anothers(8);
+      poll();
+      taken = was_its && !keepers.is_anothers(8);
     });
   }
-  while (keepers.is_anothers(8)) std::this_thread::yield();
-  // Its next look takes the device over at once, however soon after the other's.
-  poll_in_another_thread([&] {
-    keepers.note(8, last);
-    EXPECT_FALSE(keepers.is_anothers(8));
+}
+
+TEST(Keepers, WhoComesByNowAndThenKeepsNothing) {
+  comm::Keepers keepers(1, kTicksPerUs);
+  comm::Keepers::Polls polls;
+  std::latch polled(1), over(1);
+  const std::jthread other([&] {
+    for (int i = 0; i < 100; ++i) {
+      const uint64_t before = base::ticks();
+      keepers.note(0, polls);
+      while (base::ticks() - before < 2 * comm::Keepers::kNoteUs * kTicksPerUs) {
+      }
+    }
+    polled.count_down();
+    over.wait();
   });
+  polled.wait();
+  EXPECT_FALSE(keepers.is_anothers(0));
+  over.count_down();
 }
 
 /// The thread that polled a device all the time computes, or waits for something else.
