@@ -172,6 +172,7 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
   for (auto& device : devices) {
     device->with_lock([&] { deliver_early(endpoint, *device); });
   }
+  endpoints_open.fetch_add(1, std::memory_order_relaxed);  // see is_quiet
 }
 
 void Runtime::Impl::unpublish(Endpoint::Impl& endpoint) {

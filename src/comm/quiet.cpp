@@ -61,7 +61,8 @@ std::string kept_by(const Endpoint::Impl& endpoint) {
 /// True once, when nothing came for so long. `continues`: the caller waited ever since its last
 /// look; else, where that is long ago, a wait begins here.
 bool Runtime::Impl::is_quiet(comm::QuietSpan& span, bool continues) noexcept {
-  uint64_t polls = 0;
+  // What waited for an endpoint that was made since waits for something else now.
+  uint64_t polls = endpoints_open.load(std::memory_order_relaxed);
   for (const auto& device : devices) {
     polls += device->counters().read(Device::polls) - device->counters().read(Device::empty_polls);
   }
@@ -148,12 +149,22 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
   for (const auto& [rank, count] : operations->awaited_by_rank()) {
     text += fmt::format("; sends, puts and gets that wait for rank {}: {}", rank, count);
   }
+  // One that has yet to take all that came early is made, too.
+  const auto made = [&](uint32_t number) -> const Endpoint::Impl* {
+    if (const Endpoint::Impl* open = endpoints[number].load(std::memory_order_acquire);
+        open != nullptr)
+      return open;
+    early_lock.lock();
+    const Endpoint::Impl* opens = opening[number];
+    early_lock.unlock();
+    return opens;
+  };
   // Under a device's lock no endpoint ends.
   devices[0]->with_lock([&] {
     for (const auto& device : devices) {
       const auto held = device->held_now();
       if (!held || held->endpoint >= kMaxEndpoints) continue;
-      const Endpoint::Impl* endpoint = endpoints[held->endpoint].load(std::memory_order_acquire);
+      const Endpoint::Impl* endpoint = made(held->endpoint);
       text += fmt::format("; messages of rank {} are left in its lane, the first for endpoint {}{}",
                           held->source.value, held->endpoint,
                           endpoint == nullptr          ? ", which is not made here"
@@ -161,8 +172,8 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
                                                        : ", which has no room for it");
     }
     std::string kept;
-    for (const auto& each : endpoints) {
-      const Endpoint::Impl* endpoint = each.load(std::memory_order_acquire);
+    for (uint32_t number = 0; number < endpoints_made.load(std::memory_order_relaxed); ++number) {
+      const Endpoint::Impl* endpoint = made(number);
       if (endpoint != nullptr) kept += kept_by(*endpoint);
     }
     text += kept;

@@ -129,6 +129,7 @@ struct Runtime::Impl final : base::IdleWork {
   const uint64_t serial = next_serial();  ///< no other runtime of the process has it, then or later
   std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};
   std::atomic<uint32_t> endpoints_made{0};
+  std::atomic<uint32_t> endpoints_open{0};  ///< so many of them took what had come early
 
   base::SpinLock early_lock;          // early.cpp
   comm::Unexpected* early = nullptr;  ///< frames for endpoints to come, oldest first
