@@ -93,7 +93,8 @@ stress: bootstrap
 	@for preset in release tsan asan; do \
 	  echo "stress: $$preset, WEFT_STRESS_SECONDS=$$WEFT_STRESS_SECONDS"; \
 	  $(call configure,$$preset,-DWEFT_LARGE_PIECES=OFF) && $(call build,$$preset) && \
-	  scripts/sanitized $(call run_tests,$$preset) || exit 1; \
+	  tests=$$preset; [ $$preset = release ] || tests=$$preset-long; \
+	  scripts/sanitized $(call run_tests,$$tests) || exit 1; \
 	done
 	WEFT_STRESS_SECONDS=$(MATCHER_SECONDS) build/bin/mpi_matching_test --gtest_filter='*Engines*'
 	@$(MAKE) fuzz FUZZ_SECONDS=1200

@@ -33,13 +33,16 @@ define_property(TARGET PROPERTY WEFT_LIGHT INITIALIZE_FROM_VARIABLE WEFT_LIGHT)
 target_compile_options(weft_flags INTERFACE
   $<$<AND:$<BOOL:$<TARGET_PROPERTY:WEFT_LIGHT>>,$<CONFIG:Release>>:-O1>)
 
-# Sanitized builds are optimized a little, whatever the build type: they are for running. Their
+# Sanitized builds are optimized a little, whatever the build type: they are for running. (The tools that
+# say so, WEFT_BRIEF, are compiled for longer than they run: they are not.) Their
 # instrumentation leads GCC's flow analysis astray. ThreadSanitizer does not model fences (-Wtsan);
 # ours order atomics among themselves, never plain data.
+define_property(TARGET PROPERTY WEFT_BRIEF)
+set(sanitized_level $<IF:$<BOOL:$<TARGET_PROPERTY:WEFT_BRIEF>>,-O0,-O1>)
 set(gnu $<CXX_COMPILER_ID:GNU>)
 if(WEFT_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined)
-  target_compile_options(weft_flags INTERFACE -O1 -g1 -fsanitize=address -fno-sanitize-recover=all
+  target_compile_options(weft_flags INTERFACE ${sanitized_level} -g1 -fsanitize=address -fno-sanitize-recover=all
     $<${gnu}:-Wno-maybe-uninitialized>)
   # All undefined behaviour is looked for in the rooms. Their tests, which may bring the copy of an
   # inline function that a program ends up with, do without the dear checks: all together are two
@@ -49,7 +52,7 @@ if(WEFT_SANITIZE STREQUAL "address")
   target_compile_options(weft_flags INTERFACE -fsanitize=${cheap_checks})
 elseif(WEFT_SANITIZE STREQUAL "thread")
   set(sanitizers -fsanitize=thread)
-  target_compile_options(weft_flags INTERFACE -O1 -g1 ${sanitizers}
+  target_compile_options(weft_flags INTERFACE ${sanitized_level} -g1 ${sanitizers}
     $<${gnu}:-Wno-maybe-uninitialized> $<${gnu}:-Wno-tsan>)
 elseif(NOT WEFT_SANITIZE STREQUAL "")
   message(FATAL_ERROR "WEFT_SANITIZE is '${WEFT_SANITIZE}': use address, thread or nothing")

@@ -2,6 +2,8 @@
 # a watchdog, labelled with its room.
 # weft_job_test(name RANKS n COMMAND ...): a multi-process test, run through weftrun.
 # weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
+# weft_long_if_sanitized(test ...): tests that take long under a sanitizer and of which a shorter sibling runs
+# there, too: `make asan` and `make tsan` leave them out, `make stress` does not.
 # weft_left_out_of_tsan(target ...): programs of tests that the preset `tsan` leaves out; it need not
 # build them.
 find_package(GTest REQUIRED)
@@ -36,6 +38,12 @@ function(weft_job_test name)
   add_test(NAME jobs.${name}.${ARG_RANKS}
     COMMAND $<TARGET_FILE:weftrun> -n ${ARG_RANKS} --timeout 100 ${ARG_COMMAND})
   set_tests_properties(jobs.${name}.${ARG_RANKS} PROPERTIES TIMEOUT 120 LABELS "jobs")
+endfunction()
+
+function(weft_long_if_sanitized)
+  if(WEFT_SANITIZE)
+    set_property(TEST ${ARGN} APPEND PROPERTY LABELS long)
+  endif()
 endfunction()
 
 function(weft_left_out_of_tsan)

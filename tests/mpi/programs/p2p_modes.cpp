@@ -76,10 +76,10 @@ void check(const std::vector<unsigned char>& in, const Layout& layout, std::size
   for (std::size_t i = 0; i < in.size(); ++i) {
     const bool data = i % layout.stride == 0;
     const unsigned char wanted = data ? pattern(message, i / layout.stride) : 0xee;
-    if (!expect(in[i] == wanted, "%s %s %s %zu: byte %zu is %d, not %d",
-                kNames[static_cast<int>(mode)], how, layout.name, size, i, in[i], wanted)) {
-      return;
-    }
+    if (in[i] == wanted) continue;
+    expect(false, "%s %s %s %zu: byte %zu is %d, not %d", kNames[static_cast<int>(mode)], how,
+           layout.name, size, i, in[i], wanted);
+    return;
   }
 }
 
