@@ -60,7 +60,8 @@ struct EndpointSpec {
   void* handler_argument = nullptr;
   Matcher* matcher = nullptr;         ///< for Arrival::matcher
   Completion* at_source = nullptr;    ///< default for sends and puts posted without one
-  Completion* at_target = nullptr;    ///< default for receives; signals of Arrival::memory
+  Completion* at_target = nullptr;    ///< default for receives; Arrival::memory: of signals, which
+                                      ///< a rank without one drops (put_signal)
   std::size_t queue_capacity = 4096;  ///< Arrival::queue: messages held before senders wait, and
                                       ///< with them what they send elsewhere (Endpoint)
   Device* device = nullptr;           ///< explicit assignment; nullptr: the runtime's policy
@@ -150,7 +151,11 @@ class Endpoint {
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
   /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
-  /// tells of this put alone: large ones overtake each other.
+  /// tells of this put alone: large ones overtake each other. The rank that is signalled must have
+  /// made its endpoint with one; whether it has, only that rank knows. If not: to this rank itself,
+  /// Error(bad_argument); elsewhere the put completes with `bad_argument` and writes nothing, but
+  /// for memory that is written from here (weft's, on the same node), where it is done and the
+  /// signal dropped. That rank's log names endpoint and sender once, and at its end how many.
   Post put_signal(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
                   Tag signal, Completion* completion = nullptr, void* context = nullptr);
   /// Copies from `offset` of the region into `buffer`.
