@@ -1,4 +1,6 @@
 // Arguments of the runtime that nothing could make right.
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "base/captured_stderr.hpp"
@@ -138,6 +140,39 @@ TEST_P(SignalsToNobody, AreRefusedOrTold) {
       {.devices = 1});
   told.wait_for("made without at_target, dropped the signals of 4 puts");
   EXPECT_EQ(told.count("dropped the signal of a put from rank 0 to endpoint "), 1);
+}
+
+TEST(SharedMemoryArguments, OnlyWeftsOwnIsExposedAndReleased) {
+  on_ranks(2, [](Runtime& rt) {
+    const auto refused = [](std::span<std::byte> memory, auto call) {
+      try {
+        call(memory);
+        ADD_FAILURE() << "taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::bad_argument);
+        const std::string text = error.what();
+        EXPECT_NE(text.find("allocate_shared"), std::string::npos) << text;
+        EXPECT_NE(text.find(fmt::format("{}", static_cast<void*>(memory.data()))),
+                  std::string::npos)
+            << text;
+      }
+    };
+    const auto expose = [&rt](std::span<std::byte> memory) { (void)rt.expose_shared(memory); };
+    const auto release = [&rt](std::span<std::byte> memory) { rt.release_shared(memory); };
+    std::vector<std::byte> own(10'000);
+    const auto shared = rt.allocate_shared(10'000);
+    EXPECT_NE(rt.expose_shared(shared.subspan(8, 8)).segment, 0U);
+    refused(own, expose);
+    refused({shared.data() + 8, 1 << 20}, expose);  // beyond its end
+    // More often than there are names: what is refused keeps none.
+    for (int i = 0; i < 3000; ++i) EXPECT_THROW(expose(own), Error);
+    refused(own, release);
+    refused(shared.subspan(8), release);  // not its beginning
+    release(shared);
+    refused(shared, release);  // again
+    refused(shared, expose);
+    release({});
+  });
 }
 
 TEST(EndpointArguments, WhoOutlivesItsRuntimeIsNamed) {

@@ -165,8 +165,12 @@ class Runtime {
   /// Shared memory that node peers write without a copy; zeroed, page-aligned. Throws
   /// Error(no_memory).
   std::span<std::byte> allocate_shared(std::size_t bytes);
-  void release_shared(std::span<std::byte> memory) noexcept;
-  /// The name of such memory, for peers on this node; plain data, to be sent to them.
+  /// Gives such memory back, whole; its names and Regions hold no more. Throws Error(bad_argument)
+  /// if none begins there (any more). Null: nothing happens.
+  void release_shared(std::span<std::byte> memory);
+  /// The name of such memory, or of a part, for peers on this node; plain data, to be sent to them.
+  /// Holds until the memory is released. Throws Error(bad_argument) for any other memory, which a
+  /// Region can name; Error(no_memory) when there are `fabric.exposures` names.
   [[nodiscard]] fabric::MemoryKey expose_shared(std::span<std::byte> memory);
   /// A peer's memory by its name, mapped here for as long as the runtime lives; nothing if that
   /// peer is on another node, or the name is of no such memory.
