@@ -71,7 +71,8 @@ class CompletionQueue final : public Completion {
   explicit CompletionQueue(std::size_t capacity = 4096);
   ~CompletionQueue();
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
-  /// Takes the next event; false if there is none. Does not progress and never blocks.
+  /// Takes the next event; false if there is none. Does not progress and never blocks; what waits
+  /// for one is Runtime::pop_wait, pop_until.
   [[nodiscard]] bool pop(Event& event) noexcept;
 
  private:
@@ -79,9 +80,9 @@ class CompletionQueue final : public Completion {
   std::unique_ptr<Ring> ring_;
 };
 
-/// Counts n completions down and wakes who waits for the last (000 §2.2). Reusable through
-/// `reset` once ready. The first error is kept. May end as soon as it is ready: the last completer
-/// touches it no more.
+/// Counts n completions down and wakes who waits for the last (Runtime::wait, wait_any; 000 §2.2).
+/// Reusable through `reset` once ready. The first error is kept. May end as soon as it is ready: the
+/// last completer touches it no more.
 class Synchronizer final : public Completion {
  public:
   explicit Synchronizer(uint32_t expected = 1) noexcept : Completion(true), left_(expected) {}

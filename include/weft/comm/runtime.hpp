@@ -127,6 +127,29 @@ class Runtime {
   [[nodiscard]] bool wait_for(Synchronizer& done, const std::chrono::duration<Rep, Period>& time) {
     return wait_until(done, base::deadline_after(time));
   }
+  /// Returns which of `any` is ready, the first of them if several are; the others go on. For each
+  /// the caller is the one waiter that it may have. Waits as `wait` does; each look at them takes
+  /// as long as there are. Throws Error(bad_argument) for none.
+  std::size_t wait_any(std::span<Synchronizer* const> any);
+  /// The same with a deadline, as wait_until; nothing: the time came first.
+  [[nodiscard]] std::optional<std::size_t> wait_any_until(std::span<Synchronizer* const> any,
+                                                          uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] std::optional<std::size_t> wait_any_for(
+      std::span<Synchronizer* const> any, const std::chrono::duration<Rep, Period>& time) {
+    return wait_any_until(any, base::deadline_after(time));
+  }
+  /// Takes the next event of a queue that operations or signals of this runtime complete, waiting
+  /// for it as `wait` does. Any number of threads and tasks, each of which gets another event; all
+  /// of them look whenever something came.
+  Event pop_wait(CompletionQueue& queue);
+  /// The same with a deadline, as wait_until. False: the time came first, and no event was taken.
+  [[nodiscard]] bool pop_until(CompletionQueue& queue, Event& event, uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] bool pop_for(CompletionQueue& queue, Event& event,
+                             const std::chrono::duration<Rep, Period>& time) {
+    return pop_until(queue, event, base::deadline_after(time));
+  }
   /// The same as wait for whatever else tells by a parker, or becomes ready with time.
   void wait(base::Awaited& awaited);
   /// Returns when the message's bytes are here.
