@@ -145,6 +145,7 @@ Runtime::~Runtime() {
     (void)impl_.release();
     return;
   }
+  my.probes.begin_end();
   // Nobody's memory goes before everybody is done with it; but not in the middle of a failure. The
   // living wait for each other although some have died, of which not all know yet.
   if (std::uncaught_exceptions() == 0) {
