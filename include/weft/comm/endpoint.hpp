@@ -102,6 +102,15 @@ class Region {
 /// meanwhile, be it a barrier, waits for ever unless another thread makes room: empty queues first,
 /// or make them large enough for all that may come before.
 ///
+/// How large a queue (`queue_capacity`): as many messages as all senders together may have sent
+/// before anybody here takes one. Where each waits for an answer before it asks again, that is the
+/// number of threads and tasks that ask; where each has k under way, k times as many; where this
+/// rank first does something else (a barrier, a phase), all that the others send meanwhile. Where
+/// somebody always dequeues and streams have no end, any size works, for it only says how far
+/// senders run ahead: 4096 hides pauses of a scheduler's time slice. A place takes 64 bytes, and
+/// capacities are powers of two. A message of more than 40 bytes holds a packet as well, of its
+/// sender's or this rank's `fabric.packets`: beyond these a larger queue does not help.
+///
 /// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or
 /// Error(no_such_peer) before anything is posted. `completion` nullptr: the bound one; if there is
