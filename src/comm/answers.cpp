@@ -140,6 +140,12 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
               fmt::format("endpoint {} ended with {} messages that were never received",
                           endpoint.number, dropped));
   }
+  // relaxed: nobody delivers to it any more. The first was told when it came.
+  if (const uint64_t lost = endpoint.signals_lost.load(std::memory_order_relaxed); lost > 1) {
+    base::log(base::LogLevel::warn,
+              fmt::format("endpoint {}, made without at_target, dropped the signals of {} puts",
+                          endpoint.number, lost));
+  }
 }
 
 }  // namespace weft

@@ -133,6 +133,10 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     }
     return Taken::yes;
   }
+  if (header.type == PacketType::probe) {
+    receive_probe(frame, header);
+    return Taken::yes;
+  }
   if (header.endpoint >= Runtime::Impl::kMaxEndpoints) {
     malformed_frame(frame, "endpoint number out of range");
     return Taken::yes;
@@ -223,6 +227,20 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
   if (refuse(frame, Errc::bad_argument) == Taken::hold) return Taken::hold;
   malformed_frame(frame, "a packet type or length that this endpoint cannot have been sent");
   return Taken::yes;
+}
+
+/// Not among `frames_in`: that nothing but probes came is what these ask about.
+void Device::receive_probe(const fabric::Frame& frame, const Header& header) {
+  std::span<const std::byte> rest = frame.head.subspan(sizeof(Header));
+  comm::ProbeBody probe;
+  if (!comm::take(rest, probe)) {
+    malformed_frame(frame, "a probe too short");
+    return;
+  }
+  runtime_.probes.arrive(frame.source, header.flags, probe);
+  give_back(frame);
+  const uint64_t poll = counters_.read(polls);
+  if (std::exchange(probed_poll_, poll) != poll) count(probe_polls);
 }
 
 void Device::on_control(const fabric::Frame& frame) {

@@ -52,8 +52,9 @@ class Device final : public fabric::Sink {
     empty_polls,
     unexpected,
     held,
-    late,       ///< frames for an endpoint or an operation that is gone
-    malformed,  ///< frames that made no sense
+    late,         ///< frames for an endpoint or an operation that is gone
+    malformed,    ///< frames that made no sense
+    probe_polls,  ///< that brought a probe (probes.hpp), which ends no quiet
     kCounts
   };
 
@@ -410,6 +411,7 @@ class Device final : public fabric::Sink {
   bool send_answer(comm::Operation& op);
   bool send_finished(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   bool send_signal(comm::Operation& op);
+  void receive_probe(const fabric::Frame& frame, const comm::Header& header);
   void receive_fragment(const fabric::Frame& frame, const comm::DataBody& body);
   bool look_at_deaths();
   void sweep(Rank peer);
@@ -474,6 +476,7 @@ class Device final : public fabric::Sink {
   std::vector<comm::Operation*> resting_;        // (lock) helps, until a packet comes back
   uint64_t shared_copied_ = 0;                   // (lock) bytes, by a turn of one of both ends
   uint32_t early_delivered_ = 0;                 // (lock)
+  uint64_t probed_poll_ = 0;                     // (lock) number of the last that brought a probe
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

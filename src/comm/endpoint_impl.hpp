@@ -102,8 +102,9 @@ struct Endpoint::Impl {
   /// endpoint. Once `ending`, signals that find no room are dropped.
   std::atomic<uint32_t> inbound{0};
   std::atomic<bool> ending{false};
-  std::atomic<uint32_t> tries_asked{0};  // Arrival::matcher: see try_again_later
-  comm::Operation try_note{};            // in an inbox or pending while `tries_asked` is not 0
+  std::atomic<uint64_t> signals_lost{0};  // Arrival::memory: there is no at_target
+  std::atomic<uint32_t> tries_asked{0};   // Arrival::matcher: see try_again_later
+  comm::Operation try_note{};             // in an inbox or pending while `tries_asked` is not 0
 
   Impl(Runtime::Impl& the_runtime, const EndpointSpec& the_spec)
       : runtime(the_runtime), spec(the_spec) {}

@@ -97,6 +97,10 @@ class MatchTable {
   [[nodiscard]] std::vector<uint64_t> keys_where(Side side,
                                                  const std::function<bool(uint64_t)>& wanted);
 
+  /// The same for all entries. `each` runs under a bucket's lock, and must not call this table; the
+  /// entry stays meanwhile.
+  void survey(const std::function<void(uint64_t, Side, uint64_t)>& each);
+
   /// Takes everything out, each told to `each`, entries of one key oldest first. `each` must not
   /// call this table.
   void drain(const std::function<void(uint64_t key, Side side, uint64_t value)>& each);

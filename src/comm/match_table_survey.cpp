@@ -80,6 +80,10 @@ std::vector<uint64_t> MatchTable::keys_where(Side side,
   return keys;
 }
 
+void MatchTable::survey(const std::function<void(uint64_t, Side, uint64_t)>& each) {
+  for_each(each);
+}
+
 void MatchTable::drain(const std::function<void(uint64_t, Side, uint64_t)>& each) {
   for (std::size_t at = 0; at < buckets(); ++at) {
     Line& first = buckets_[at];

@@ -13,14 +13,10 @@
 
 namespace weft {
 
-namespace {
+namespace comm {
 
-constexpr std::size_t kMostNamed = 4;
-/// Between two looks of one wait, where threads outnumber cores.
-constexpr uint64_t kSlackNs = 10'000'000'000;
-
-/// The keys of a table, for readers; those beyond a few are counted.
 std::string list_of(const std::vector<uint64_t>& keys, MatchOn match_on) {
+  constexpr std::size_t kMostNamed = 4;
   std::map<uint64_t, std::size_t> times;
   for (const uint64_t key : keys) ++times[key];
   std::string text;
@@ -36,6 +32,16 @@ std::string list_of(const std::vector<uint64_t>& keys, MatchOn match_on) {
   return text;
 }
 
+}  // namespace comm
+
+namespace {
+
+/// Between two looks of one wait, where threads outnumber cores.
+constexpr uint64_t kSlackNs = 10'000'000'000;
+
+/// The runtime makes its team before anybody can make an endpoint.
+constexpr uint16_t kOwnTeams = 0;
+
 /// Messages that an endpoint keeps, and receives that wait there; empty if there are no messages.
 std::string kept_by(const Endpoint::Impl& endpoint) {
   if (endpoint.queue != nullptr) {
@@ -48,12 +54,17 @@ std::string kept_by(const Endpoint::Impl& endpoint) {
   const auto every = [](uint64_t) { return true; };
   const auto messages = endpoint.table->keys_where(comm::Side::arrival, every);
   if (messages.empty()) return {};
+  if (endpoint.number == kOwnTeams) {
+    return fmt::format(
+        "; in Runtime::barrier, or at the end of its runtime, waits for this one: {}",
+        comm::list_of(messages, MatchOn::rank));
+  }
   const auto receives = endpoint.table->keys_where(comm::Side::receive, every);
   return fmt::format(
       "; endpoint {} keeps messages that no receive asks for, of {}, and receives "
       "wait there for {}",
-      endpoint.number, list_of(messages, endpoint.spec.match_on),
-      receives.empty() ? "nothing" : list_of(receives, endpoint.spec.match_on));
+      endpoint.number, comm::list_of(messages, endpoint.spec.match_on),
+      receives.empty() ? "nothing" : comm::list_of(receives, endpoint.spec.match_on));
 }
 
 }  // namespace
@@ -64,7 +75,8 @@ bool Runtime::Impl::is_quiet(comm::QuietSpan& span, bool continues) noexcept {
   // What waited for an endpoint that was made since waits for something else now.
   uint64_t polls = endpoints_open.load(std::memory_order_relaxed);
   for (const auto& device : devices) {
-    polls += device->counters().read(Device::polls) - device->counters().read(Device::empty_polls);
+    polls += device->counters().read(Device::polls) - device->counters().read(Device::empty_polls) -
+             device->counters().read(Device::probe_polls);
   }
   // A poll that is under way counts for a moment as one that brought something: so only more than
   // ever counts.
@@ -120,6 +132,8 @@ bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
   if (last != 0 && now - last < settings.report_quiet_ns) return false;
   try {
     const std::string what = what_stands_still(call);
+    // Here may stand still what follows from that.
+    probes.ask();
     if (what.empty()) return false;
     if (!last_report_ns.compare_exchange_strong(last, now, std::memory_order_relaxed)) return false;
     base::log(base::LogLevel::warn,
@@ -130,7 +144,8 @@ bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
   return true;
 }
 
-/// Each part begins with "; ". Empty: it only waits for what others have not sent.
+/// Each part begins with "; ". Empty: it only waits for what others have not sent; whether these
+/// wait as well is found by asking (probes.hpp).
 std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
   std::string text;
   if (call != nullptr && call->call.name == nullptr) text += "; a posting call finds no room";

@@ -2,9 +2,12 @@
 //
 // Memory that weft allocated is mapped by its peers on the same node and written directly; any
 // other region is served by its owner's progress, which alone may say whether a key still holds.
+#include <fmt/format.h>
+
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "fabric/small_copy.hpp"
+#include "weft/base/log.hpp"
 
 namespace weft {
 
@@ -49,11 +52,21 @@ std::optional<std::span<std::byte>> resolve(Runtime::Impl& runtime, const PutBod
   return region->subspan(body.offset, bytes);
 }
 
-/// Tells the endpoint's at_target of a put's signal. False: no room now.
+/// Tells the endpoint's at_target, which there is, of a put's signal. False: no room now.
 bool tell_signal(Endpoint::Impl& endpoint, Rank source, Tag signal, std::span<std::byte> where) {
-  Completion* told = endpoint.spec.at_target;
-  return told == nullptr ||
-         told->try_complete({source, signal, Errc::ok, where.data(), where.size(), nullptr});
+  return endpoint.spec.at_target->try_complete(
+      {source, signal, Errc::ok, where.data(), where.size(), nullptr});
+}
+
+/// A signal for an endpoint that cannot tell anybody. Its sender is told if it waits for an answer;
+/// where it wrote the memory itself only this side knows.
+void lose_signal(Endpoint::Impl& endpoint, Rank source) {
+  // relaxed: a count, and who logs.
+  if (endpoint.signals_lost.fetch_add(1, std::memory_order_relaxed) != 0) return;
+  base::log(base::LogLevel::warn,
+            fmt::format("dropped the signal of a put from rank {} to endpoint {}, which was made "
+                        "without at_target here (further ones are counted)",
+                        source.value, endpoint.number));
 }
 
 /// A large put with a signal is there.
@@ -76,10 +89,11 @@ Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
                  const Arrived& arrived, const PutBody& body) {
   Runtime::Impl& runtime = endpoint.runtime;
   const auto target = resolve(runtime, body, arrived.payload.size());
-  const Errc error = target ? Errc::ok : Errc::bad_key;
   const bool answers = body.operation.index != kNoAnswer;
-  const bool tells = target && (header.flags & kTellTarget) != 0;
-  if (target) {
+  const bool signals = target && (header.flags & kTellTarget) != 0;
+  const bool tells = signals && endpoint.spec.at_target != nullptr;
+  const Errc error = !target ? Errc::bad_key : signals && !tells ? Errc::bad_argument : Errc::ok;
+  if (error == Errc::ok) {
     fabric::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
   }
   // Held, it is offered again, and the same bytes are written again; but it is told once.
@@ -87,6 +101,7 @@ Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
     if (answers && !device.answer(arrived.source, arrived.reply_port, body.operation, error)) {
       return Taken::hold;
     }
+    if (signals) lose_signal(endpoint, arrived.source);
   } else {
     Operation* answer = nullptr;
     if (answers) {
@@ -107,10 +122,13 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
                    const Arrived& arrived, const RendezvousBody& from, const PutBody& body) {
   Runtime::Impl& runtime = endpoint.runtime;
   const auto target = resolve(runtime, body, from.bytes);
-  if (!target) {
-    return device.answer(arrived.source, arrived.reply_port, from.operation, Errc::bad_key)
-               ? Taken::yes
-               : Taken::hold;
+  const bool tells = (header.flags & kTellTarget) != 0;
+  const bool is_lost = target && tells && endpoint.spec.at_target == nullptr;
+  if (!target || is_lost) {
+    const Errc why = is_lost ? Errc::bad_argument : Errc::bad_key;
+    if (!device.answer(arrived.source, arrived.reply_port, from.operation, why)) return Taken::hold;
+    if (is_lost) lose_signal(endpoint, arrived.source);
+    return Taken::yes;
   }
   Operation* op = runtime.operations->allocate_for_request();
   if (op == nullptr) return Taken::hold;
@@ -120,7 +138,6 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
   op->kind = comm::Kind::put;
   op->context = &endpoint;
   op->endpoint = endpoint.number;
-  const bool tells = (header.flags & kTellTarget) != 0;
   op->end = tells ? end_told_put : OperationEnd{[](Operation&) { return true; }};
   if (tells) endpoint.inbound.fetch_add(1, std::memory_order_relaxed);  // as in announce_handler
   begin_transfer(runtime, device, *op, arrived.source, arrived.tag, arrived.reply_port, from);
@@ -152,6 +169,10 @@ Taken arrive_get(Endpoint::Impl& endpoint, Device& device, const Header& /*heade
 }
 
 Taken arrive_signal(Endpoint::Impl& endpoint, Device& /*device*/, const Arrived& arrived) {
+  if (endpoint.spec.at_target == nullptr) {
+    lose_signal(endpoint, arrived.source);
+    return Taken::yes;
+  }
   return tell_signal(endpoint, arrived.source, arrived.tag, {}) ? Taken::yes : Taken::hold;
 }
 
@@ -223,6 +244,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   Device& device = pick_device();
   fabric::Port& port = device.port();
   const Rank owner{key.owner};
+  if (signal && spec.at_target == nullptr && owner == runtime.self.rank()) [[unlikely]] {
+    throw Error(Errc::bad_argument,
+                fmt::format("put_signal to this rank itself through endpoint {}, which was made "
+                            "without at_target: nobody would be told",
+                            number));
+  }
   const Tag tag = signal.value_or(Tag{});
   const uint8_t flags = signal ? comm::kTellTarget : uint8_t{0};
   auto* buffer = const_cast<std::byte*>(data.data());  // read only

@@ -145,6 +145,7 @@ Runtime::~Runtime() {
     (void)impl_.release();
     return;
   }
+  my.probes.begin_end();
   // Nobody's memory goes before everybody is done with it; but not in the middle of a failure. The
   // living wait for each other although some have died, of which not all know yet.
   if (std::uncaught_exceptions() == 0) {
@@ -584,11 +585,21 @@ std::size_t Runtime::inline_bytes() const noexcept {
 std::span<std::byte> Runtime::allocate_shared(std::size_t bytes) {
   return impl_->transport->allocate_shared(bytes);
 }
-void Runtime::release_shared(std::span<std::byte> memory) noexcept {
-  impl_->transport->release_shared(memory);
+void Runtime::release_shared(std::span<std::byte> memory) {
+  if (memory.data() == nullptr || impl_->transport->release_shared(memory)) return;
+  throw Error(Errc::bad_argument,
+              fmt::format("release_shared of {}, where no memory of allocate_shared begins that is "
+                          "not released yet",
+                          static_cast<void*>(memory.data())));
 }
 fabric::MemoryKey Runtime::expose_shared(std::span<std::byte> memory) {
-  return impl_->transport->expose(memory);
+  const fabric::MemoryKey key = impl_->transport->expose(memory);
+  if (key.segment != 0) return key;
+  impl_->transport->withdraw(key);
+  throw Error(Errc::bad_argument,
+              fmt::format("expose_shared of {} bytes at {}, which do not lie within one memory of "
+                          "allocate_shared (a Region takes any)",
+                          memory.size(), static_cast<void*>(memory.data())));
 }
 std::optional<std::span<std::byte>> Runtime::map_shared(const fabric::MemoryKey& name) noexcept {
   return impl_->transport->map_peer(name);

@@ -15,6 +15,7 @@
 #include "comm/device.hpp"
 #include "comm/open_packet.hpp"
 #include "comm/operation.hpp"
+#include "comm/probes.hpp"
 #include "comm/shared_copy.hpp"
 #include "comm/turns.hpp"
 #include "comm/unexpected.hpp"
@@ -398,6 +399,7 @@ struct Runtime::Impl final : base::IdleWork {
   void report_refused(comm::RefusedCall& call) noexcept;
   bool report_quiet(const comm::RefusedCall* call) noexcept;
   std::atomic<uint64_t> last_report_ns{0};  ///< of all threads and tasks
+  comm::Probes probes{*this};
   [[nodiscard]] std::string what_stands_still(const comm::RefusedCall* call);
   void relax(Relaxes why, comm::RefusedCall* call = nullptr);
   /// As until_posted, for a call that can be named.

@@ -90,7 +90,9 @@ constexpr base::ConfigKey kKeys[] = {
      .high = int64_t{24} * 3600 * 1000 * 1000 * 1000,
      .help =
          "After how long without anything coming a rank that waits, and has something short, "
-         "unanswered or not received, logs what that is, one line in that time at most; 0: never."},
+         "unanswered or not received, logs what that is, one line in that time at most; and one "
+         "that waits to receive asks those whom it waits for, and logs if they wait for it, or "
+         "end their runtime. 0: never."},
     {.key = "comm.cores",
      .type = ConfigType::integer,
      .fallback = "0",

@@ -63,6 +63,7 @@ void Runtime::Impl::sleep(Device& device, Awaited& awaited, uint64_t deadline_ns
       return served == 0 && turns.owed.empty() && !any_busy() && !self.has_deferred() &&
              !awaited.ready();
     };
+    if (nothing_came()) probes.deal();
     if (nothing_came()) {
       device.note_sleep();
       waiting.fetch_sub(1, std::memory_order_relaxed);
@@ -139,6 +140,7 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
         fabric::arming_barrier();
         if (device.look() == 0 && !device.busy() && !self.has_deferred() &&
             !stop.stop_requested()) {
+          probes.deal();
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
           timespec soon = time_until(base::now_ns() + fabric::kSecondLookNs);  // as in sleep()

@@ -110,6 +110,7 @@ class alignas(base::kCacheLine) BlockedTask final : public Completion {
     ready_.store(true, std::memory_order_release);
     task.unpark();
   }
+  [[nodiscard]] bool is_awaited() const noexcept override { return true; }
   /// By the task. Others progress meanwhile.
   const Event& wait() noexcept {
     while (!ready_.load(std::memory_order_acquire)) {

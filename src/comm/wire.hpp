@@ -27,6 +27,7 @@ enum class PacketType : uint8_t {
   signal,         ///< a put's bytes are in place already: only tell
   enveloped,      ///< eager, for a Matcher; its header holds an Envelope
   announced,      ///< the same, a large message that waits; body RendezvousBody
+  probe,          ///< who waits for whom (probes.hpp); body ProbeBody; for no endpoint
   // In the control ring:
   ready_to_receive,  ///< RTR: send fragments to this operation; body Handle of the receiver
   share,             ///< send fragments, from the end of what was announced; body ShareBody
@@ -43,7 +44,8 @@ struct Handle {
 
 struct Header {
   PacketType type;
-  uint8_t flags = 0;        ///< finished: Errc; put: kTellTarget; ready_to_receive: kReadFailed
+  uint8_t flags = 0;        ///< finished: Errc; put: kTellTarget; ready_to_receive: kReadFailed;
+                            ///< probe: kIsEnding
   uint16_t endpoint = 0;    ///< number of the endpoint at both ends
   uint32_t tag = 0;         ///< of the message, or the signal of a put
   uint32_t bytes = 0;       ///< payload of this frame (inline or packet)
@@ -86,6 +88,8 @@ static_assert(sizeof(fabric::ShortHeader) == sizeof(Header));
 
 inline constexpr uint8_t kTellTarget = 1;
 inline constexpr uint8_t kReadFailed = 1;  ///< of what was offered; packets shall bring it
+
+inline constexpr uint8_t kIsEnding = 1;  ///< its sender ends its runtime
 
 /// The header of messages for a Matcher: the sequence number lies where others have their length (a
 /// frame knows its own), the context where nothing lies.
@@ -150,6 +154,14 @@ struct ShareBody {
   uint64_t chunk;  ///< a fragment each, from the back
 };
 static_assert(sizeof(ShareBody) == 64);
+
+/// The way of a probe so far: its asker, whom that waits for, and so on.
+struct ProbeBody {
+  uint32_t sequence;  ///< the asker's
+  uint32_t hops;      ///< ranks on the way, of which the first are in `path`
+  int32_t path[8];
+};
+static_assert(sizeof(ProbeBody) == 40);
 
 /// Header and bodies back to back, as they go into a frame.
 template <class... Body>

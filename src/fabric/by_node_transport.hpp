@@ -63,8 +63,8 @@ class ByNodeTransport final : public Transport {
   std::span<std::byte> allocate_shared(std::size_t bytes) override {
     return near_->allocate_shared(bytes);
   }
-  void release_shared(std::span<std::byte> memory) noexcept override {
-    near_->release_shared(memory);
+  bool release_shared(std::span<std::byte> memory) noexcept override {
+    return near_->release_shared(memory);
   }
   MemoryKey expose(std::span<std::byte> memory) override { return near_->expose(memory); }
   void withdraw(const MemoryKey& key) noexcept override { near_->withdraw(key); }

@@ -96,8 +96,8 @@ class WrappedTransport : public Transport {
   std::span<std::byte> allocate_shared(std::size_t bytes) override {
     return inner_->allocate_shared(bytes);
   }
-  void release_shared(std::span<std::byte> memory) noexcept override {
-    inner_->release_shared(memory);
+  bool release_shared(std::span<std::byte> memory) noexcept override {
+    return inner_->release_shared(memory);
   }
   MemoryKey expose(std::span<std::byte> memory) override { return inner_->expose(memory); }
   void withdraw(const MemoryKey& key) noexcept override { inner_->withdraw(key); }

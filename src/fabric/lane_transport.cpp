@@ -364,16 +364,17 @@ std::span<std::byte> LaneTransport::allocate_shared(std::size_t bytes) {
               fmt::format("all {} shared allocations of a rank are in use", kSharedRows));
 }
 
-void LaneTransport::release_shared(std::span<std::byte> memory) noexcept {
+bool LaneTransport::release_shared(std::span<std::byte> memory) noexcept {
   const std::scoped_lock hold(setup_);
   const auto found = allocations_.find(memory.data());
-  if (found == allocations_.end()) return;
+  if (found == allocations_.end()) return false;
   const auto [whole, segment] = found->second;
   exposures_.withdraw_segment(segment);
   SharedRow& entry = own_.shared_row((segment - 1) % kSharedRows);
   backing_->release_shared(whole, segment, entry);
   allocations_.erase(found);
   entry.segment.store(0, std::memory_order_release);  // pairs with map_segment's acquire
+  return true;
 }
 
 MemoryKey LaneTransport::expose(std::span<std::byte> memory) {

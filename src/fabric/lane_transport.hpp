@@ -61,7 +61,7 @@ class LaneTransport final : public Transport {
                     std::span<const std::byte> local) noexcept override;
 
   std::span<std::byte> allocate_shared(std::size_t bytes) override;
-  void release_shared(std::span<std::byte> memory) noexcept override;
+  bool release_shared(std::span<std::byte> memory) noexcept override;
   MemoryKey expose(std::span<std::byte> memory) override;
   void withdraw(const MemoryKey& key) noexcept override { exposures_.withdraw(key); }
   std::optional<std::span<std::byte>> resolve(const MemoryKey& key) noexcept override {

@@ -1,4 +1,6 @@
 // Arguments of the runtime that nothing could make right.
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "base/captured_stderr.hpp"
@@ -66,6 +68,111 @@ TEST(EndpointArguments, WhatIsLeftOfAnEndedEndpointIsTold) {
   });
   told.wait_for("ended with 3 messages that were never received");
   told.wait_for("ended with 2 messages that were never received");
+}
+
+/// Puts with a signal to ranks whose endpoint cannot tell anybody of it.
+class SignalsToNobody : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, SignalsToNobody, testing::Bool(), [](const auto& kind) {
+  return std::string(kind.param ? "shared" : "ordinary");
+});
+
+TEST_P(SignalsToNobody, AreRefusedOrTold) {
+  const bool shared = GetParam();
+  test::CapturedStderr told;
+  constexpr std::size_t kBytes = 1 << 20;
+  constexpr std::size_t kSizes[] = {0, 8, 5000, kBytes};
+  on_ranks(
+      2,
+      [&](Runtime& rt) {
+        CompletionQueue signals;
+        const bool owns = rt.rank() == Rank{1};
+        Endpoint letters(rt, {});
+        std::vector<std::byte> own(shared ? 0 : kBytes);
+        const auto memory = shared ? rt.allocate_shared(kBytes) : std::span(own);
+        {
+          // Who is never signalled itself needs none: that is no error.
+          Endpoint good(rt, {.arrival = Arrival::memory, .at_target = owns ? &signals : nullptr});
+          Endpoint bad(rt, {.arrival = Arrival::memory});
+          const Region region(rt, memory);
+          if (owns) {
+            letters.send_wait(Rank{0}, Tag{1}, test::bytes_of(region.key()));
+            Event event;
+            for ([[maybe_unused]] const std::size_t size : kSizes) {
+              rt.wait_until([&] { return signals.pop(event); });
+              EXPECT_EQ(event.tag, Tag{9});
+            }
+            rt.barrier();
+            EXPECT_FALSE(signals.pop(event));
+            // Puts to memory that is not written by their sender wrote nothing.
+            EXPECT_EQ(memory[0], shared ? std::byte{7} : std::byte{1});
+            try {
+              (void)bad.put_signal(region.key(), 0, {}, Tag{9});
+              ADD_FAILURE() << "taken";
+            } catch (const Error& error) {
+              EXPECT_EQ(error.code(), Errc::bad_argument);
+              EXPECT_NE(std::string(error.what()).find("made without at_target"),
+                        std::string::npos);
+            }
+          } else {
+            fabric::MemoryKey key;
+            letters.recv_wait(Rank{1}, Tag{1}, test::writable(key));
+            const auto put = [&](Endpoint& through, std::size_t size, std::byte value) {
+              const std::vector<std::byte> data(size, value);
+              Synchronizer done;
+              const auto call = [&] { return through.put_signal(key, 0, data, Tag{9}, &done); };
+              if (until_posted(rt, call) == Post::done) return Errc::ok;
+              rt.wait(done);
+              return done.event().error;
+            };
+            for (const std::size_t size : kSizes)
+              EXPECT_EQ(put(good, size, std::byte{1}), Errc::ok);
+            for (const std::size_t size : kSizes) {
+              // Into weft's memory this rank wrote itself, and only the owner knows.
+              EXPECT_EQ(put(bad, size, std::byte{7}), shared ? Errc::ok : Errc::bad_argument)
+                  << size;
+            }
+            rt.barrier();
+          }
+          rt.barrier();
+        }
+        if (shared) rt.release_shared(memory);
+      },
+      {.devices = 1});
+  told.wait_for("made without at_target, dropped the signals of 4 puts");
+  EXPECT_EQ(told.count("dropped the signal of a put from rank 0 to endpoint "), 1);
+}
+
+TEST(SharedMemoryArguments, OnlyWeftsOwnIsExposedAndReleased) {
+  on_ranks(2, [](Runtime& rt) {
+    const auto refused = [](std::span<std::byte> memory, auto call) {
+      try {
+        call(memory);
+        ADD_FAILURE() << "taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::bad_argument);
+        const std::string text = error.what();
+        EXPECT_NE(text.find("allocate_shared"), std::string::npos) << text;
+        EXPECT_NE(text.find(fmt::format("{}", static_cast<void*>(memory.data()))),
+                  std::string::npos)
+            << text;
+      }
+    };
+    const auto expose = [&rt](std::span<std::byte> memory) { (void)rt.expose_shared(memory); };
+    const auto release = [&rt](std::span<std::byte> memory) { rt.release_shared(memory); };
+    std::vector<std::byte> own(10'000);
+    const auto shared = rt.allocate_shared(10'000);
+    EXPECT_NE(rt.expose_shared(shared.subspan(8, 8)).segment, 0U);
+    refused(own, expose);
+    refused({shared.data() + 8, 1 << 20}, expose);  // beyond its end
+    // More often than there are names: what is refused keeps none.
+    for (int i = 0; i < 3000; ++i) EXPECT_THROW(expose(own), Error);
+    refused(own, release);
+    refused(shared.subspan(8), release);  // not its beginning
+    release(shared);
+    refused(shared, release);  // again
+    refused(shared, expose);
+    release({});
+  });
 }
 
 TEST(EndpointArguments, WhoOutlivesItsRuntimeIsNamed) {

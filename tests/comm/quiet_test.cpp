@@ -1,4 +1,5 @@
 // What a rank says that waits in vain for long (comm.report_quiet).
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -8,6 +9,7 @@
 #include "comm/ranks.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
+#include "weft/task/scheduler.hpp"
 
 namespace weft {
 namespace {
@@ -171,6 +173,136 @@ TEST_P(Quiet, WhoOnlyWaitsSaysNothing) {
         } else {
           EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{1}, writable(value)).error, Errc::ok);
         }
+      },
+      options_);
+  EXPECT_EQ(told.text(), "");
+}
+
+// --- Ranks that wait for each other
+// ----------------------------------------------------------------
+
+/// Runs `body` on the ranks while `until` is called by another thread, which is to set it free.
+void on_ranks_until(int ranks, const RuntimeOptions& options,
+                    const std::function<void(Runtime&)>& body, const std::function<void()>& until) {
+  std::jthread watcher(until);
+  on_ranks(ranks, body, options);
+}
+
+/// `rt`'s blocked receives of `endpoint` from `from` end once `free` is set.
+std::jthread cancel_once(const std::atomic<bool>& free, Endpoint& endpoint, Rank from, Tag tag) {
+  return std::jthread([&free, &endpoint, from, tag] {
+    while (!free) std::this_thread::yield();
+    EXPECT_TRUE(endpoint.cancel(from, tag, nullptr));
+  });
+}
+
+/// Each rank blocks for a message of the next, of threads or of tasks, and says so.
+void wait_in_a_ring(int ranks, const RuntimeOptions& options, bool tasks) {
+  const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "50ms"}});
+  CapturedStderr told;
+  std::atomic<bool> free{false};
+  on_ranks_until(
+      ranks, options,
+      [&](Runtime& rt) {
+        Endpoint ep(rt, {});
+        const Rank next{(rt.rank().value + 1) % ranks};
+        const Tag tag{static_cast<uint32_t>(rt.rank().value)};
+        const auto canceller = cancel_once(free, ep, next, tag);
+        const auto receive = [&] {
+          int value = 0;
+          EXPECT_EQ(ep.recv_wait(next, tag, writable(value)).error, Errc::cancelled);
+        };
+        if (tasks) {
+          task::Scheduler scheduler({.workers = 1});
+          scheduler.run(receive);
+        } else {
+          receive();
+        }
+      },
+      [&] {
+        for (int rank = 0; rank < ranks; ++rank) {
+          std::string ring;
+          for (int i = 0; i < ranks; ++i) {
+            ring += (i == 0 ? "" : ", ") + std::to_string((rank + i) % ranks) + " from " +
+                    std::to_string((rank + i + 1) % ranks);
+          }
+          told.wait_for("ranks wait to receive from each other in a ring: " + ring +
+                        "; at endpoint 1 receives wait for rank " +
+                        std::to_string((rank + 1) % ranks) + " tag " + std::to_string(rank));
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        EXPECT_EQ(told.count("in a ring"), ranks) << "each says it once: " << told.text();
+        free = true;
+      });
+}
+
+TEST_P(Quiet, TwoThatReceiveFromEachOtherSaySo) { wait_in_a_ring(2, options_, false); }
+TEST_P(Quiet, SoDoFourInARing) { wait_in_a_ring(4, options_, false); }
+TEST_P(Quiet, SoDoTheirTasks) {
+  // Where workers sleep they do so for one runtime of the process after the other, and are quiet
+  // for none (a rank has but one); in mode waiters a task polls.
+  if (GetParam() != Progress::server) GTEST_SKIP();
+  wait_in_a_ring(2, options_, true);
+}
+TEST_P(Quiet, SoDoTwoWithSeveralDevices) {
+  wait_in_a_ring(2, {.devices = 3, .progress = GetParam()}, false);
+}
+
+/// Rank 1 is done, and its Runtime waits for the others; rank 0 waits for a message of it.
+TEST_P(Quiet, WhoWaitsForARankThatEndsIsToldSo) {
+  const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "50ms"}});
+  CapturedStderr told;
+  auto jobs = fabric::make_local_job(2);
+  std::atomic<bool> free{false};
+  test::on_threads(3, [&](int who) {
+    if (who == 2) {
+      told.wait_for(
+          "rank 1 is ending its runtime; at endpoint 1 receives wait for rank 1 tag 3 (1)");
+      told.wait_for("in a ring: 1 from 0, 0 from 1; this one is ending its runtime");
+      told.wait_for("at the end of its runtime, waits for this one: rank 1");
+      free = true;
+      return;
+    }
+    RuntimeOptions mine = options_;
+    mine.job = jobs[static_cast<std::size_t>(who)].get();
+    Runtime rt(mine);
+    Endpoint ep(rt, {});
+    if (who == 1) return;
+    const auto canceller = cancel_once(free, ep, Rank{1}, Tag{3});
+    EXPECT_EQ(ep.recv_wait(Rank{1}, Tag{3}, {}).error, Errc::cancelled);
+  });
+}
+
+/// Rank 2 waits for 1, which waits for 0, which has a receive of each but blocks for none: it
+/// computes.
+TEST_P(Quiet, WhoWaitsForOneThatComputesSaysNothing) {
+  const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "5ms"}});
+  CapturedStderr told;
+  on_ranks(
+      3,
+      [&](Runtime& rt) {
+        Endpoint ep(rt, {});
+        int value = 7;
+        if (rt.rank() != Rank{0}) {
+          const Rank before{rt.rank().value - 1};
+          EXPECT_EQ(ep.recv_wait(before, Tag{1}, writable(value)).error, Errc::ok);
+          if (rt.rank() == Rank{1}) ep.send_wait(Rank{2}, Tag{1}, bytes_of(value));
+          ep.send_wait(Rank{0}, Tag{2}, bytes_of(value));
+          return;
+        }
+        Synchronizer came(2);
+        std::array<int, 2> values{};
+        for (int i = 0; i < 2; ++i) {
+          ASSERT_EQ(
+              ep.recv(Rank{1 + i}, Tag{2}, writable(values[static_cast<std::size_t>(i)]), &came),
+              Post::posted);
+        }
+        for (int i = 0; i < 40; ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          rt.progress();  // it answers what it is asked
+        }
+        ep.send_wait(Rank{1}, Tag{1}, bytes_of(value));
+        rt.wait(came);
       },
       options_);
   EXPECT_EQ(told.text(), "");

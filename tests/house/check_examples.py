@@ -27,6 +27,12 @@ for ranks in 1, 2:
                 for rank in range(ranks) for thread in range(4)]
     if printed != expected:
         findings.append(f"hello with {ranks} rank(s) printed {printed}")
+ways = os.path.join(bin_folder, "ways")
+for ranks in 1, 2, 3:
+    printed = lines_of(weftrun, "-n", str(ranks), "--timeout", "60", ways)
+    expected = [f"100 bytes handled, a key from rank {rank}, signal 7" for rank in range(ranks)]
+    if printed != expected:
+        findings.append(f"ways with {ranks} rank(s) printed {printed}, not {expected}")
 for arguments, start in (((), "100000 conversations, 10 questions each: "),
                          (("3000", "3"), "3000 conversations, 3 questions each: ")):
     printed = lines_of(weftrun, "-n", "2", "--timeout", "60",
@@ -78,4 +84,4 @@ for program in "heat", "conversations", "table":
 alone = subprocess.run([os.path.join(bin_folder, "conversations")], text=True, capture_output=True)
 if alone.returncode != 2 or "weftrun -n 2" not in alone.stderr:
     findings.append(f"conversations alone: ended with {alone.returncode}: {alone.stderr}")
-finish(findings, "4 examples")
+finish(findings, "5 examples")

@@ -43,6 +43,7 @@ class SyncCounter {
   /// For waiting in other ways: as Turn's.
   bool set_waiter(Parker& parker) noexcept { return last_.set_waiter(parker); }
   void withdraw_waiter() noexcept { last_.withdraw_waiter(); }
+  [[nodiscard]] bool has_waiter() const noexcept { return last_.has_waiter(); }
   /// Starts over for `events` more (0: ready at once); only when ready or unused.
   void reset(uint32_t events) noexcept {
     left_.store(events, std::memory_order_relaxed);  // the turn's release passes it on

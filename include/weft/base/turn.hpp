@@ -78,6 +78,11 @@ class Turn {
   /// waiter at a time. `withdraw_waiter` takes the name back.
   bool set_waiter(Parker& parker) noexcept;
   void withdraw_waiter() noexcept;
+  /// Somebody named himself and it is not given. A hint; the parker is not touched.
+  [[nodiscard]] bool has_waiter() const noexcept {
+    const Parker* const who = state_.load(std::memory_order_relaxed);
+    return who != nullptr && who != given();
+  }
   void wait() noexcept {
     if (is_given()) return;
     for (BriefSpin spin; spin.again();) {

@@ -53,6 +53,9 @@ class Completion {
     while (n-- > 0) (void)try_complete(last);
   }
 
+  /// Somebody blocks until it is told. For reports.
+  [[nodiscard]] virtual bool is_awaited() const noexcept { return false; }
+
  protected:
   explicit Completion(bool counts = false) noexcept : counts_(counts) {}
   ~Completion() = default;
@@ -71,7 +74,8 @@ class CompletionQueue final : public Completion {
   explicit CompletionQueue(std::size_t capacity = 4096);
   ~CompletionQueue();
   [[nodiscard]] bool try_complete(const Event& event) noexcept override;
-  /// Takes the next event; false if there is none. Does not progress and never blocks.
+  /// Takes the next event; false if there is none. Does not progress and never blocks; what waits
+  /// for one is Runtime::pop_wait, pop_until.
   [[nodiscard]] bool pop(Event& event) noexcept;
 
  private:
@@ -79,9 +83,9 @@ class CompletionQueue final : public Completion {
   std::unique_ptr<Ring> ring_;
 };
 
-/// Counts n completions down and wakes who waits for the last (000 §2.2). Reusable through
-/// `reset` once ready. The first error is kept. May end as soon as it is ready: the last completer
-/// touches it no more.
+/// Counts n completions down and wakes who waits for the last (Runtime::wait, wait_any; 000 §2.2).
+/// Reusable through `reset` once ready. The first error is kept. May end as soon as it is ready:
+/// the last completer touches it no more.
 class Synchronizer final : public Completion {
  public:
   explicit Synchronizer(uint32_t expected = 1) noexcept : Completion(true), left_(expected) {}
@@ -101,6 +105,7 @@ class Synchronizer final : public Completion {
   /// waiter at a time. `withdraw_waiter` takes the name back.
   bool set_waiter(base::Parker& parker) noexcept { return left_.set_waiter(parker); }
   void withdraw_waiter() noexcept { left_.withdraw_waiter(); }
+  [[nodiscard]] bool is_awaited() const noexcept override { return left_.has_waiter(); }
 
  private:
   base::SyncCounter left_;

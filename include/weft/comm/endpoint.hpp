@@ -60,7 +60,8 @@ struct EndpointSpec {
   void* handler_argument = nullptr;
   Matcher* matcher = nullptr;         ///< for Arrival::matcher
   Completion* at_source = nullptr;    ///< default for sends and puts posted without one
-  Completion* at_target = nullptr;    ///< default for receives; signals of Arrival::memory
+  Completion* at_target = nullptr;    ///< default for receives; Arrival::memory: of signals, which
+                                      ///< a rank without one drops (put_signal)
   std::size_t queue_capacity = 4096;  ///< Arrival::queue: messages held before senders wait, and
                                       ///< with them what they send elsewhere (Endpoint)
   Device* device = nullptr;           ///< explicit assignment; nullptr: the runtime's policy
@@ -100,6 +101,15 @@ class Region {
 /// other devices, answers, and large transfers that are read go on. Who waits for something else
 /// meanwhile, be it a barrier, waits for ever unless another thread makes room: empty queues first,
 /// or make them large enough for all that may come before.
+///
+/// How large a queue (`queue_capacity`): as many messages as all senders together may have sent
+/// before anybody here takes one. Where each waits for an answer before it asks again, that is the
+/// number of threads and tasks that ask; where each has k under way, k times as many; where this
+/// rank first does something else (a barrier, a phase), all that the others send meanwhile. Where
+/// somebody always dequeues and streams have no end, any size works, for it only says how far
+/// senders run ahead: 4096 hides pauses of a scheduler's time slice. A place takes 64 bytes, and
+/// capacities are powers of two. A message of more than 40 bytes holds a packet as well, of its
+/// sender's or this rank's `fabric.packets`: beyond these a larger queue does not help.
 ///
 /// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or
@@ -150,7 +160,11 @@ class Endpoint {
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
   /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
-  /// tells of this put alone: large ones overtake each other.
+  /// tells of this put alone: large ones overtake each other. The rank that is signalled must have
+  /// made its endpoint with one; whether it has, only that rank knows. If not: to this rank itself,
+  /// Error(bad_argument); elsewhere the put completes with `bad_argument` and writes nothing, but
+  /// for memory that is written from here (weft's, on the same node), where it is done and the
+  /// signal dropped. That rank's log names endpoint and sender once, and at its end how many.
   Post put_signal(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
                   Tag signal, Completion* completion = nullptr, void* context = nullptr);
   /// Copies from `offset` of the region into `buffer`.

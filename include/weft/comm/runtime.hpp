@@ -127,6 +127,29 @@ class Runtime {
   [[nodiscard]] bool wait_for(Synchronizer& done, const std::chrono::duration<Rep, Period>& time) {
     return wait_until(done, base::deadline_after(time));
   }
+  /// Returns which of `any` is ready, the first of them if several are; the others go on. For each
+  /// the caller is the one waiter that it may have. Waits as `wait` does; each look at them takes
+  /// as long as there are. Throws Error(bad_argument) for none.
+  std::size_t wait_any(std::span<Synchronizer* const> any);
+  /// The same with a deadline, as wait_until; nothing: the time came first.
+  [[nodiscard]] std::optional<std::size_t> wait_any_until(std::span<Synchronizer* const> any,
+                                                          uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] std::optional<std::size_t> wait_any_for(
+      std::span<Synchronizer* const> any, const std::chrono::duration<Rep, Period>& time) {
+    return wait_any_until(any, base::deadline_after(time));
+  }
+  /// Takes the next event of a queue that operations or signals of this runtime complete, waiting
+  /// for it as `wait` does. Any number of threads and tasks, each of which gets another event; all
+  /// of them look whenever something came.
+  Event pop_wait(CompletionQueue& queue);
+  /// The same with a deadline, as wait_until. False: the time came first, and no event was taken.
+  [[nodiscard]] bool pop_until(CompletionQueue& queue, Event& event, uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] bool pop_for(CompletionQueue& queue, Event& event,
+                             const std::chrono::duration<Rep, Period>& time) {
+    return pop_until(queue, event, base::deadline_after(time));
+  }
   /// The same as wait for whatever else tells by a parker, or becomes ready with time.
   void wait(base::Awaited& awaited);
   /// Returns when the message's bytes are here.
@@ -165,8 +188,12 @@ class Runtime {
   /// Shared memory that node peers write without a copy; zeroed, page-aligned. Throws
   /// Error(no_memory).
   std::span<std::byte> allocate_shared(std::size_t bytes);
-  void release_shared(std::span<std::byte> memory) noexcept;
-  /// The name of such memory, for peers on this node; plain data, to be sent to them.
+  /// Gives such memory back, whole; its names and Regions hold no more. Throws Error(bad_argument)
+  /// if none begins there (any more). Null: nothing happens.
+  void release_shared(std::span<std::byte> memory);
+  /// The name of such memory, or of a part, for peers on this node; plain data, to be sent to them.
+  /// Holds until the memory is released. Throws Error(bad_argument) for any other memory, which a
+  /// Region can name; Error(no_memory) when there are `fabric.exposures` names.
   [[nodiscard]] fabric::MemoryKey expose_shared(std::span<std::byte> memory);
   /// A peer's memory by its name, mapped here for as long as the runtime lives; nothing if that
   /// peer is on another node, or the name is of no such memory.

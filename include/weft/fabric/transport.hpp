@@ -322,7 +322,8 @@ class Transport {
   /// Memory that node peers can write without a copy: page-aligned, zeroed. Throws
   /// Error(no_memory). Freed by `release_shared`, which withdraws its exposures first.
   virtual std::span<std::byte> allocate_shared(std::size_t bytes) = 0;
-  virtual void release_shared(std::span<std::byte> memory) noexcept = 0;
+  /// False: nothing of that begin is allocated.
+  virtual bool release_shared(std::span<std::byte> memory) noexcept = 0;
   /// Names [memory) to peers. Within memory from `allocate_shared` the key has a segment.
   /// Throws Error(no_memory) when the exposure table is full.
   virtual MemoryKey expose(std::span<std::byte> memory) = 0;

@@ -395,12 +395,13 @@ std::span<std::byte> OfiTransport::allocate_shared(std::size_t bytes) {
   return {base, bytes};
 }
 
-void OfiTransport::release_shared(std::span<std::byte> memory) noexcept {
+bool OfiTransport::release_shared(std::span<std::byte> memory) noexcept {
   const std::scoped_lock hold(setup_);
   const auto found = allocations_.find(memory.data());
-  if (found == allocations_.end()) return;
+  if (found == allocations_.end()) return false;
   exposures_.withdraw_segment(found->second.segment);
   allocations_.erase(found);
+  return true;
 }
 
 MemoryKey OfiTransport::expose(std::span<std::byte> memory) {
