@@ -216,7 +216,7 @@ uint64_t got(const std::byte* at) {
   std::memcpy(&value, at, sizeof value);
   return value;
 }
-uint64_t mix(uint64_t value) {
+uint64_t scrambled(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
   return value ^ (value >> 27);
 }
@@ -238,7 +238,7 @@ struct Player {
 
   void play() {
     for (uint32_t use = 1; use <= last && !was_broken; ++use) {
-      const uint64_t chance = mix(seed + use);
+      const uint64_t chance = scrambled(seed + use);
       seat.begin(use);
       if (use == last && breaker == seat.mine()) {
         wait([&] { return seat.has_space(kAll); });
@@ -248,7 +248,7 @@ struct Player {
         round_trip(use);
       } else if ((chance >> 8) % seat.members() == seat.mine()) {
         wait([&] { return seat.has_space(kAll); });
-        put(seat.release_place().data, mix(use));
+        put(seat.release_place().data, scrambled(use));
         was_broken = !seat.release();
       } else {
         take(use);
@@ -263,7 +263,7 @@ struct Player {
   }
   void round_trip(uint32_t use) {
     if (seat.mine() != 0) {
-      put(seat.arrival().data, mix(use) + seat.mine());
+      put(seat.arrival().data, scrambled(use) + seat.mine());
       (void)seat.arrive();
       take(use);
       return;
@@ -281,9 +281,9 @@ struct Player {
     was_broken = !seat.release();
   }
   [[nodiscard]] uint64_t expected(uint32_t use) const {
-    if (mix(seed + use) % 2 != 0) return mix(use);
+    if (scrambled(seed + use) % 2 != 0) return scrambled(use);
     uint64_t sum = 0;
-    for (uint32_t i = 1; i < seat.members(); ++i) sum += mix(use) + i;
+    for (uint32_t i = 1; i < seat.members(); ++i) sum += scrambled(use) + i;
     return sum;
   }
 };
@@ -347,7 +347,7 @@ TEST(BoardStress, ALetterComesToWhoCountsOnIt) {
     ++use;
     seat.begin(use);
     begun.store(use, std::memory_order_release);
-    for (uint64_t delay = mix(use) % 64; delay-- > 0;) base::cpu_relax();
+    for (uint64_t delay = scrambled(use) % 64; delay-- > 0;) base::cpu_relax();
     seat.sleepers().fetch_add(1, std::memory_order_seq_cst);
     seat.make_wish(seat.wish_of(1));
     const bool late = seat.state() != Seat::State::open;
