@@ -239,8 +239,11 @@ void Device::receive_probe(const fabric::Frame& frame, const Header& header) {
   }
   runtime_.probes.arrive(frame.source, header.flags, probe);
   give_back(frame);
-  const uint64_t poll = counters_.read(polls);
-  if (std::exchange(probed_poll_, poll) != poll) count(probe_polls);
+  ++probes_polled_;
+}
+
+void Device::note_probes(uint32_t served) noexcept {
+  if (std::exchange(probes_polled_, 0) == served) count(probe_polls);
 }
 
 void Device::on_control(const fabric::Frame& frame) {
@@ -347,7 +350,7 @@ bool Device::look_at_deaths() {
 static std::string for_endpoint(const fabric::Frame& frame) {
   if (frame.head.size() < sizeof(Header)) return {};
   const Header header = comm::unpack(frame.head.data());
-  if (header.type >= PacketType::ready_to_receive) return {};
+  if (header.type >= PacketType::probe) return {};
   return fmt::format(" for endpoint {}", header.endpoint);
 }
 

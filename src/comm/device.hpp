@@ -54,7 +54,7 @@ class Device final : public fabric::Sink {
     held,
     late,         ///< frames for an endpoint or an operation that is gone
     malformed,    ///< frames that made no sense
-    probe_polls,  ///< that brought a probe (probes.hpp), which ends no quiet
+    probe_polls,  ///< that brought probes alone (probes.hpp), which end no quiet
     kCounts
   };
 
@@ -349,6 +349,8 @@ class Device final : public fabric::Sink {
       served += attend();
     }
     if (served != 0 || queued_ != nullptr) {
+      if (probes_polled_ != 0) [[unlikely]]
+        note_probes(served);
       after_progress();
     } else {
       counters_.add(empty_polls);
@@ -412,6 +414,7 @@ class Device final : public fabric::Sink {
   bool send_finished(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   bool send_signal(comm::Operation& op);
   void receive_probe(const fabric::Frame& frame, const comm::Header& header);
+  void note_probes(uint32_t served) noexcept;
   void receive_fragment(const fabric::Frame& frame, const comm::DataBody& body);
   bool look_at_deaths();
   void sweep(Rank peer);
@@ -445,9 +448,10 @@ class Device final : public fabric::Sink {
   comm::Operation** fetches_end_ = &fetches_;
   comm::Operation death_note_{};  // in the inbox or pending while `death_noted_`
   std::atomic<bool> death_noted_{false};
-  uint32_t polled_ = 0;    ///< (the lock) frames that the last poll took before it attended
-  uint32_t put_off_ = 0;   ///< (the lock) how often the note was
-  std::size_t swept_ = 0;  ///< (the lock) the dead whose operations here were ended
+  uint32_t polled_ = 0;         ///< (the lock) frames that the last poll took before it attended
+  uint32_t probes_polled_ = 0;  ///< (the lock) in the poll under way
+  uint32_t put_off_ = 0;        ///< (the lock) how often the note was
+  std::size_t swept_ = 0;       ///< (the lock) the dead whose operations here were ended
   struct {
     Completion* completion = nullptr;
     uint32_t count = 0;
@@ -476,7 +480,6 @@ class Device final : public fabric::Sink {
   std::vector<comm::Operation*> resting_;        // (lock) helps, until a packet comes back
   uint64_t shared_copied_ = 0;                   // (lock) bytes, by a turn of one of both ends
   uint32_t early_delivered_ = 0;                 // (lock)
-  uint64_t probed_poll_ = 0;                     // (lock) number of the last that brought a probe
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

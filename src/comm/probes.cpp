@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "comm/endpoint_impl.hpp"
@@ -35,6 +36,13 @@ ProbeBody longer(ProbeBody probe, Rank by) noexcept {
   return probe;
 }
 
+/// Of two probes of one asker; the counts go round.
+bool is_newer(uint32_t one, uint32_t than) noexcept { return static_cast<int32_t>(one - than) > 0; }
+
+bool has(const std::vector<Rank>& ranks, Rank rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 }  // namespace
 
 uint64_t Probes::frames() const noexcept {
@@ -57,9 +65,13 @@ Probes::Blocked Probes::blocked() {
         continue;  // a receive that names no rank may be met by any
       }
       std::vector<uint64_t> keys;
+      keys.reserve(kMostAsked);  // under a bucket's lock nothing may throw
       // While it is in the table its completion is there.
       endpoint->table->survey([&](uint64_t key, Side side, uint64_t value) {
         if (side != Side::receive || keys.size() == kMostAsked) return;
+        const auto rank = [](uint64_t of) { return of >> 32; };
+        if (std::any_of(keys.begin(), keys.end(), [&](uint64_t k) { return rank(k) == rank(key); }))
+          return;
         const auto& op = *reinterpret_cast<const Operation*>(value);
         // Of this rank itself it is another thread that will send.
         if (static_cast<int32_t>(key >> 32) == self.value || op.completion == nullptr ||
@@ -90,7 +102,8 @@ void Probes::ask() {
     const uint64_t now = base::now_ns();
     const bool asked =
         quiet_at_ == before && now - asked_ns_ < runtime_.settings.report_quiet_ns / 2;
-    quiet_at_ = before;
+    // What was asked before that is not believed any more.
+    if (std::exchange(quiet_at_, before) != before) ++sequence_;
     if (!arrived_.empty()) any_.store(true, std::memory_order_relaxed);
     if (here.ranks.empty() || asked || told_at_ == before) {
       probe.hops = 0;
@@ -103,7 +116,7 @@ void Probes::ask() {
   if (probe.hops != 0) {
     for (const Rank rank : here.ranks) send(rank, 0, probe);
   }
-  deal();
+  if (!runtime_.any_busy() && !runtime_.self.has_deferred()) deal();
 }
 
 void Probes::send(Rank to, uint8_t flags, const ProbeBody& probe) noexcept {
@@ -117,13 +130,17 @@ void Probes::send(Rank to, uint8_t flags, const ProbeBody& probe) noexcept {
 }
 
 void Probes::arrive(Rank source, uint8_t flags, const ProbeBody& probe) noexcept {
-  if (probe.hops == 0 ||
-      static_cast<uint32_t>(probe.path[0]) >= static_cast<uint32_t>(runtime_.job.size())) {
+  const auto ranks = static_cast<uint32_t>(runtime_.job.size());
+  const Rank asker{probe.path[0]};
+  if (probe.hops == 0 || probe.hops > ranks || static_cast<uint32_t>(asker.value) >= ranks ||
+      !runtime_.transport->reaches(asker)) {
     return;
   }
   try {
     const std::lock_guard hold(lock_);
-    arrived_.insert_or_assign(probe.path[0], Arrived{source, flags, probe});
+    const auto [last, is_first] = arrived_.try_emplace(asker.value, Arrived{source, flags, probe});
+    if (!is_first && is_newer(probe.sequence, last->second.probe.sequence))
+      last->second = {source, flags, probe};
     any_.store(true, std::memory_order_relaxed);
   } catch (const std::bad_alloc&) {  // then not
   }
@@ -141,7 +158,8 @@ void Probes::deal_now() noexcept {
     if (++looks == kMostLooks) return;
   }
   try {
-    std::map<int32_t, Arrived> came;
+    const Rank self = runtime_.job.rank();
+    std::optional<Arrived> mine;
     std::map<int32_t, Arrived> news;
     bool is_quiet = false;
     {
@@ -152,45 +170,56 @@ void Probes::deal_now() noexcept {
         any_.store(false, std::memory_order_relaxed);
         return;
       }
-      came.swap(arrived_);
       any_.store(false, std::memory_order_relaxed);
-      for (const auto& [asker, each] : came) {
+      for (const auto& [asker, each] : std::exchange(arrived_, {})) {
+        if (asker == self.value) {
+          mine = each;
+          continue;
+        }
         const auto [last, is_first] = passed_on_.try_emplace(asker, each.probe.sequence);
-        if (is_first || std::exchange(last->second, each.probe.sequence) != each.probe.sequence)
-          news.emplace(asker, each);
+        if (!is_first && !is_newer(each.probe.sequence, last->second)) continue;
+        last->second = each.probe.sequence;
+        news.emplace(asker, each);
       }
     }
+    if (!mine && news.empty()) return;
     const Blocked here = blocked();
-    const Rank self = runtime_.job.rank();
-    if (const auto mine = came.find(self.value); mine != came.end()) tell(mine->second, here);
+    if (mine) tell(*mine, here);
     for (const auto& [asker, each] : news) {
-      if (asker == self.value) continue;
       if (ending_.load(std::memory_order_relaxed)) {
         send(Rank{asker}, kIsEnding, longer(each.probe, self));
-      } else {
-        for (const Rank rank : here.ranks) send(rank, 0, longer(each.probe, self));
       }
+      if (!is_quiet) continue;
+      for (const Rank rank : here.ranks) send(rank, 0, longer(each.probe, self));
     }
   } catch (const std::bad_alloc&) {  // then not
   }
 }
 
 void Probes::tell(const Arrived& came, const Blocked& here) {
-  const std::lock_guard hold(lock_);
-  const uint64_t now = frames();
-  if (came.probe.sequence != sequence_ || quiet_at_ != now || told_at_ == now) return;
-  told_at_ = now;
+  const bool is_end = (came.flags & kIsEnding) != 0;
+  const bool ends_here = ending_.load(std::memory_order_relaxed);
+  // Whoever ends waits for those who do: nothing is wrong with that.
+  if (is_end && ends_here) return;
+  // It no longer waits as it did when it asked.
+  if (came.probe.hops < 2 || !has(here.ranks, Rank{came.probe.path[1]})) return;
+  {
+    const std::lock_guard hold(lock_);
+    const uint64_t now = frames();
+    if (came.probe.sequence != sequence_ || quiet_at_ != now || told_at_ == now) return;
+    told_at_ = now;
+  }
   std::string what;
-  if ((came.flags & kIsEnding) != 0) {
+  if (is_end) {
     what = fmt::format("rank {} is ending its runtime", came.source.value);
     if (came.probe.hops > 2)
       what += fmt::format(", for which this one waits by way of rank {}", came.probe.path[1]);
   } else {
     what = fmt::format("ranks wait to receive from each other in a ring: {}", ring_of(came.probe));
   }
-  if (ending_.load(std::memory_order_relaxed)) what += "; this one is ending its runtime";
+  if (ends_here) what += "; this one is ending its runtime";
   base::log(base::LogLevel::warn,
-            fmt::format("waits in vain for {} ms: {}{} (comm.report_quiet)",
+            fmt::format("waits in vain for {} ms: {}{} (comm.report_rings)",
                         runtime_.settings.report_quiet_ns / 1'000'000, what, here.text));
 }
 

@@ -1,4 +1,4 @@
-// Ranks that wait for each other in a ring, found by probes (comm.report_quiet).
+// Ranks that wait for each other in a ring, found by probes (comm.report_rings).
 //
 // Purpose: a rank that only waits to receive cannot know whether whoever shall send computes or
 // waits as well. When nothing came to it for comm.report_quiet it asks: it sends a probe to each
@@ -12,13 +12,16 @@
 // tried once, for the next probe comes with the next look.
 //
 // Invariants
-//  1. A probe is dealt with only when its rank has looked at all devices and found nothing, about
-//     to sleep with its waiters enrolled (sleeping.cpp): no message lies unseen that was sent
-//     before it.
+//  1. A probe is dealt with only when its rank has looked at all devices and found nothing, and has
+//     no work at hand: no message lies unseen that was sent before it.
 //  2. It is believed at home only if no frame came between the asking and the return.
-//  3. It is passed on only by a rank to which nothing came for comm.report_quiet, and once: a ring
-//     that its asker is not in ends it, and a rank sends few for each that asks.
-// Threads that compute are unseen: where others of the same rank wait it may be they who will send.
+//  3. It is passed on only by a rank to which nothing came for comm.report_quiet, and only if it is
+//     newer than what was passed on for the same asker: a ring that its asker is not in ends it,
+//     and a rank sends few for each that asks.
+//  4. A receive counts as blocked only while somebody waits for it alone: neither for others beside
+//     it, nor for a time.
+// Threads that compute, or wait for other things, are unseen: where another of the same rank is
+// blocked it may be they who will send. So it is for those who look for a standstill, and off else.
 #pragma once
 
 #include <atomic>

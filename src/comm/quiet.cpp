@@ -133,7 +133,7 @@ bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
   try {
     const std::string what = what_stands_still(call);
     // Here may stand still what follows from that.
-    probes.ask();
+    if (settings.report_rings) probes.ask();
     if (what.empty()) return false;
     if (!last_report_ns.compare_exchange_strong(last, now, std::memory_order_relaxed)) return false;
     base::log(base::LogLevel::warn,

@@ -73,6 +73,7 @@ struct RuntimeSettings {
   OpenPackets open_packets;
   std::size_t share_bytes;
   uint64_t report_quiet_ns;
+  bool report_rings;
   uint64_t spin_ns;
   uint32_t cores;
   uint64_t turn_ns;

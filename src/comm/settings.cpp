@@ -90,9 +90,14 @@ constexpr base::ConfigKey kKeys[] = {
      .high = int64_t{24} * 3600 * 1000 * 1000 * 1000,
      .help =
          "After how long without anything coming a rank that waits, and has something short, "
-         "unanswered or not received, logs what that is, one line in that time at most; and one "
-         "that waits to receive asks those whom it waits for, and logs if they wait for it, or "
-         "end their runtime. 0: never."},
+         "unanswered or not received, logs what that is, one line in that time at most. 0: never."},
+    {.key = "comm.report_rings",
+     .type = ConfigType::boolean,
+     .fallback = "off",
+     .help =
+         "After comm.report_quiet a rank that waits to receive asks those whom it waits for, and "
+         "logs if they wait for it, in a ring, or end their runtime. Other threads of theirs that "
+         "compute may send yet."},
     {.key = "comm.cores",
      .type = ConfigType::integer,
      .fallback = "0",
@@ -162,6 +167,7 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
   s.cores = static_cast<uint32_t>(base::config_int("comm.cores"));
   s.turn_ns = static_cast<uint64_t>(base::config_int("comm.turn"));
   s.report_quiet_ns = static_cast<uint64_t>(base::config_int("comm.report_quiet"));
+  s.report_rings = base::config_bool("comm.report_rings");
   s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));
   return s;
 }

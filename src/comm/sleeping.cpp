@@ -138,16 +138,22 @@ void Runtime::Impl::serve(Device& device, const std::stop_token& stop) {
         asleep.fetch_add(1, std::memory_order_seq_cst);  // as in sleep()
         device.arm();
         fabric::arming_barrier();
-        if (device.look() == 0 && !device.busy() && !self.has_deferred() &&
-            !stop.stop_requested()) {
+        const auto nothing_to_do = [&] {
+          return !device.busy() && !self.has_deferred() && !stop.stop_requested();
+        };
+        bool nothing_came = device.look() == 0 && nothing_to_do();
+        if (nothing_came) {
           probes.deal();
+          nothing_came = nothing_to_do();
+        }
+        if (nothing_came) {
           device.note_sleep();
           pollfd bell{device.port().bell_fd(), POLLIN, 0};
           timespec soon = time_until(base::now_ns() + fabric::kSecondLookNs);  // as in sleep()
           if (::ppoll(&bell, 1, &soon, nullptr) == 0) {
             if (device.look() != 0) {
               device.note_unrung();
-            } else if (!device.busy() && !self.has_deferred() && !stop.stop_requested()) {
+            } else if (nothing_to_do()) {
               const uint64_t quiet = quiet_deadline();
               soon = time_until(quiet);
               ::ppoll(&bell, 1, quiet == kNever ? nullptr : &soon, nullptr);

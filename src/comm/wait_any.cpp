@@ -57,6 +57,7 @@ std::size_t Runtime::wait_any(std::span<Synchronizer* const> any) {
 
 std::optional<std::size_t> Runtime::wait_any_until(std::span<Synchronizer* const> any,
                                                    uint64_t deadline_ns) {
+  if (any.empty()) comm::refuse("wait_any_until of no completions would find none");
   comm::AwaitAny awaited(any, deadline_ns);
   // As wait_until: there is progress however short the time.
   if (!awaited.first()) progress();

@@ -115,6 +115,18 @@ class AwaitCondition final : public Awaited {
   bool met_ = false;
 };
 
+/// Waits of a synchronizer and nothing else.
+class AwaitAlone final : public Awaited {
+ public:
+  explicit AwaitAlone(Synchronizer& done) noexcept : done_(done) {}
+  bool ready() noexcept override { return done_.ready(); }
+  bool enroll(base::Parker& parker) noexcept override { return done_.set_waiter(parker, true); }
+  void withdraw() noexcept override { done_.withdraw_waiter(); }
+
+ private:
+  Synchronizer& done_;
+};
+
 /// Waits of a synchronizer, but no longer than that.
 class AwaitInTime final : public Awaited {
  public:
@@ -202,10 +214,10 @@ void Runtime::wait(Synchronizer& done) {
   if (base::Parker& caller = base::this_parker(); !caller.may_poll() && impl_->others_progress()) {
     comm::UsersCode::check_may_wait();
     // As wait_as_task; and once it is ready there is no name to be taken back.
-    while (done.set_waiter(caller) && !done.ready()) caller.park();
+    while (done.set_waiter(caller, true) && !done.ready()) caller.park();
     return;
   }
-  WhenComplete awaited(done);
+  comm::AwaitAlone awaited(done);
   impl_->wait(awaited);
 }
 

@@ -53,7 +53,7 @@ class Completion {
     while (n-- > 0) (void)try_complete(last);
   }
 
-  /// Somebody blocks until it is told. For reports.
+  /// Somebody blocks until it is told, whatever else happens. For reports.
   [[nodiscard]] virtual bool is_awaited() const noexcept { return false; }
 
  protected:
@@ -102,14 +102,21 @@ class Synchronizer final : public Completion {
   void reset(uint32_t expected) noexcept;
 
   /// For waiting: names who is to be unparked by the last completion; false: it is ready. One
-  /// waiter at a time. `withdraw_waiter` takes the name back.
-  bool set_waiter(base::Parker& parker) noexcept { return left_.set_waiter(parker); }
+  /// waiter at a time. `withdraw_waiter` takes the name back. `alone`: nothing else, and no time,
+  /// ends the wait.
+  bool set_waiter(base::Parker& parker, bool alone = false) noexcept {
+    alone_.store(alone, std::memory_order_relaxed);  // for reports
+    return left_.set_waiter(parker);
+  }
   void withdraw_waiter() noexcept { left_.withdraw_waiter(); }
-  [[nodiscard]] bool is_awaited() const noexcept override { return left_.has_waiter(); }
+  [[nodiscard]] bool is_awaited() const noexcept override {
+    return left_.has_waiter() && alone_.load(std::memory_order_relaxed);
+  }
 
  private:
   base::SyncCounter left_;
   std::atomic<bool> failed_{false};
+  std::atomic<bool> alone_{false};
   Event event_{};
 };
 
