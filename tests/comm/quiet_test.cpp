@@ -352,12 +352,13 @@ TEST_P(Quiet, WhoWaitsForSomethingElseAsWellIsInNoRing) {
 TEST_P(Quiet, WhoEndsLaterThanOthersIsNotTheirTrouble) {
   const ConfigOverride soon = report_rings();
   CapturedStderr told;
-  on_ranks(
-      3,
-      [&](Runtime& rt) {
-        if (rt.rank() == Rank{1}) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      },
-      options_);
+  auto jobs = fabric::make_local_job(3);
+  test::on_threads(3, [&](int who) {
+    RuntimeOptions mine = options_;
+    mine.job = jobs[static_cast<std::size_t>(who)].get();
+    const Runtime rt(mine);
+    if (who == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  });
   EXPECT_EQ(told.count("is ending") + told.count("in a ring"), 0) << told.text();
 }
 
