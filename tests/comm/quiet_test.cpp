@@ -324,15 +324,17 @@ TEST_P(Quiet, WhoWaitsForSomethingElseAsWellIsInNoRing) {
         [&](Runtime& rt) {
           Endpoint ep(rt, {});
           const Rank other{1 - rt.rank().value};
-          int value = 0;
+          int one = 0;
+          int another = 0;
+          const int sent = 7;
           Synchronizer came;
           Synchronizer never;
           Synchronizer* const any[] = {&came, &never};
-          ASSERT_EQ(ep.recv(other, Tag{1}, writable(value), &came), Post::posted);
-          ASSERT_EQ(ep.recv(other, Tag{2}, writable(value), &never), Post::posted);
+          ASSERT_EQ(ep.recv(other, Tag{1}, writable(one), &came), Post::posted);
+          ASSERT_EQ(ep.recv(other, Tag{2}, writable(another), &never), Post::posted);
           std::jthread sends([&] {
             std::this_thread::sleep_for(std::chrono::milliseconds(300));
-            ep.send_wait(other, Tag{1}, bytes_of(value));
+            ep.send_wait(other, Tag{1}, bytes_of(sent));
           });
           if (by_time) {
             while (!rt.wait_for(came, std::chrono::seconds(1))) {
