@@ -164,7 +164,8 @@ class Endpoint {
   /// made its endpoint with one; whether it has, only that rank knows. If not: to this rank itself,
   /// Error(bad_argument); elsewhere the put completes with `bad_argument` and writes nothing, but
   /// for memory that is written from here (weft's, on the same node), where it is done and the
-  /// signal dropped. That rank's log names endpoint and sender once, and at its end how many.
+  /// signal dropped. That rank's log names endpoint and sender once, and at its end how many
+  /// if there were more.
   Post put_signal(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
                   Tag signal, Completion* completion = nullptr, void* context = nullptr);
   /// Copies from `offset` of the region into `buffer`.
