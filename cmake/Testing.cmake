@@ -1,5 +1,8 @@
 # weft_test(name ROOM room SOURCES ... [LIBRARIES ...]): a GoogleTest binary, one CTest test, with
 # a watchdog, labelled with its room.
+# weft_tests(program ROOM room SOURCES ... [LIBRARIES ...]): a GoogleTest binary of several sources and, for
+# each a_test.cpp of them, a CTest test room.a_test of the suites that it defines: what is compiled together
+# takes half as long, and is run and named as if it were not.
 # weft_job_test(name RANKS n COMMAND ...): a multi-process test, run through weftrun.
 # weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
 # weft_long_if_sanitized(test ...): tests that take long under a sanitizer and of which a shorter sibling runs
@@ -20,7 +23,7 @@ if(WEFT_LARGE_PIECES)
     <weft/weft.hpp>)
 endif()
 
-function(weft_test name)
+function(weft_test_program name)
   cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   if(WEFT_LARGE_PIECES)
@@ -29,8 +32,45 @@ function(weft_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE weft_flags weft::${ARG_ROOM} ${ARG_LIBRARIES}
     GTest::gtest GTest::gtest_main fmt::fmt Threads::Threads)
+endfunction()
+
+function(weft_test name)
+  weft_test_program(${name} ${ARGN})
+  cmake_parse_arguments(ARG "" "ROOM" "" ${ARGN})
   add_test(NAME ${ARG_ROOM}.${name} COMMAND ${name})
   set_tests_properties(${ARG_ROOM}.${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "${ARG_ROOM}")
+endfunction()
+
+# weft_test_of(name ROOM room PROGRAM program SOURCES source ... [WITHOUT filter]): a CTest test
+# room.name of what these sources of a program define, but for those cases that the filter matches.
+function(weft_test_of name)
+  cmake_parse_arguments(ARG "" "ROOM;PROGRAM;WITHOUT" "SOURCES" ${ARGN})
+  set(filter "")
+  foreach(source IN LISTS ARG_SOURCES)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    file(STRINGS ${source} cases REGEX "^(TYPED_)?TEST(_F|_P)?\\(")
+    list(TRANSFORM cases REPLACE "^[A-Z_]+\\((.*),.*$" "\\1")
+    list(REMOVE_DUPLICATES cases)
+    foreach(suite IN LISTS cases)
+      string(APPEND filter ":${suite}.*:${suite}/*:*/${suite}.*")
+    endforeach()
+  endforeach()
+  string(SUBSTRING "${filter}" 1 -1 filter)
+  if(ARG_WITHOUT)
+    string(APPEND filter "-${ARG_WITHOUT}")
+  endif()
+  add_test(NAME ${ARG_ROOM}.${name} COMMAND ${ARG_PROGRAM} "--gtest_filter=${filter}")
+  set_tests_properties(${ARG_ROOM}.${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "${ARG_ROOM}")
+endfunction()
+
+function(weft_tests program)
+  weft_test_program(${program} ${ARGN})
+  cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
+  list(FILTER ARG_SOURCES INCLUDE REGEX "_(test|stress)\\.cpp$")
+  foreach(source IN LISTS ARG_SOURCES)
+    string(REPLACE ".cpp" "" name ${source})
+    weft_test_of(${name} ROOM ${ARG_ROOM} PROGRAM ${program} SOURCES ${source})
+  endforeach()
 endfunction()
 
 function(weft_job_test name)

@@ -21,10 +21,11 @@ namespace {
 
 template <class L>
 class Arbitrated : public testing::Test {};
-using AllLocks = testing::Types<WithoutPriority<SpinLock>, WithoutPriority<TicketLock>,
-                                WithoutPriority<std::mutex>, WithoutPriorityMcs, ClhLock,
-                                PriorityClhLock, CohortLock, ClhubLock, HierarchicalClhubLock>;
-TYPED_TEST_SUITE(Arbitrated, AllLocks);
+using ArbitratedLocks =
+    testing::Types<WithoutPriority<SpinLock>, WithoutPriority<TicketLock>,
+                   WithoutPriority<std::mutex>, WithoutPriorityMcs, ClhLock, PriorityClhLock,
+                   CohortLock, ClhubLock, HierarchicalClhubLock>;
+TYPED_TEST_SUITE(Arbitrated, ArbitratedLocks);
 
 TYPED_TEST(Arbitrated, TryAcquireFailsWhileHeldAndNeverWaits) {
   TypeParam lock;
@@ -149,7 +150,7 @@ TEST(ClhLockTest, FirstComeFirstServed) {
 }
 
 // They sleep: `comes` waits for that.
-TEST(McsLockTest, FirstComeFirstServedThoughAsleep) {
+TEST(McsLockOrder, FirstComeFirstServedThoughAsleep) {
   WithoutPriorityMcs lock;
   Line line(lock);
   for (int name = 0; name < 6; ++name) line.comes(name, name % 2 == 0);

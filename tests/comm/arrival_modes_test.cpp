@@ -47,7 +47,8 @@ using test::on_threads;
 using test::pattern;
 using test::writable;
 
-constexpr std::size_t kSizes[] = {0, 1, 8, 40, 41, 64, 232, 233, 5000, 8192, 8193, 100000, 2 << 20};
+constexpr std::size_t kSizesOfModes[] = {0,   1,    8,    40,   41,     64,     232,
+                                         233, 5000, 8192, 8193, 100000, 2 << 20};
 
 // --- Queue ---------------------------------------------------------------------------------------
 
@@ -56,7 +57,7 @@ TEST(Queue, HandsOutMessagesOfEverySize) {
     Endpoint ep(rt, {.arrival = Arrival::queue});
     if (rt.rank() == Rank{0}) {
       for (uint32_t i = 0; i < 10; ++i) {
-        for (const std::size_t size : kSizes) {
+        for (const std::size_t size : kSizesOfModes) {
           const auto out = pattern(size, i);
           EXPECT_EQ(ep.send_wait(Rank{1}, Tag{i}, out).error, Errc::ok);
         }
@@ -64,7 +65,7 @@ TEST(Queue, HandsOutMessagesOfEverySize) {
       return;
     }
     for (uint32_t i = 0; i < 10; ++i) {
-      for (const std::size_t size : kSizes) {
+      for (const std::size_t size : kSizesOfModes) {
         const Message message = ep.dequeue_wait();
         ASSERT_EQ(message.bytes(), size);
         EXPECT_EQ(message.tag(), Tag{i});
@@ -154,11 +155,11 @@ TEST(HandlerArrival, RunsForEverySizeOnce) {
                      .handler_argument = &seen});
     const Rank other{1 - rt.rank().value};
     uint32_t tag = 0;
-    for (const std::size_t size : kSizes) {
+    for (const std::size_t size : kSizesOfModes) {
       ++tag;
       EXPECT_EQ(ep.send_wait(other, Tag{tag}, pattern(size, tag)).error, Errc::ok);
     }
-    rt.wait_until([&] { return seen.messages == static_cast<int>(std::size(kSizes)); });
+    rt.wait_until([&] { return seen.messages == static_cast<int>(std::size(kSizesOfModes)); });
     EXPECT_FALSE(seen.wrong);
   });
 }
@@ -272,7 +273,7 @@ TEST_P(Memory, PutsAndGetsAllSizes) {
       const Rank other{1 - rt.rank().value};
       talk.send_wait(other, Tag{0}, bytes_of(region.key()));
       talk.recv_wait(other, Tag{0}, writable(theirs));
-      for (const std::size_t size : kSizes) {
+      for (const std::size_t size : kSizesOfModes) {
         const auto out = pattern(size, 11 + static_cast<uint32_t>(rt.rank().value));
         Synchronizer done;
         const Post answer =

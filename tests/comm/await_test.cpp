@@ -19,23 +19,23 @@ using test::bytes_of;
 using test::on_ranks;
 using test::writable;
 
-struct Setting {
+struct AwaitSetting {
   Progress progress;
   int workers;
 };
 
-class AwaitedMessages : public testing::TestWithParam<Setting> {
+class AwaitedMessages : public testing::TestWithParam<AwaitSetting> {
  protected:
   [[nodiscard]] RuntimeOptions runtime_options() const { return {.progress = GetParam().progress}; }
   [[nodiscard]] task::Options task_options() const { return {.workers = GetParam().workers}; }
 };
 
 INSTANTIATE_TEST_SUITE_P(Settings, AwaitedMessages,
-                         testing::Values(Setting{Progress::workers, 1},
-                                         Setting{Progress::workers, 2},
-                                         Setting{Progress::workers, 8},
-                                         Setting{Progress::workers, 64},
-                                         Setting{Progress::server, 2}));
+                         testing::Values(AwaitSetting{Progress::workers, 1},
+                                         AwaitSetting{Progress::workers, 2},
+                                         AwaitSetting{Progress::workers, 8},
+                                         AwaitSetting{Progress::workers, 64},
+                                         AwaitSetting{Progress::server, 2}));
 
 /// Sends and receives once: what `peer` sent under `tag`.
 task::Coroutine<uint32_t> exchange(Endpoint& endpoint, Rank peer, uint32_t tag, uint32_t value) {

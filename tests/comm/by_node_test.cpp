@@ -8,6 +8,7 @@
 #include "fabric/interceptor_base.hpp"
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

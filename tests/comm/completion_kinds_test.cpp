@@ -107,14 +107,14 @@ void expect_told(Told& told, Post answer, const Expected& expected) {
 }
 
 /// Inside the ring, in a packet, by rendezvous.
-constexpr std::size_t kSizes[] = {0, 24, 5000, 30'000, 100'000};
+constexpr std::size_t kSizesOfKinds[] = {0, 24, 5000, 30'000, 100'000};
 
 /// Runs `each(source kind, target kind, size)` for all, and says where something failed.
 template <class Each>
 void for_all(Each each) {
   for (std::size_t at_source = 0; at_source < kKinds; ++at_source) {
     for (std::size_t at_target = 0; at_target < kKinds; ++at_target) {
-      for (const std::size_t size : kSizes) {
+      for (const std::size_t size : kSizesOfKinds) {
         SCOPED_TRACE(std::string(kNames[at_source]) + " at the source, " + kNames[at_target] +
                      " at the target, " + std::to_string(size) + " bytes");
         each(at_source, at_target, size);

@@ -15,7 +15,7 @@ namespace {
 using test::on_ranks;
 using test::pattern;
 
-constexpr std::size_t kLarge = 1 << 20;
+constexpr std::size_t kLargeBytes = 1 << 20;
 
 /// Heap blocks, counted; it may be told to have none.
 class Counting final : public Allocator {
@@ -60,7 +60,7 @@ TEST(Lifetimes, ALargeMessageMayOutliveItsEndpoint) {
       auto queue = std::make_unique<Endpoint>(
           rt, EndpointSpec{.arrival = Arrival::queue, .allocator = &memory});
       if (rt.rank() == Rank{0}) {
-        EXPECT_EQ(queue->send_wait(Rank{1}, Tag{1}, pattern(kLarge, 1)).error, Errc::ok);
+        EXPECT_EQ(queue->send_wait(Rank{1}, Tag{1}, pattern(kLargeBytes, 1)).error, Errc::ok);
       } else {
         Message message;
         rt.wait_until([&] { return queue->dequeue(message); });
@@ -69,7 +69,7 @@ TEST(Lifetimes, ALargeMessageMayOutliveItsEndpoint) {
         memory.empty = false;
         rt.wait(message);
         const auto data = message.data();
-        EXPECT_TRUE(std::vector<std::byte>(data.begin(), data.end()) == pattern(kLarge, 1));
+        EXPECT_TRUE(std::vector<std::byte>(data.begin(), data.end()) == pattern(kLargeBytes, 1));
         EXPECT_EQ(memory.out, 1);
         message = Message();
         EXPECT_EQ(memory.out, 0);
@@ -125,7 +125,7 @@ TEST(Lifetimes, AHandlerSeesWhatIsComingInWhenItsEndpointEnds) {
 // Signals that nobody takes any more do not keep an endpoint from ending.
 TEST(Lifetimes, AnEndpointEndsWhoseSignalsHaveNoRoom) {
   on_ranks(2, [](Runtime& rt) {
-    std::vector<std::byte> memory(kLarge);
+    std::vector<std::byte> memory(kLargeBytes);
     const Region region(rt, memory);
     Team team(rt);
     std::vector<fabric::MemoryKey> keys(2);
@@ -135,7 +135,7 @@ TEST(Lifetimes, AnEndpointEndsWhoseSignalsHaveNoRoom) {
     auto remote = std::make_unique<Endpoint>(
         rt, EndpointSpec{.arrival = Arrival::memory, .at_target = &told});
     if (rt.rank() == Rank{0}) {
-      const auto out = pattern(kLarge, 1);
+      const auto out = pattern(kLargeBytes, 1);
       Counter done;
       for (uint32_t i = 0; i < 5; ++i) {
         EXPECT_EQ(

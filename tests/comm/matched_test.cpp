@@ -20,8 +20,8 @@ using test::on_threads;
 using test::pattern;
 using test::writable;
 
-constexpr std::size_t kSizes[] = {0,   1,    8,    40,   41,   64,    200,     232,
-                                  233, 1000, 4096, 8192, 8193, 65536, 1 << 20, (3 << 20) + 7};
+constexpr std::size_t kMatchedSizes[] = {
+    0, 1, 8, 40, 41, 64, 200, 232, 233, 1000, 4096, 8192, 8193, 65536, 1 << 20, (3 << 20) + 7};
 
 class Matched : public ::testing::TestWithParam<Progress> {
  protected:
@@ -34,7 +34,7 @@ TEST_P(Matched, CarriesEverySizeBothWays) {
       [](Runtime& rt) {
         Endpoint ep(rt, {.arrival = Arrival::matched});
         const Rank other{1 - rt.rank().value};
-        for (const std::size_t size : kSizes) {
+        for (const std::size_t size : kMatchedSizes) {
           const auto out = pattern(size, static_cast<uint32_t>(size));
           std::vector<std::byte> in(size);
           Synchronizer sent;
@@ -68,7 +68,7 @@ TEST_P(Matched, KeepsUnexpectedMessagesInOrder) {
           uint64_t posted = 0;
           std::vector<std::vector<std::byte>> lent;
           for (uint32_t i = 0; i < 3; ++i) {
-            for (const std::size_t size : kSizes) {
+            for (const std::size_t size : kMatchedSizes) {
               lent.push_back(pattern(size, i));
               if (until_posted(rt, [&] { return ep.send(Rank{1}, Tag{1}, lent.back(), &sent); }) ==
                   Post::posted) {
@@ -82,7 +82,7 @@ TEST_P(Matched, KeepsUnexpectedMessagesInOrder) {
         } else {
           rt.barrier();
           for (uint32_t i = 0; i < 3; ++i) {
-            for (const std::size_t size : kSizes) {
+            for (const std::size_t size : kMatchedSizes) {
               std::vector<std::byte> in(size);
               const Event event = ep.recv_wait(Rank{0}, Tag{1}, in);
               EXPECT_EQ(event.bytes, size);
@@ -386,7 +386,7 @@ TEST_P(Matched, AllocatesOnArrivalAndTellsTheSize) {
       [](Runtime& rt) {
         CountingAllocator memory;
         Endpoint ep(rt, {.buffer = Buffer::allocated, .allocator = &memory});
-        for (const std::size_t size : kSizes) {
+        for (const std::size_t size : kMatchedSizes) {
           if (rt.rank() == Rank{0}) {
             EXPECT_EQ(ep.send_wait(Rank{1}, Tag{1}, pattern(size, 9)).error, Errc::ok);
           } else {

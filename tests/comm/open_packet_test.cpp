@@ -282,7 +282,7 @@ RuntimeOptions counting(std::atomic<int>& opened) {
   return options;
 }
 
-const std::vector<std::size_t> kSizes{24'575, 24'576, 24'577, 32'768, 50'001, 65'535, 65'536};
+const std::vector<std::size_t> kOpenSizes{24'575, 24'576, 24'577, 32'768, 50'001, 65'535, 65'536};
 
 /// How many of them were lent open; in trouble nobody counts.
 int send_all_sizes(bool counted) {
@@ -296,7 +296,7 @@ int send_all_sizes(bool counted) {
         Endpoint matched(runtime, {.arrival = Arrival::matched});
         Endpoint queued(runtime, {.arrival = Arrival::queue});
         for (int time = 0; time < 20; ++time) {
-          for (const std::size_t size : kSizes) {
+          for (const std::size_t size : kOpenSizes) {
             const auto data = pattern(size, static_cast<uint32_t>(size));
             if (runtime.rank() == Rank{0}) {
               matched.send_wait(Rank{1}, Tag{1}, data);
@@ -325,7 +325,7 @@ int send_all_sizes(bool counted) {
 TEST(OpenMessages, OfAllSizesArriveWhole) { send_all_sizes(false); }
 
 TEST(OpenMessages, AreLentFromASizeOn) {
-  EXPECT_EQ(send_all_sizes(true), 20 * static_cast<int>(kSizes.size() - 1));
+  EXPECT_EQ(send_all_sizes(true), 20 * static_cast<int>(kOpenSizes.size() - 1));
 }
 
 /// Keeps what came, each message read in a way of its own.

@@ -19,6 +19,7 @@
 #include "fabric/interceptor_base.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/comm/runtime.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

@@ -21,13 +21,13 @@ using test::bytes_of;
 using test::on_ranks;
 using test::writable;
 
-struct Setting {
+struct TasksSetting {
   Progress progress;
   int workers;
   uint32_t devices;
 };
 
-class TasksAndMessages : public testing::TestWithParam<Setting> {
+class TasksAndMessages : public testing::TestWithParam<TasksSetting> {
  protected:
   [[nodiscard]] RuntimeOptions runtime_options() const {
     return {.devices = GetParam().devices, .progress = GetParam().progress};
@@ -37,12 +37,13 @@ class TasksAndMessages : public testing::TestWithParam<Setting> {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, TasksAndMessages,
-    testing::Values(Setting{Progress::workers, 1, 1}, Setting{Progress::workers, 2, 1},
-                    Setting{Progress::workers, 4, 3}, Setting{Progress::workers, 8, 1},
-                    Setting{Progress::workers, 64, 2}, Setting{Progress::server, 2, 1},
-                    Setting{Progress::server, 64, 1}, Setting{Progress::waiters, 1, 1},
-                    Setting{Progress::waiters, 2, 2}, Setting{Progress::waiters, 8, 1},
-                    Setting{Progress::waiters, 64, 2}, Setting{Progress::explicit_, 2, 1}));
+    testing::Values(TasksSetting{Progress::workers, 1, 1}, TasksSetting{Progress::workers, 2, 1},
+                    TasksSetting{Progress::workers, 4, 3}, TasksSetting{Progress::workers, 8, 1},
+                    TasksSetting{Progress::workers, 64, 2}, TasksSetting{Progress::server, 2, 1},
+                    TasksSetting{Progress::server, 64, 1}, TasksSetting{Progress::waiters, 1, 1},
+                    TasksSetting{Progress::waiters, 2, 2}, TasksSetting{Progress::waiters, 8, 1},
+                    TasksSetting{Progress::waiters, 64, 2},
+                    TasksSetting{Progress::explicit_, 2, 1}));
 
 TEST_P(TasksAndMessages, ConversationsBlockTheirTaskAlone) {
   on_ranks(

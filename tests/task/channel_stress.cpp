@@ -27,7 +27,7 @@ WEFT_WITH_WORKERS(ChannelStress);
 using Random = std::mt19937_64;
 
 /// A deadline that often comes just when something else does.
-uint64_t soon(Random& random) { return base::now_ns() + random() % 30'000; }
+uint64_t by_soon(Random& random) { return base::now_ns() + random() % 30'000; }
 
 /// Sends in one of the ways there are; true: sent.
 template <class Channel>
@@ -36,9 +36,9 @@ bool send_somehow(Channel& channel, uint64_t value, Random& random) {
     case 0:
       return channel.try_send(value);
     case 1:
-      return channel.send_until(value, soon(random));
+      return channel.send_until(value, by_soon(random));
     case 2:
-      return select(soon(random), on_send(channel, value, [] {})) == 0;
+      return select(by_soon(random), on_send(channel, value, [] {})) == 0;
     case 3:
       return select(on_send(channel, value, [] {})) == 0;
     default:
@@ -54,9 +54,9 @@ std::optional<uint64_t> receive_somehow(Channel& channel, Random& random) {
     case 0:
       return channel.try_receive();
     case 1:
-      return channel.receive_until(soon(random));
+      return channel.receive_until(by_soon(random));
     case 2:
-      select(soon(random), on_receive(channel, take));
+      select(by_soon(random), on_receive(channel, take));
       return value;
     case 3:
       select(on_receive(channel, take));
@@ -187,7 +187,7 @@ TEST_P(ChannelStress, ManyToManyOnce) {
         const std::size_t to = mine() % 3;
         if (mine() % 2 == 0) {
           if (send_somehow(channels[to], value, mine)) ++value;
-        } else if (select(soon(mine), on_send(channels[to], value, [] {}),
+        } else if (select(by_soon(mine), on_send(channels[to], value, [] {}),
                           on_send(channels[(to + 1) % 3], value, [] {})) >= 0) {
           ++value;
         }
@@ -199,11 +199,11 @@ TEST_P(ChannelStress, ManyToManyOnce) {
         const std::size_t from = mine() % 3;
         if (mine() % 2 == 0) {
           // Never for ever: senders may all be waiting for room in another.
-          if (const auto value = channels[from].receive_until(soon(mine))) count(*value);
+          if (const auto value = channels[from].receive_until(by_soon(mine))) count(*value);
         } else {
           which =
-              select(mine() % 2 == 0 ? kNoDeadline : soon(mine), on_receive(channels[from], count),
-                     on_receive(channels[(from + 1) % 3], count),
+              select(mine() % 2 == 0 ? kNoDeadline : by_soon(mine),
+                     on_receive(channels[from], count), on_receive(channels[(from + 1) % 3], count),
                      on_receive(channels[(from + 2) % 3], count));
         }
         dawdle(mine);
@@ -285,10 +285,10 @@ TEST_P(ChannelStress, FuturesAreReadyOnceForAll) {
           scheduler.spawn([&, i, seeds = random(), future = promises[i]->get_future()]() mutable {
             Random mine(seeds);
             if (i % 4 == 1) {
-              while (future.wait_until(soon(mine)) != std::future_status::ready) {
+              while (future.wait_until(by_soon(mine)) != std::future_status::ready) {
               }
             } else if (i % 4 == 2) {
-              while (select(soon(mine), on_ready(future, [] {})) < 0) {
+              while (select(by_soon(mine), on_ready(future, [] {})) < 0) {
               }
             }
             ASSERT_EQ(future.get(), i);
