@@ -81,7 +81,7 @@ test: build
 
 asan tsan: bootstrap
 	@[ $@ = tsan ] || scripts/bootstrap test
-	@$(call configure,$@,$(LARGE_PIECES))
+	@$(call configure,$@,$(LARGE_PIECES) -DWEFT_LONG_TESTS=OFF)
 	@$(call build,$@)
 	@scripts/sanitized $(call run_tests,$@)
 
@@ -92,7 +92,7 @@ stress: bootstrap
 	@scripts/bootstrap test
 	@for preset in release tsan asan; do \
 	  echo "stress: $$preset, WEFT_STRESS_SECONDS=$$WEFT_STRESS_SECONDS"; \
-	  $(call configure,$$preset,-DWEFT_LARGE_PIECES=OFF) && $(call build,$$preset) && \
+	  $(call configure,$$preset,-DWEFT_LARGE_PIECES=OFF -DWEFT_LONG_TESTS=ON) && $(call build,$$preset) && \
 	  tests=$$preset; [ $$preset = release ] || tests=$$preset-long; \
 	  scripts/sanitized $(call run_tests,$$tests) || exit 1; \
 	done

@@ -7,10 +7,15 @@
 # weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
 # weft_long_if_sanitized(test ...): tests that take long under a sanitizer and of which a shorter sibling runs
 # there, too: `make asan` and `make tsan` leave them out, `make stress` does not.
+# weft_long_under(address|thread test ...): the same under one of them.
+# Programs may say ONLY address or ONLY thread: theirs are mistakes of the kind that this sanitizer finds, and but
+# for `make stress` they are built and run under no other.
 # weft_left_out_of_tsan(target ...): programs of tests that the preset `tsan` leaves out; it need not
 # build them.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
+option(WEFT_LONG_TESTS "Where sanitized, build also what only tests labelled long run" ON)
+define_property(TARGET PROPERTY WEFT_LONG)
 set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
 
 if(WEFT_LARGE_PIECES)
@@ -23,8 +28,27 @@ if(WEFT_LARGE_PIECES)
     <weft/weft.hpp>)
 endif()
 
+# What a program that says ONLY `sanitizer` is in this build.
+function(weft_program_only program sanitizer)
+  if(WEFT_SANITIZE AND sanitizer AND NOT sanitizer STREQUAL WEFT_SANITIZE)
+    set_target_properties(${program} PROPERTIES WEFT_LONG ON)
+    if(NOT WEFT_LONG_TESTS)
+      set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+  endif()
+endfunction()
+
+# What every test of a program has: its watchdog and its labels.
+function(weft_test_properties test program label)
+  get_target_property(long ${program} WEFT_LONG)
+  if(long)
+    list(APPEND label long)
+  endif()
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "${label}")
+endfunction()
+
 function(weft_test_program name)
-  cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "ROOM;ONLY" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   if(WEFT_LARGE_PIECES)
     target_precompile_headers(${name} REUSE_FROM weft_test_headers)
@@ -32,13 +56,14 @@ function(weft_test_program name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE weft_flags weft::${ARG_ROOM} ${ARG_LIBRARIES}
     GTest::gtest GTest::gtest_main fmt::fmt Threads::Threads)
+  weft_program_only(${name} "${ARG_ONLY}")
 endfunction()
 
 function(weft_test name)
   weft_test_program(${name} ${ARGN})
   cmake_parse_arguments(ARG "" "ROOM" "" ${ARGN})
   add_test(NAME ${ARG_ROOM}.${name} COMMAND ${name})
-  set_tests_properties(${ARG_ROOM}.${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "${ARG_ROOM}")
+  weft_test_properties(${ARG_ROOM}.${name} ${name} ${ARG_ROOM})
 endfunction()
 
 # weft_test_of(name ROOM room PROGRAM program SOURCES source ... [WITHOUT filter]): a CTest test
@@ -60,12 +85,12 @@ function(weft_test_of name)
     string(APPEND filter "-${ARG_WITHOUT}")
   endif()
   add_test(NAME ${ARG_ROOM}.${name} COMMAND ${ARG_PROGRAM} "--gtest_filter=${filter}")
-  set_tests_properties(${ARG_ROOM}.${name} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "${ARG_ROOM}")
+  weft_test_properties(${ARG_ROOM}.${name} ${ARG_PROGRAM} ${ARG_ROOM})
 endfunction()
 
 function(weft_tests program)
   weft_test_program(${program} ${ARGN})
-  cmake_parse_arguments(ARG "" "ROOM" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "ROOM;ONLY" "SOURCES;LIBRARIES" ${ARGN})
   list(FILTER ARG_SOURCES INCLUDE REGEX "_(test|stress)\\.cpp$")
   foreach(source IN LISTS ARG_SOURCES)
     string(REPLACE ".cpp" "" name ${source})
@@ -83,6 +108,12 @@ endfunction()
 function(weft_long_if_sanitized)
   if(WEFT_SANITIZE)
     set_property(TEST ${ARGN} APPEND PROPERTY LABELS long)
+  endif()
+endfunction()
+
+function(weft_long_under sanitizer)
+  if(WEFT_SANITIZE STREQUAL sanitizer)
+    weft_long_if_sanitized(${ARGN})
   endif()
 endfunction()
 

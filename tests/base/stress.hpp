@@ -43,6 +43,13 @@ inline uint64_t least_sleeps() {
 #endif
 }
 
+/// What takes long does so many times less under ThreadSanitizer.
+#ifdef __SANITIZE_THREAD__
+inline constexpr uint32_t kLess = 5;
+#else
+inline constexpr uint32_t kLess = 1;
+#endif
+
 /// Keeps the calling thread on the `number`-th core that it may use, where there are as many; else
 /// does nothing. Who wakes another draws him to its own core: there the two never run at once, and
 /// what is to meet at the moment of falling asleep never meets.

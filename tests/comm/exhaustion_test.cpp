@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/config_override.hpp"
+#include "base/stress.hpp"
 #include "comm/ranks.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
@@ -20,12 +21,6 @@ using test::pattern;
 using test::writable;
 
 constexpr std::size_t kLarge = 100'000;
-
-#ifdef __SANITIZE_THREAD__
-constexpr uint64_t kLess = 5;  // it takes long; and still more than there are records for
-#else
-constexpr uint64_t kLess = 1;
-#endif
 
 RuntimeOptions few_records(uint32_t devices = 1) {
   RuntimeOptions options;
@@ -227,7 +222,7 @@ TEST_P(Exhaustion, AllPutToEachOther) {
             Counter told;
             Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &told});
             const auto out = pattern(bytes, 1);
-            const uint64_t count = (bytes == kLarge ? 500 : 5000) / kLess;
+            const uint64_t count = (bytes == kLarge ? 500 : 5000) / test::kLess;
             post_all(rt, count, [&](uint64_t i, Counter& done) {
               const auto& to = keys[(me + 1 + i % 2) % 3];
               return i % 3 == 0 ? remote.put_signal(to, me * kLarge, out, Tag{1}, &done)
@@ -255,10 +250,11 @@ TEST_P(Exhaustion, AllGetFromEachOther) {
           Endpoint remote(rt, {.arrival = Arrival::memory});
           std::vector<std::byte> in[2];  // from each
           for (auto& each : in) each.resize(bytes);
-          post_all(rt, (bytes == kLarge ? 500 : 5000) / kLess, [&](uint64_t i, Counter& done) {
-            const auto& from = keys[(static_cast<uint64_t>(rt.rank().value) + 1 + i % 2) % 3];
-            return remote.get(from, 0, in[i % 2], &done);
-          });
+          post_all(
+              rt, (bytes == kLarge ? 500 : 5000) / test::kLess, [&](uint64_t i, Counter& done) {
+                const auto& from = keys[(static_cast<uint64_t>(rt.rank().value) + 1 + i % 2) % 3];
+                return remote.get(from, 0, in[i % 2], &done);
+              });
           for (const auto& each : in) EXPECT_EQ(std::memcmp(memory.data(), each.data(), bytes), 0);
           rt.barrier();
         },
@@ -286,11 +282,11 @@ TEST_P(Exhaustion, AllSendLargeMessagesToHandlers) {
                                       ++my.messages;
                                     },
                                 .handler_argument = &seen});
-          post_all(rt, 600 / kLess, [&](uint64_t i, Counter& done) {
+          post_all(rt, 600 / test::kLess, [&](uint64_t i, Counter& done) {
             const int to = (rt.rank().value + 1 + static_cast<int>(i % 2)) % 3;
             return handled.send(Rank{to}, Tag{0}, seen.expected, &done);
           });
-          rt.wait_until([&] { return seen.messages == 600 / kLess; });
+          rt.wait_until([&] { return seen.messages == 600 / test::kLess; });
           EXPECT_EQ(seen.wrong, 0U);
           rt.barrier();
         },

@@ -10,6 +10,7 @@
 #include "base/captured_stderr.hpp"
 #include "base/config_override.hpp"
 #include "base/idle.hpp"
+#include "base/stress.hpp"
 #include "comm/ranks.hpp"
 #include "weft/task/config.hpp"
 #include "weft/task/scheduler.hpp"
@@ -50,7 +51,7 @@ TEST_P(TasksAndMessages, ConversationsBlockTheirTaskAlone) {
       2,
       [&](Runtime& runtime) {
         constexpr uint32_t kTasks = 100;
-        constexpr uint32_t kRounds = 20;
+        constexpr uint32_t kRounds = 20 / test::kLess;
         Endpoint endpoint(runtime, {});
         task::Scheduler scheduler(task_options());
         const bool first = runtime.rank().value == 0;
@@ -235,7 +236,7 @@ TEST_P(TasksAndMessages, ThreadsAndTasksWaitSideBySide) {
         task::Scheduler scheduler(task_options());
         const Rank peer{1 - runtime.rank().value};
         const auto converse = [&](uint32_t tag) {
-          for (uint32_t i = 0; i < 100; ++i) {
+          for (uint32_t i = 0; i < 100 / test::kLess; ++i) {
             endpoint.send_wait(peer, Tag{tag}, bytes_of(i));
             uint32_t came = 0;
             endpoint.recv_wait(peer, Tag{tag}, writable(came));

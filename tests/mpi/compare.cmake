@@ -15,6 +15,7 @@ foreach(arguments
     COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100 $<TARGET_FILE:mpi_program_compare> ${words}
       --seconds 0.05)
   set_tests_properties(mpi.compare_${name}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
+  weft_long_if_sanitized(mpi.compare_${name}.2)
 endforeach()
 
 # The program whose start is measured; one that may go on at once.
