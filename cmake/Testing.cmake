@@ -3,6 +3,7 @@
 # weft_tests(program ROOM room SOURCES ... [LIBRARIES ...]): a GoogleTest binary of several sources and, for
 # each a_test.cpp of them, a CTest test room.a_test of the suites that it defines: what is compiled together
 # takes half as long, and is run and named as if it were not.
+# weft_test_library(name STATIC|OBJECT ROOM room SOURCES ... [LIBRARIES ...]): what several programs of tests share.
 # weft_job_test(name RANKS n COMMAND ...): a multi-process test, run through weftrun.
 # weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
 # weft_long_if_sanitized(test ...): tests that take long under a sanitizer and of which a shorter sibling runs
@@ -47,16 +48,31 @@ function(weft_test_properties test program label)
   set_tests_properties(${test} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "${label}")
 endfunction()
 
-function(weft_test_program name)
+function(weft_test_target name)
   cmake_parse_arguments(ARG "" "ROOM;ONLY" "SOURCES;LIBRARIES" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
+  target_sources(${name} PRIVATE ${ARG_SOURCES})
   if(WEFT_LARGE_PIECES)
     target_precompile_headers(${name} REUSE_FROM weft_test_headers)
   endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE weft_flags weft::${ARG_ROOM} ${ARG_LIBRARIES}
-    GTest::gtest GTest::gtest_main fmt::fmt Threads::Threads)
+    GTest::gtest fmt::fmt Threads::Threads)
+endfunction()
+
+function(weft_test_program name)
+  cmake_parse_arguments(ARG "" "ONLY" "" ${ARGN})
+  add_executable(${name})
+  weft_test_target(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE GTest::gtest_main)
   weft_program_only(${name} "${ARG_ONLY}")
+endfunction()
+
+function(weft_test_library name kind)
+  add_library(${name} ${kind} EXCLUDE_FROM_ALL)
+  weft_test_target(${name} ${ARGN})
+  # As programs are compiled, whose precompiled headers it takes.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIE)
 endfunction()
 
 function(weft_test name)
@@ -74,7 +90,7 @@ function(weft_test_of name)
   foreach(source IN LISTS ARG_SOURCES)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source})
     file(STRINGS ${source} cases REGEX "^(TYPED_)?TEST(_F|_P)?\\(")
-    list(TRANSFORM cases REPLACE "^[A-Z_]+\\((.*),.*$" "\\1")
+    list(TRANSFORM cases REPLACE "^[A-Z_]+\\(([^,]*),.*$" "\\1")
     list(REMOVE_DUPLICATES cases)
     foreach(suite IN LISTS cases)
       string(APPEND filter ":${suite}.*:${suite}/*:*/${suite}.*")

@@ -24,15 +24,16 @@
 namespace weft::fabric::test {
 namespace {
 
-constexpr uint32_t kWithPacket = 3;      ///< every so many messages
-constexpr uint32_t kTelling = 1;         ///< the message that says what is offered
-constexpr std::size_t kPiece = 8 << 10;  ///< of a read
-constexpr int kAtOnce = 6;               ///< cases
+constexpr uint32_t kEachWithPacket = 3;      ///< every so many messages
+constexpr uint32_t kTelling = 1;             ///< the message that says what is offered
+constexpr std::size_t kReadBytes = 8 << 10;  ///< of a read
+constexpr int kAtOnce = 6;                   ///< cases
 constexpr double kWatchdogS = 60;
 
 /// What a rank offers, and where it reads to: it outlives the transports.
 struct Memory {
-  explicit Memory(uint64_t rank) : own(pattern(kReads * kPiece, rank)), read(own.size(), '\0') {}
+  explicit Memory(uint64_t rank)
+      : own(pattern(kReads * kReadBytes, rank)), read(own.size(), '\0') {}
   std::string own, read;
 };
 
@@ -78,7 +79,8 @@ class Talker final : public Sink {
   Taken on_frame(const Frame& frame) override {
     uint32_t number = 0;
     std::memcpy(&number, frame.head.data(), sizeof number);
-    wrong_ += number != next_++ || (number % kWithPacket == 0) != static_cast<bool>(frame.loan) ||
+    wrong_ += number != next_++ ||
+              (number % kEachWithPacket == 0) != static_cast<bool>(frame.loan) ||
               (frame.loan && text_of(frame.packet) != text(number));
     if (number == kTelling) take_offer(frame.head.subspan(sizeof number));
     if (frame.loan) port_->give_back(frame.loan);
@@ -92,7 +94,7 @@ class Talker final : public Sink {
   void on_read(uint64_t token, bool ok) override {
     const bool is_new = token < begun_ && !std::exchange(has_ended_[token], true);
     const auto piece = [&](const std::string& text) {
-      return std::string_view(text).substr(token * kPiece, kPiece);
+      return std::string_view(text).substr(token * kReadBytes, kReadBytes);
     };
     wrong_ += !is_new || (ok && piece(memory_.read) != piece(theirs_.own));
     failed_reads_ += ok ? 0 : 1;
@@ -114,7 +116,7 @@ class Talker final : public Sink {
     const uint64_t told[] = {offer_.address, offer_.key};
     const auto more = sent_ == kTelling ? std::span<const std::byte>(std::as_bytes(std::span(told)))
                                         : std::span<const std::byte>();
-    if (sent_ % kWithPacket != 0) return port_->try_send(other_, 0, header, more) == Post::done;
+    if (sent_ % kEachWithPacket != 0) return port_->try_send(other_, 0, header, more) == Post::done;
     if (free_.empty()) return false;
     const uint32_t index = free_.back();
     const std::string words = text(sent_);
@@ -136,8 +138,8 @@ class Talker final : public Sink {
     if (told_[1] != ReadOffer::kNone) to_read_ = kReads;
   }
   bool begin_read() {
-    const std::size_t at = begun_ * kPiece;
-    const auto into = std::as_writable_bytes(std::span(memory_.read)).subspan(at, kPiece);
+    const std::size_t at = begun_ * kReadBytes;
+    const auto into = std::as_writable_bytes(std::span(memory_.read)).subspan(at, kReadBytes);
     return port_->try_read({other_, 0}, told_[0], told_[1], at, into, begun_) == Post::posted;
   }
 

@@ -19,7 +19,7 @@
 namespace weft::fabric::test {
 namespace {
 
-constexpr std::size_t kBytes = 3 << 20, kPiece = 100'000;
+constexpr std::size_t kOfferedBytes = 3 << 20, kPiece = 100'000;
 
 /// What rank 1 offers, as it tells rank 0 in a frame.
 struct Told {
@@ -97,8 +97,8 @@ TEST_P(OfiReads, WhatAPeerOffersIsReadUntilItIsWithdrawn) {
     auto& port = side.port;
     auto& sink = side.sink;
     if (rank.rank().value == 1) {
-      std::vector<std::byte> memory(kBytes);
-      for (std::size_t i = 0; i < kBytes; ++i) memory[i] = byte_at(i);
+      std::vector<std::byte> memory(kOfferedBytes);
+      for (std::size_t i = 0; i < kOfferedBytes; ++i) memory[i] = byte_at(i);
       void* const handle = offer_to_first(*port, memory);
       WEFT_EXPECT_IN_RANK(handle != nullptr);
       WEFT_EXPECT_IN_RANK(port->offer(Rank{1}, memory).handle == nullptr);  // to oneself: no need
@@ -110,22 +110,22 @@ TEST_P(OfiReads, WhatAPeerOffersIsReadUntilItIsWithdrawn) {
     }
     WEFT_EXPECT_IN_RANK(side.until_frames(1));
     const auto [address, key] = sink.told();
-    std::vector<std::byte> mine(kBytes);
+    std::vector<std::byte> mine(kOfferedBytes);
     std::size_t asked = 0, count = 0;
     const bool whole = side.until([&] {
-      while (asked < kBytes) {
-        const std::size_t size = std::min(kPiece, kBytes - asked);
+      while (asked < kOfferedBytes) {
+        const std::size_t size = std::min(kPiece, kOfferedBytes - asked);
         if (port->try_read({Rank{1}, 0}, address, key, asked, std::span(mine).subspan(asked, size),
                            count) != Post::posted)
           break;
         asked += size;
         ++count;
       }
-      return asked == kBytes && sink.ended.size() == count;
+      return asked == kOfferedBytes && sink.ended.size() == count;
     });
     WEFT_EXPECT_IN_RANK(whole && sink.all_well());
     bool same = true;
-    for (std::size_t i = 0; i < kBytes; ++i) same &= mine[i] == byte_at(i);
+    for (std::size_t i = 0; i < kOfferedBytes; ++i) same &= mine[i] == byte_at(i);
     WEFT_EXPECT_IN_RANK(same);
     job.word(0) = 1;
     while (job.word(0) != 2) ::usleep(1000);
@@ -155,8 +155,8 @@ TEST_P(OfiReads, AReadEndsWhenItsConnectionBreaks) {
     auto& port = side.port;
     auto& sink = side.sink;
     if (rank.rank().value == 1) {
-      std::vector<std::byte> memory(kBytes);
-      for (std::size_t i = 0; i < kBytes; ++i) memory[i] = byte_at(i);
+      std::vector<std::byte> memory(kOfferedBytes);
+      for (std::size_t i = 0; i < kOfferedBytes; ++i) memory[i] = byte_at(i);
       WEFT_EXPECT_IN_RANK(offer_to_first(*port, memory) != nullptr);
       for (std::size_t round = 1; round <= kRounds; ++round) {
         WEFT_EXPECT_IN_RANK(side.until_frames(round));
@@ -168,22 +168,23 @@ TEST_P(OfiReads, AReadEndsWhenItsConnectionBreaks) {
     const auto [address, key] = sink.told();
     int right = 0, broken = 0;
     for (int round = 0; round < kRounds; ++round) {
-      std::vector<std::byte> mine(kBytes);
+      std::vector<std::byte> mine(kOfferedBytes);
       sink.ended.clear();
       const auto begin = [&](std::size_t at, uint64_t token) {
         return side.until([&] {
           return port->try_read({Rank{1}, 0}, address, key, at,
-                                std::span(mine).subspan(at, kBytes / 2), token) == Post::posted;
+                                std::span(mine).subspan(at, kOfferedBytes / 2),
+                                token) == Post::posted;
         });
       };
-      WEFT_EXPECT_IN_RANK(begin(0, 0) && begin(kBytes / 2, 1));
+      WEFT_EXPECT_IN_RANK(begin(0, 0) && begin(kOfferedBytes / 2, 1));
       for (int i = 0; i < round; ++i) port->poll(sink, 64);
       if (round % 4 != 3) broken += break_connections();
       WEFT_EXPECT_IN_RANK(side.until([&] { return sink.ended.size() == 2; }));
       for (const auto& [half, ok] : sink.ended) {
         if (!ok) continue;
         ++right;
-        for (std::size_t i = half * kBytes / 2; i < (half + 1) * kBytes / 2; ++i)
+        for (std::size_t i = half * kOfferedBytes / 2; i < (half + 1) * kOfferedBytes / 2; ++i)
           WEFT_EXPECT_IN_RANK(mine[i] == byte_at(i));
       }
       WEFT_EXPECT_IN_RANK(side.until_sent(Rank{1}, "round"));
@@ -210,7 +211,7 @@ TEST_P(OfiReads, ThePeersEndEndsAReadForGood) {
       auto& port = side.port;
       auto& sink = side.sink;
       if (rank.rank().value == 1) {
-        std::vector<std::byte> memory(kBytes, std::byte{1});
+        std::vector<std::byte> memory(kOfferedBytes, std::byte{1});
         WEFT_EXPECT_IN_RANK(offer_to_first(*port, memory) != nullptr);
         for (;;) port->poll(sink, 64);
       }
@@ -218,7 +219,7 @@ TEST_P(OfiReads, ThePeersEndEndsAReadForGood) {
       const auto [address, key] = sink.told();
       job.word(1) = 1;                         // please end it
       while (job.word(2) == 0) ::usleep(100);  // it was
-      std::vector<std::byte> mine(kBytes);
+      std::vector<std::byte> mine(kOfferedBytes);
       // Of one that was killed the connection's end may be known already.
       const Post answer = port->try_read({Rank{1}, 0}, address, key, 0, mine, 0);
       WEFT_EXPECT_IN_RANK(answer == Post::posted || !stopped);
@@ -302,7 +303,7 @@ TEST_P(OfiReads, WhatIsReadIsWholeOrNothing) {
 
 TEST_P(OfiReads, NothingIsOfferedWhereItShallNotBe) {
   const Configured provider("fabric.ofi.provider", GetParam());
-  const std::vector<std::byte> memory(kBytes);
+  const std::vector<std::byte> memory(kOfferedBytes);
   const auto offers = [&] {
     Ranks ranks({"ofi", 2, make_ofi_transport}, 2, small_geometry());
     Port& port = ranks.port(0);

@@ -15,7 +15,7 @@
 namespace weft::fabric::test {
 namespace {
 
-constexpr std::size_t kBytes = 1 << 20;
+constexpr std::size_t kToldBytes = 1 << 20;
 
 TEST(OfiRegistered, TooLittleAtSetUpIsSaid) {
   SharedJob job(1);
@@ -52,7 +52,7 @@ TEST(OfiRegistered, TooLittleForAReadEndsTheRead) {
       return poll_long(*port, sink,
                        [&] { return port->try_send(other, 0, bytes, {}) == Post::done; });
     };
-    std::vector<std::byte> memory(kBytes, std::byte{1});
+    std::vector<std::byte> memory(kToldBytes, std::byte{1});
     if (self.rank().value == 1) {
       const ReadOffer offer = port->offer(other, memory);
       WEFT_EXPECT_IN_RANK(offer.handle != nullptr);
@@ -70,7 +70,7 @@ TEST(OfiRegistered, TooLittleForAReadEndsTheRead) {
       WEFT_EXPECT_IN_RANK(poll_long(*port, sink, [&] { return !sink.reads.empty(); }));
       return 0;
     };
-    ExactingLibfabric::lock_at_most(kBytes);  // of which some is locked
+    ExactingLibfabric::lock_at_most(kToldBytes);  // of which some is locked
     if (const int failed = read(5)) return failed;
     WEFT_EXPECT_IN_RANK(sink.reads.back() == std::pair(uint64_t{5}, false));
     sink.reads.clear();
@@ -78,7 +78,7 @@ TEST(OfiRegistered, TooLittleForAReadEndsTheRead) {
     ExactingLibfabric::lock_at_most(SIZE_MAX);
     if (const int failed = read(6)) return failed;
     WEFT_EXPECT_IN_RANK(sink.reads.back() == std::pair(uint64_t{6}, true));
-    WEFT_EXPECT_IN_RANK(memory == std::vector<std::byte>(kBytes, std::byte{1}));
+    WEFT_EXPECT_IN_RANK(memory == std::vector<std::byte>(kToldBytes, std::byte{1}));
     WEFT_EXPECT_IN_RANK(send(bytes_of("end")));
     return 0;
   };

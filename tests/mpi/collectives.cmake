@@ -1,4 +1,3 @@
-weft_test(mpi_board_test ROOM mpi SOURCES board_test.cpp)
 weft_mpi_test(collectives_moving RANKS 1 2 3 4 5 SOURCES programs/collectives_moving.cpp)
 weft_mpi_test(collectives_reducing RANKS 1 2 3 4 5 SOURCES programs/collectives_reducing.cpp)
 weft_mpi_test(collectives_inter RANKS 1 2 3 4 5 SOURCES programs/collectives_inter.cpp)

@@ -1,8 +1,3 @@
-weft_test(mpi_groups_test ROOM mpi SOURCES groups_test.cpp)
-weft_test(mpi_dims_test ROOM mpi SOURCES dims_test.cpp)
-weft_test(mpi_attributes_test ROOM mpi SOURCES attributes_test.cpp)
-weft_test(mpi_context_ids_test ROOM mpi SOURCES context_ids_test.cpp)
-
 weft_mpi_test(comms RANKS 1 2 3 4 SOURCES programs/comms.cpp)
 weft_mpi_test(comms_errors RANKS 1 2 4 SOURCES programs/comms_errors.cpp)
 weft_mpi_test(comms_threads RANKS 1 2 4 SOURCES programs/comms_threads.cpp)

@@ -1,9 +1,5 @@
 # Datatypes, packing, reduction operations.
-weft_test(mpi_types_pack_test ROOM mpi SOURCES types_pack_test.cpp)
-weft_test(mpi_types_arguments_test ROOM mpi SOURCES types_arguments_test.cpp)
-weft_test(mpi_types_external_test ROOM mpi SOURCES types_external_test.cpp)
-weft_test(mpi_types_ops_test ROOM mpi SOURCES types_ops_test.cpp)
-weft_left_out_of_tsan(mpi_types_pack_test mpi_types_ops_test)
+weft_tests(mpi_types_test ROOM mpi ONLY address SOURCES types_ops_test.cpp types_pack_test.cpp)
 weft_mpi_test(datatypes RANKS 1 2 4 SOURCES programs/datatypes.cpp)
 weft_mpi_test(typemaps RANKS 1 SOURCES programs/typemaps.cpp)
 
