@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/config_override.hpp"
+#include "base/stress.hpp"
 #include "comm/ranks.hpp"
 #include "weft/comm/config.hpp"
 
