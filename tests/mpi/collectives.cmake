@@ -64,7 +64,7 @@ foreach(moment 0 1 2 3 4 5 6 7)
     add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n ${ranks}
       --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${moment})
     # Its exit status is that of the rank that was killed.
-    set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi"
+    set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
       PASS_REGULAR_EXPRESSION "the survivors went on")
   endforeach()
 endforeach()
@@ -73,7 +73,7 @@ weft_mpi_program(collectives_meanwhile programs/collectives_meanwhile.cpp)
 foreach(ranks 3 5)
   add_test(NAME mpi.collectives_meanwhile.${ranks} COMMAND $<TARGET_FILE:weftrun> --on-failure continue
     -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_meanwhile>)
-  set_tests_properties(mpi.collectives_meanwhile.${ranks} PROPERTIES TIMEOUT 80 LABELS "mpi"
+  set_tests_properties(mpi.collectives_meanwhile.${ranks} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
     PASS_REGULAR_EXPRESSION "all sums are whole")
 endforeach()
 # weft_short_deaths(<name> NODES <n> ARGUMENTS <a> ...): the same where the others wait at their node's
