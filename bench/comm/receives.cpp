@@ -46,7 +46,7 @@ constexpr uint32_t kPacketBytes = 64 << 10;
 constexpr std::size_t kShortBytes = 64;
 constexpr uint32_t kBudget = 64;
 
-struct Way {
+struct ReceiveWay {
   std::string name;
   std::vector<std::pair<std::string, std::string>> settings;
 };
@@ -61,7 +61,7 @@ struct Mix {
 /// A transport with open ports, made with a way's settings, by both ranks together.
 class Line final : public fabric::Sink {
  public:
-  Line(Pair& pair, const Way& way, uint32_t ports)
+  Line(Pair& pair, const ReceiveWay& way, uint32_t ports)
       : peer_(pair.peer()), job_(make_yard_job(pair.yard(), pair.job())) {
     fabric::register_fabric_config();
     std::vector<std::string> before;
@@ -163,7 +163,7 @@ double bytes_of(const Mix& mix) {
 }
 
 /// Bytes by which rank 1 grew.
-double growth(Pair& pair, const Way& way, const Mix& mix) {
+double growth(Pair& pair, const ReceiveWay& way, const Mix& mix) {
   pair.meet();
   const std::size_t before = resident_bytes();
   Line line(pair, way, 1);
@@ -199,7 +199,7 @@ void print_beside_first(Pair& pair, const Options& options, const Result& form,
 }
 
 void compare_strategies(Pair& pair, const Options& options) {
-  const std::vector<Way> ways = {
+  const std::vector<ReceiveWay> ways = {
       {"single", {{"fabric.ofi.receive", "single"}}},
       {"single_16", {{"fabric.ofi.receive", "single"}, {"fabric.ofi.receives", "16"}}},
       {"multi", {{"fabric.ofi.receive", "multi"}}},
@@ -212,10 +212,10 @@ void compare_strategies(Pair& pair, const Options& options) {
   std::vector<std::vector<double>> grown;  // before anything else touched memory
   for (const Mix& mix : mixes) {
     grown.emplace_back();
-    for (const Way& way : ways) grown.back().push_back(growth(pair, way, mix));
+    for (const ReceiveWay& way : ways) grown.back().push_back(growth(pair, way, mix));
   }
   std::vector<std::unique_ptr<Line>> lines;
-  for (const Way& way : ways) lines.push_back(std::make_unique<Line>(pair, way, 1));
+  for (const ReceiveWay& way : ways) lines.push_back(std::make_unique<Line>(pair, way, 1));
   for (std::size_t m = 0; m < std::size(mixes); ++m) {
     const Mix& mix = mixes[m];
     std::vector<Contestant> contestants;
@@ -278,17 +278,17 @@ double beside_bulk(Pair& pair, Line& line, std::vector<double>& bulk) {
 }
 
 void compare_caps(Pair& pair, const Options& options) {
-  const std::vector<Way> ways = {{"usual", {}},
-                                 {"receive_all", {{"fabric.ofi.step_receives", "0"}}},
-                                 {"receive_4", {{"fabric.ofi.step_receives", "4"}}},
-                                 {"send_4", {{"fabric.ofi.step_sends", "4"}}},
-                                 {"under_way_4", {{"fabric.ofi.under_way", "4"}}},
-                                 {"restrained",
-                                  {{"fabric.ofi.step_receives", "4"},
-                                   {"fabric.ofi.step_sends", "4"},
-                                   {"fabric.ofi.under_way", "4"}}}};
+  const std::vector<ReceiveWay> ways = {{"usual", {}},
+                                        {"receive_all", {{"fabric.ofi.step_receives", "0"}}},
+                                        {"receive_4", {{"fabric.ofi.step_receives", "4"}}},
+                                        {"send_4", {{"fabric.ofi.step_sends", "4"}}},
+                                        {"under_way_4", {{"fabric.ofi.under_way", "4"}}},
+                                        {"restrained",
+                                         {{"fabric.ofi.step_receives", "4"},
+                                          {"fabric.ofi.step_sends", "4"},
+                                          {"fabric.ofi.under_way", "4"}}}};
   std::vector<std::unique_ptr<Line>> lines;
-  for (const Way& way : ways) lines.push_back(std::make_unique<Line>(pair, way, 2));
+  for (const ReceiveWay& way : ways) lines.push_back(std::make_unique<Line>(pair, way, 2));
   std::vector<std::vector<double>> bulk(ways.size());
   std::vector<Contestant> contestants;
   for (std::size_t w = 0; w < ways.size(); ++w)

@@ -47,9 +47,9 @@ struct Turn {
 using mpi::MatchingLock;
 
 /// An engine with its queues filled.
-class Contender {
+class Engine {
  public:
-  Contender(std::string_view engine, MatchingLock lock, unsigned length, bool posted_only)
+  Engine(std::string_view engine, MatchingLock lock, unsigned length, bool posted_only)
       : name_(fmt::format("{}{}", engine, lock == MatchingLock::spin ? "-spin" : "")),
         channel_(mpi::make_channel(engine, lock)),
         posted_(length),
@@ -63,13 +63,13 @@ class Contender {
       expect(channel_->arrive(waiting_[i]) == nullptr);
     }
   }
-  ~Contender() {
+  ~Engine() {
     for (mpi::Transfer& receive : posted_) (void)channel_->withdraw(receive);
     std::vector<mpi::Arrived*> left;
     channel_->take_messages(left);
   }
-  Contender(const Contender&) = delete;
-  Contender& operator=(const Contender&) = delete;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
@@ -112,7 +112,7 @@ class Contender {
   std::vector<mpi::Arrived> waiting_;
 };
 
-Result result_of(const Contender& who, const Options& options) {
+Result result_of(const Engine& who, const Options& options) {
   Result result = figure(
       "matching",
       fmt::format("{}_{}{}", who.name(), options.length, options.posted_only ? "_posted_only" : ""),
@@ -130,15 +130,15 @@ Result result_of(const Contender& who, const Options& options) {
 }  // namespace
 
 int run_matching(const Options& options) {
-  std::vector<std::unique_ptr<Contender>> all;
+  std::vector<std::unique_ptr<Engine>> all;
   const auto add = [&](std::string_view engine, MatchingLock lock) {
-    all.push_back(std::make_unique<Contender>(engine, lock, options.length, options.posted_only));
+    all.push_back(std::make_unique<Engine>(engine, lock, options.length, options.posted_only));
   };
   for (const std::string_view engine : mpi::kEngines) {
     add(engine, MatchingLock::mcs);
     if (engine != "keyed" && engine != "hash") add(engine, MatchingLock::spin);
   }
-  Contender list("list", MatchingLock::mcs, options.length, options.posted_only);
+  Engine list("list", MatchingLock::mcs, options.length, options.posted_only);
   const uint64_t until = base::now_ns() + static_cast<uint64_t>(options.seconds * 1e9);
   for (unsigned round = 0; round < 6 || base::now_ns() < until; ++round) {
     const double limit = list.turn(options.threads).per_second;

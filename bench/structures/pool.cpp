@@ -19,7 +19,7 @@
 #include "weft/base/locks.hpp"
 #include "weft/base/slot_pool.hpp"
 
-namespace weft::bench {
+namespace weft::bench::pool {
 namespace {
 
 using turns::Random;
@@ -127,11 +127,11 @@ StructureContest measure(unsigned threads, double seconds, bool crowd) {
 
 }  // namespace
 
-StructureContest measure_pool_pair(unsigned threads, double seconds) {
+StructureContest measure_pair(unsigned threads, double seconds) {
   return measure(threads, seconds, false);
 }
-StructureContest measure_pool_crowd(unsigned threads, double seconds) {
+StructureContest measure_crowd(unsigned threads, double seconds) {
   return measure(threads, seconds, true);
 }
 
-}  // namespace weft::bench
+}  // namespace weft::bench::pool

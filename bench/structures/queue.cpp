@@ -20,7 +20,7 @@
 #include "plain_vyukov.hpp"
 #include "turns.hpp"
 
-namespace weft::bench {
+namespace weft::bench::queue {
 namespace {
 
 constexpr std::size_t kCells = 4096;
@@ -101,7 +101,7 @@ StructureContest measure(StructureContest form, double seconds, Turn turn) {
 
 }  // namespace
 
-StructureContest measure_queue_through(unsigned producers, double seconds) {
+StructureContest measure_through(unsigned producers, double seconds) {
   const uint64_t each = 200'000 / producers;
   return measure({.structure = "queue",
                   .mode = "through",
@@ -112,7 +112,7 @@ StructureContest measure_queue_through(unsigned producers, double seconds) {
                  seconds, [=](auto& queue) { return hand_over::through(queue, producers, each); });
 }
 
-StructureContest measure_queue_alone(double seconds) {
+StructureContest measure_alone(double seconds) {
   return measure({.structure = "queue",
                   .mode = "alone",
                   .threads = 1,
@@ -122,4 +122,4 @@ StructureContest measure_queue_alone(double seconds) {
                  seconds, [](auto& queue) { return hand_over::alone(queue, 200'000); });
 }
 
-}  // namespace weft::bench
+}  // namespace weft::bench::queue

@@ -28,7 +28,7 @@
 #include "weft/base/cache_line.hpp"
 #include "weft/fabric/config.hpp"
 
-namespace weft::bench {
+namespace weft::bench::ring {
 namespace {
 
 template <std::size_t kBytes>
@@ -141,14 +141,14 @@ StructureContest measure(const char* mode, unsigned bytes, const char* what, dou
 
 }  // namespace
 
-StructureContest measure_ring_through(unsigned bytes, double seconds) {
+StructureContest measure_through(unsigned bytes, double seconds) {
   return measure("through", bytes, "wall time of one frame from writer to reader", seconds,
                  [](auto& ring) { return hand_over::through(ring, 1, 200'000); });
 }
 
-StructureContest measure_ring_alone(unsigned bytes, double seconds) {
+StructureContest measure_alone(unsigned bytes, double seconds) {
   return measure("alone", bytes, "core time of writing one frame and reading it", seconds,
                  [](auto& ring) { return hand_over::alone(ring, 200'000); });
 }
 
-}  // namespace weft::bench
+}  // namespace weft::bench::ring

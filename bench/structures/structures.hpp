@@ -40,24 +40,31 @@ struct StructureContest {
 
 /// Each runs for about `seconds` in all, binds only threads of its own, and may be called again.
 /// `threads` is how many call the structure at once; the queue has one consumer more.
-StructureContest measure_pool_pair(unsigned threads, double seconds);
-StructureContest measure_pool_crowd(unsigned threads, double seconds);
+namespace pool {
+StructureContest measure_pair(unsigned threads, double seconds);
+StructureContest measure_crowd(unsigned threads, double seconds);
+}  // namespace pool
+namespace table {
 /// The two halves of one run by one thread: [0] inserting, [1] deleting.
-std::vector<StructureContest> measure_table_fresh_keys(double seconds);
+std::vector<StructureContest> measure_fresh_keys(double seconds);
 /// `with_locks`: the table takes them also for a thread that uses it alone.
-StructureContest measure_table_own_keys(unsigned threads, double seconds, bool with_locks);
+StructureContest measure_own_keys(unsigned threads, double seconds, bool with_locks);
 /// `threads` is one, or even.
-StructureContest measure_table_shared_keys(unsigned threads, double seconds, bool with_locks);
+StructureContest measure_shared_keys(unsigned threads, double seconds, bool with_locks);
 /// `many` threads against `few`, each on a table of their own.
-StructureContest measure_table_own_scaling(unsigned many, unsigned few, double seconds,
-                                           bool with_locks);
-StructureContest measure_table_shared_scaling(unsigned many, unsigned few, double seconds,
-                                              bool with_locks);
-StructureContest measure_queue_through(unsigned producers, double seconds);
-StructureContest measure_queue_alone(double seconds);
+StructureContest measure_own_scaling(unsigned many, unsigned few, double seconds, bool with_locks);
+StructureContest measure_shared_scaling(unsigned many, unsigned few, double seconds,
+                                        bool with_locks);
+}  // namespace table
+namespace queue {
+StructureContest measure_through(unsigned producers, double seconds);
+StructureContest measure_alone(double seconds);
+}  // namespace queue
+namespace ring {
 /// `bytes` of a frame: 8 or 40.
-StructureContest measure_ring_through(unsigned bytes, double seconds);
-StructureContest measure_ring_alone(unsigned bytes, double seconds);
+StructureContest measure_through(unsigned bytes, double seconds);
+StructureContest measure_alone(unsigned bytes, double seconds);
+}  // namespace ring
 
 /// All of the above for 1, 2 and 8 threads, `seconds` each; those whose "structure/mode" contains
 /// `only`.

@@ -39,7 +39,7 @@
 #include "turns.hpp"
 #include "weft/base/locks.hpp"
 
-namespace weft::bench {
+namespace weft::bench::table {
 namespace {
 
 using turns::Random;
@@ -223,7 +223,7 @@ StructureContest form(std::string mode, unsigned threads, const char* what) {
 
 }  // namespace
 
-std::vector<StructureContest> measure_table_fresh_keys(double seconds) {
+std::vector<StructureContest> measure_fresh_keys(double seconds) {
   uint64_t seed = 0;
   return measure({form("insert", 1, "core time of one access that inserts"),
                   form("delete", 1, "core time of one access that deletes")},
@@ -257,8 +257,7 @@ StructureContest measure_scaling(std::string mode, unsigned many, unsigned few, 
 
 }  // namespace
 
-StructureContest measure_table_own_scaling(unsigned many, unsigned few, double seconds,
-                                           bool with_locks) {
+StructureContest measure_own_scaling(unsigned many, unsigned few, double seconds, bool with_locks) {
   // Turns of one length, whatever the threads, on two cores; and long ones, since the first steps
   // of a thread (its memory, its keys) are within.
   return measure_scaling("own", many, few, seconds, with_locks, [](auto& table, unsigned threads) {
@@ -266,14 +265,14 @@ StructureContest measure_table_own_scaling(unsigned many, unsigned few, double s
   });
 }
 
-StructureContest measure_table_shared_scaling(unsigned many, unsigned few, double seconds,
-                                              bool with_locks) {
+StructureContest measure_shared_scaling(unsigned many, unsigned few, double seconds,
+                                        bool with_locks) {
   return measure_scaling(
       "shared", many, few, seconds, with_locks,
       [](auto& table, unsigned threads) { return shared_keys(table, threads, 60); });
 }
 
-StructureContest measure_table_own_keys(unsigned threads, double seconds, bool with_locks) {
+StructureContest measure_own_keys(unsigned threads, double seconds, bool with_locks) {
   return measure({form(with_locks ? "own_with_locks" : "own", threads,
                        "core time of one access to keys of the thread's own")},
                  seconds, Owning(!with_locks),
@@ -281,7 +280,7 @@ StructureContest measure_table_own_keys(unsigned threads, double seconds, bool w
       .front();
 }
 
-StructureContest measure_table_shared_keys(unsigned threads, double seconds, bool with_locks) {
+StructureContest measure_shared_keys(unsigned threads, double seconds, bool with_locks) {
   return measure({form(with_locks ? "shared_with_locks" : "shared", threads,
                        "core time of one access to keys that two threads use")},
                  seconds, Owning(!with_locks),
@@ -289,4 +288,4 @@ StructureContest measure_table_shared_keys(unsigned threads, double seconds, boo
       .front();
 }
 
-}  // namespace weft::bench
+}  // namespace weft::bench::table

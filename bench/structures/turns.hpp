@@ -20,12 +20,13 @@ void bind_to(unsigned number);
 /// Half a round trip of a cache line between two bound threads; 0 with one core.
 double one_way_ns();
 
-/// ns since some instant.
-int64_t now();
+/// ns since some instant. (A call here as below, also where its source is in one piece with the
+/// caller's.)
+[[gnu::noinline]] int64_t now();
 
 /// Runs `body(thread)` on `count` bound threads at once; returns the ns from their common start to
 /// the end of the last.
-double run_together(unsigned count, const std::function<void(unsigned)>& body);
+[[gnu::noinline]] double run_together(unsigned count, const std::function<void(unsigned)>& body);
 
 /// What one core spends on one operation, given the wall time that `threads` took for all of them.
 double core_ns_per_op(double wall_ns, unsigned threads, uint64_t operations);

@@ -20,7 +20,7 @@
 #include "weft/base/clock.hpp"
 #include "weft/task/scheduler.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::barrier {
 namespace {
 
 constexpr uint64_t kCrowds[] = {2, 64, 1024};
@@ -93,7 +93,7 @@ void measure(const Wanted& wanted, const Work& work, double seconds) {
 
 }  // namespace
 
-void measure_barrier(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   const auto counts = wanted.workers_or_one_and_two();
   std::vector<uint64_t> crowds(std::begin(kCrowds), std::end(kCrowds));
   if (wanted.tasks != 0) crowds = {wanted.tasks};
@@ -105,4 +105,4 @@ void measure_barrier(const Wanted& wanted) {
   }
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::barrier

@@ -46,7 +46,7 @@
 #include "weft/base/clock.hpp"
 #include "weft/task/scheduler.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::blocked {
 namespace {
 
 constexpr uint64_t kTasks = 1'000'000;
@@ -282,7 +282,7 @@ void set_limit(Result& result) {
 
 }  // namespace
 
-void measure_blocked(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   const uint64_t tasks = wanted.tasks != 0 ? wanted.tasks : kTasks;
   Contest contest(false);
   const auto cold =
@@ -319,4 +319,4 @@ void measure_blocked(const Wanted& wanted) {
   print_with_memory(bytes);
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::blocked

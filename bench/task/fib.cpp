@@ -21,7 +21,7 @@
 #include "fibers.hpp"
 #include "weft/base/clock.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::fib {
 namespace {
 
 constexpr unsigned kNumber = 32;
@@ -138,7 +138,7 @@ void measure(const Wanted& wanted, const Variant& variant, unsigned n, double se
 
 }  // namespace
 
-void measure_fib(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   unsigned n = kNumber;
   while (wanted.tasks != 0 && n > 2 && tasks_of(kVariants[0], n) > wanted.tasks) --n;
   for (const Variant& variant : kVariants) {
@@ -146,4 +146,4 @@ void measure_fib(const Wanted& wanted) {
   }
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::fib

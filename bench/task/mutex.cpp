@@ -25,7 +25,7 @@
 #include "weft/base/clock.hpp"
 #include "weft/task/scheduler.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::mutex {
 namespace {
 
 constexpr uint64_t kTasks = 64;
@@ -159,7 +159,7 @@ void measure(const Wanted& wanted, unsigned cycles, const Work& work, double sec
 
 }  // namespace
 
-void measure_mutex(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   const uint64_t crowd = wanted.tasks != 0 ? wanted.tasks : kTasks;
   const unsigned workers = wanted.workers_or_one_and_two().back();
   const double step = cycles_of_a_step();
@@ -172,4 +172,4 @@ void measure_mutex(const Wanted& wanted) {
   }
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::mutex

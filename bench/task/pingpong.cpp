@@ -33,7 +33,7 @@
 #include "weft/base/topology.hpp"
 #include "weft/task/scheduler.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::pingpong {
 namespace {
 
 constexpr double kTurn = 0.006;
@@ -229,7 +229,7 @@ void measure_between(const Wanted& wanted, double seconds) {
 
 }  // namespace
 
-void measure_pingpong(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   const auto counts = wanted.workers_or_one_and_two();
   for (const unsigned workers : counts) {
     const double seconds = wanted.options.seconds / static_cast<double>(counts.size());
@@ -237,4 +237,4 @@ void measure_pingpong(const Wanted& wanted) {
   }
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::pingpong

@@ -28,7 +28,7 @@
 #include "weft/base/cache_line.hpp"
 #include "weft/base/clock.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::queens {
 namespace {
 
 constexpr unsigned kBoard = 11;
@@ -222,7 +222,7 @@ double thread_ns(unsigned n, const Found& expected) {
 
 }  // namespace
 
-void measure_queens(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   unsigned n = kBoard;
   Found expected;
   for (;; --n) {
@@ -247,4 +247,4 @@ void measure_queens(const Wanted& wanted) {
                  {"std_thread_queens", std::min(n, kThreadBoard)}});
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::queens

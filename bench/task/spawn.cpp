@@ -20,7 +20,7 @@
 #include "task.hpp"
 #include "weft/task/scheduler.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::spawn {
 namespace {
 
 constexpr double kTurn = 0.004;
@@ -85,7 +85,7 @@ void measure(const Wanted& wanted, unsigned workers, uint64_t tasks, double seco
 
 }  // namespace
 
-void measure_spawn(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   const unsigned workers = wanted.workers.empty() ? 1 : wanted.workers.back();
   std::vector<uint64_t> sizes{1, 64, 512, 4096, 65536};
   if (wanted.tasks != 0) sizes = {wanted.tasks};
@@ -94,4 +94,4 @@ void measure_spawn(const Wanted& wanted) {
   }
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::spawn

@@ -21,15 +21,15 @@ struct Entry {
 
 // `blocked` first, while the process has not made a scheduler.
 constexpr Entry kEntries[] = {
-    {"blocked", tasks::measure_blocked, 1},
-    {"spawn", tasks::measure_spawn},
-    {"yield", tasks::measure_yield, 1, 2},
-    {"pingpong", tasks::measure_pingpong, 2, 2},
-    {"fib", tasks::measure_fib},
-    {"queens", tasks::measure_queens},
-    {"uts", tasks::measure_uts},
-    {"mutex", tasks::measure_mutex},
-    {"barrier", tasks::measure_barrier},
+    {"blocked", tasks::blocked::measure, 1},
+    {"spawn", tasks::spawn::measure},
+    {"yield", tasks::yield::measure, 1, 2},
+    {"pingpong", tasks::pingpong::measure, 2, 2},
+    {"fib", tasks::fib::measure},
+    {"queens", tasks::queens::measure},
+    {"uts", tasks::uts::measure},
+    {"mutex", tasks::mutex::measure},
+    {"barrier", tasks::barrier::measure},
 };
 
 bool has_too_many_workers(const Entry& entry, const std::vector<unsigned>& counts) {

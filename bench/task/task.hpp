@@ -44,16 +44,34 @@ struct Wanted {
   }
 };
 
-// Each prints its results.
-void measure_spawn(const Wanted& wanted);
-void measure_yield(const Wanted& wanted);
-void measure_pingpong(const Wanted& wanted);
-void measure_fib(const Wanted& wanted);
-void measure_queens(const Wanted& wanted);
-void measure_uts(const Wanted& wanted);
-void measure_mutex(const Wanted& wanted);
-void measure_barrier(const Wanted& wanted);
-void measure_blocked(const Wanted& wanted);
+// Each prints its results, and has a namespace of its own: their parts are alike.
+namespace spawn {
+void measure(const Wanted& wanted);
+}
+namespace yield {
+void measure(const Wanted& wanted);
+}
+namespace pingpong {
+void measure(const Wanted& wanted);
+}
+namespace fib {
+void measure(const Wanted& wanted);
+}
+namespace queens {
+void measure(const Wanted& wanted);
+}
+namespace uts {
+void measure(const Wanted& wanted);
+}
+namespace mutex {
+void measure(const Wanted& wanted);
+}
+namespace barrier {
+void measure(const Wanted& wanted);
+}
+namespace blocked {
+void measure(const Wanted& wanted);
+}
 
 }  // namespace tasks
 }  // namespace weft::bench

@@ -29,7 +29,7 @@
 #include "sha1.hpp"
 #include "weft/base/clock.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::uts {
 namespace {
 
 constexpr uint32_t kSeed = 42;
@@ -166,7 +166,7 @@ Count search_by_threads(const Node& node) {
 
 }  // namespace
 
-void measure_uts(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   // Fewer tasks: the same tree with fewer branches at the root.
   uint32_t branches = kRootBranches;
   if (wanted.tasks != 0 && wanted.tasks < kKnown.nodes) {
@@ -201,4 +201,4 @@ void measure_uts(const Wanted& wanted) {
                  {"std_thread_nodes", of_small.nodes}});
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::uts

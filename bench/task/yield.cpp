@@ -22,7 +22,7 @@
 #include "weft/base/cache_line.hpp"
 #include "weft/task/scheduler.hpp"
 
-namespace weft::bench::tasks {
+namespace weft::bench::tasks::yield {
 namespace {
 
 constexpr double kTurn = 0.004;
@@ -104,7 +104,7 @@ double thread_ns() {
 
 }  // namespace
 
-void measure_yield(const Wanted& wanted) {
+void measure(const Wanted& wanted) {
   const uint64_t crowd = wanted.tasks_or_two();
   task::Scheduler scheduler({.workers = 1});
   Contest contest(false);
@@ -118,4 +118,4 @@ void measure_yield(const Wanted& wanted) {
   print_all(contest.results(form(wanted.named("yield"), 1), who), wanted.options);
 }
 
-}  // namespace weft::bench::tasks
+}  // namespace weft::bench::tasks::yield

@@ -332,16 +332,16 @@ void Pmi1Session::abort(int code, std::string_view why) {
   _exit(exit_code);
 }
 
-Pmi1Session* g_session = nullptr;
+Pmi1Session* g_pmi1_session = nullptr;
 
-Pmi1Session& join_once() {
+Pmi1Session& join_pmi1_once() {
   static std::mutex lock;
   const std::lock_guard hold(lock);
-  if (g_session == nullptr) {
-    g_session = std::make_unique<Pmi1Session>().release();
-    std::atexit([] { g_session->leave(); });
+  if (g_pmi1_session == nullptr) {
+    g_pmi1_session = std::make_unique<Pmi1Session>().release();
+    std::atexit([] { g_pmi1_session->leave(); });
   }
-  return *g_session;
+  return *g_pmi1_session;
 }
 
 class Pmi1Job final : public Job {
@@ -363,7 +363,7 @@ class Pmi1Job final : public Job {
   }
 
  private:
-  Pmi1Session& session_ = join_once();
+  Pmi1Session& session_ = join_pmi1_once();
 };
 
 }  // namespace

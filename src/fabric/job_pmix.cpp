@@ -284,21 +284,21 @@ void PmixSession::abort(int code, std::string_view why) const {
   _exit(exit_code);
 }
 
-PmixSession* g_session = nullptr;
+PmixSession* g_pmix_session = nullptr;
 
-PmixSession& join_once() {
+PmixSession& join_pmix_once() {
   static std::mutex lock;
   const std::lock_guard hold(lock);
-  if (g_session == nullptr) {
-    g_session = std::make_unique<PmixSession>().release();
-    std::atexit([] { g_session->leave(); });
+  if (g_pmix_session == nullptr) {
+    g_pmix_session = std::make_unique<PmixSession>().release();
+    std::atexit([] { g_pmix_session->leave(); });
   }
-  return *g_session;
+  return *g_pmix_session;
 }
 
 class PmixJob final : public Job {
  public:
-  PmixJob() : session_(join_once()) { session_.begin_use(); }
+  PmixJob() : session_(join_pmix_once()) { session_.begin_use(); }
   ~PmixJob() override {
     if (watches_) session_.on_peer_death(nullptr);
     session_.end_use();

@@ -33,7 +33,7 @@ static_assert(sizeof(OpenPacketRef) == 32);
 constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
                                      ///< before the next's turn
 constexpr uint32_t kBeforeRuns = 2;  ///< frames of one poll that come one by one
-constexpr int kLooks = 4;            ///< of linger
+constexpr int kLooksOfLinger = 4;
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -256,7 +256,7 @@ uint32_t LanePort::poll(Sink& sink, uint32_t budget) {
 uint32_t LanePort::linger(Sink& sink, uint32_t budget) {
   uint32_t taken = 0;
   uint32_t messages = 0;
-  for (int look = 0; look < kLooks && taken == 0 && last_lane_ != nullptr; ++look) {
+  for (int look = 0; look < kLooksOfLinger && taken == 0 && last_lane_ != nullptr; ++look) {
     base::settle();
     if (last_lane_->messages.is_empty()) continue;
     taken = serve(*last_lane_, sink, std::min(budget, kQuantum), messages);

@@ -24,13 +24,13 @@
 namespace weft::run {
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kSecondNs = 1'000'000'000;
 /// What a connection gets to show who it is.
-constexpr uint64_t kGreetingTime = 10 * kSecond;
+constexpr uint64_t kGreetingTime = 10 * kSecondNs;
 /// Strangers at one time, beyond those who are expected.
 constexpr std::size_t kMostStrangers = 64;
 /// What the agents get to end by themselves, once all daemons were told to.
-constexpr uint64_t kGoodByeTime = 5 * kSecond;
+constexpr uint64_t kGoodByeTime = 5 * kSecondNs;
 
 /// What epoll watches: the upper half of its word; the lower says which.
 enum Kind : uint32_t { kListener, kStranger, kLink, kSaid, kEnded };

@@ -35,9 +35,6 @@
 namespace weft::run {
 namespace {
 
-/// What epoll watches; a pipe's is kPipes plus its index.
-enum Tag : uint64_t { kUp, kBranch, kGuardian, kServer, kAnswers, kInput, kPipes };
-
 class Daemon final : public Branch::Owner {
  public:
   Daemon(const Summons& summons, char** argv_area);
@@ -48,6 +45,9 @@ class Daemon final : public Branch::Owner {
   int run();
 
  private:
+  /// What epoll watches; a pipe's is kPipes plus its index.
+  enum Tag : uint64_t { kUp, kBranch, kGuardian, kServer, kAnswers, kInput, kPipes };
+
   void settle_in();
   void start_guardian(char** argv_area);
   void loop();

@@ -79,7 +79,7 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
 };
 
 // Known from the start of every program: a misspelt variable is told whoever asks first.
-const base::AnnouncedConfig kAnnounced(kCollectiveKeys);
+const base::AnnouncedConfig kAnnouncedCollectives(kCollectiveKeys);
 
 /// The number of a value among the choices of its key.
 template <class Choice>

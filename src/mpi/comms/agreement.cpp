@@ -45,20 +45,20 @@ class Reservation {
 };
 
 /// Where a round looks.
-struct Place {
+struct SearchPlace {
   int window;
   int from;  ///< the bit to begin at
 };
 
-Place blind_place(uint64_t seed, uint32_t round) noexcept {
+SearchPlace blind_place(uint64_t seed, uint32_t round) noexcept {
   const uint64_t x = mix(seed, round);
   return {static_cast<int>(x % ContextIds::kWindows),
           static_cast<int>((x >> 32) % ContextIds::kWindow)};
 }
 
 /// A place where all have an id free, or are about to.
-Place told_place(uint64_t seed, uint32_t round, const Windows& free) {
-  const Place start = blind_place(seed, round);
+SearchPlace told_place(uint64_t seed, uint32_t round, const Windows& free) {
+  const SearchPlace start = blind_place(seed, round);
   for (int i = 0; i < ContextIds::kWindows; ++i) {
     const int window = (start.window + i) % ContextIds::kWindows;
     const uint64_t bits = free[static_cast<std::size_t>(window)];
@@ -112,7 +112,7 @@ Schedule council_and(Council council, uint64_t* words, int64_t count) {
 Schedule agree(Council council, Context& agreed) {
   std::unique_ptr<Windows> free;
   for (uint32_t round = 0; round < kMostRounds; ++round) {
-    Place place = blind_place(council.seed, round);
+    SearchPlace place = blind_place(council.seed, round);
     if (round >= kBlindRounds) {
       if (!free) free = std::make_unique<Windows>();
       context_ids().not_in_use(*free);

@@ -55,12 +55,12 @@ MPI_Comm duplicate(Comm& original, MPI_Comm handle, const Info* info, Kind kind)
 }
 
 /// What was wrong before the agreement, which takes place all the same: the others count on it.
-struct Trouble {
+struct DupTrouble {
   int code = MPI_SUCCESS;
   std::string text;
 };
 
-Schedule duplicate_later(Held<Comm> copy, Schedule compares, Council council, Trouble trouble,
+Schedule duplicate_later(Held<Comm> copy, Schedule compares, Council council, DupTrouble trouble,
                          MPI_Comm* result) {
   try {
     co_await part(compares);
@@ -79,7 +79,7 @@ MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, K
   Request& request = make_request();
   try {
     const MPI_Comm made = give_handle(copy);
-    Trouble trouble;
+    DupTrouble trouble;
     try {
       original.attributes.copy_to(AttributeOf::comm, handle, copy->attributes);
     } catch (const Failure& failure) {

@@ -47,7 +47,7 @@ MPI_Message name(Extracted& message, Comm& comm) {
 }
 
 /// What a receive of a probed message is given.
-struct Place {
+struct ReceiveBuffer {
   void* buffer;
   MPI_Count count;
   MPI_Datatype type;
@@ -55,7 +55,7 @@ struct Place {
 
 /// The message behind a handle; MPI_MESSAGE_NO_PROC: nullptr. Throws for wrong arguments, with the
 /// communicator that the message came on; then the message can still be received.
-MatchedMessage* checked(const MPI_Message* handle, const Place& place) {
+MatchedMessage* checked(const MPI_Message* handle, const ReceiveBuffer& place) {
   require(handle != nullptr, MPI_ERR_ARG, "no message: a null pointer");
   MatchedMessage* matched =
       *handle == MPI_MESSAGE_NO_PROC ? nullptr : matched_messages().find(*handle);

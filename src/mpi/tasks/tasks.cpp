@@ -21,7 +21,7 @@ bool in_task() noexcept { return !base::this_parker().may_poll(); }
 
 /// Calls `work`; the error class of what it threw.
 template <class Work>
-int caught(Work work) noexcept {
+int error_class_of_work(Work work) noexcept {
   try {
     work();
     return MPI_SUCCESS;
@@ -40,7 +40,7 @@ int caught(Work work) noexcept {
 
 }  // namespace weft::mpi
 
-using weft::mpi::caught;
+using weft::mpi::error_class_of_work;
 using weft::mpi::in_task;
 
 extern "C" {
@@ -52,7 +52,7 @@ extern "C" {
       weft::mpi::process().thread_level() < MPI_THREAD_MULTIPLE) {
     return MPI_ERR_OTHER;
   }
-  return caught([&] {
+  return error_class_of_work([&] {
     weft::task::Scheduler scheduler({.workers = workers});
     weft::task::Group all(scheduler);
     for (int64_t i = 0; i < count; ++i) all.spawn([=] { body(i, argument); });
@@ -64,7 +64,7 @@ extern "C" {
 [[gnu::visibility("default")]] int weft_mpi_spawn(void (*body)(void*), void* argument) {
   if (body == nullptr) return MPI_ERR_ARG;
   if (!in_task()) return MPI_ERR_OTHER;
-  return caught([&] { weft::task::spawn_detached([=] { body(argument); }); });
+  return error_class_of_work([&] { weft::task::spawn_detached([=] { body(argument); }); });
 }
 
 [[gnu::visibility("default")]] void weft_mpi_yield(void) {

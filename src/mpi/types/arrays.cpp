@@ -69,7 +69,7 @@ void subarray(Form form, int ndims, Counts sizes, Counts subsizes, Counts starts
 }
 
 /// A process's share of one dimension of a distributed array.
-struct Share {
+struct DimensionShare {
   MPI_Count size;  ///< of the dimension
   int distribution;
   int argument;
@@ -77,7 +77,7 @@ struct Share {
   int place;      ///< of this process among them
 };
 
-void check_share(const Share& share) {
+void check_share(const DimensionShare& share) {
   require(share.size > 0, MPI_ERR_ARG, "a size of the array is not positive");
   require(share.processes > 0, MPI_ERR_ARG, "a size of the process grid is not positive");
   require(share.argument == MPI_DISTRIBUTE_DFLT_DARG || share.argument > 0, MPI_ERR_ARG,
@@ -107,7 +107,7 @@ Held<Datatype> internal(Shape shape) {
 }
 
 /// What the process has of a dimension whose elements are `element`s.
-Held<Datatype> share_of(const Share& share, const Held<Datatype>& element) {
+Held<Datatype> share_of(const DimensionShare& share, const Held<Datatype>& element) {
   const bool chosen = share.argument != MPI_DISTRIBUTE_DFLT_DARG;
   MPI_Count block = share.size;
   if (share.distribution == MPI_DISTRIBUTE_BLOCK) {
@@ -136,13 +136,13 @@ Held<Datatype> share_of(const Share& share, const Held<Datatype>& element) {
   return type;
 }
 
-std::vector<Share> shares(int size, int rank, int ndims, Counts gsizes, const int* distribs,
-                          const int* dargs, const int* psizes) {
+std::vector<DimensionShare> shares(int size, int rank, int ndims, Counts gsizes,
+                                   const int* distribs, const int* dargs, const int* psizes) {
   require(ndims > 0, MPI_ERR_ARG, "an array has at least one dimension");
   require(size > 0 && rank >= 0 && rank < size, MPI_ERR_ARG, "the rank is not one of the grid's");
   require(!gsizes.null() && distribs != nullptr && dargs != nullptr && psizes != nullptr,
           MPI_ERR_ARG, "no sizes, distributions, arguments or process grid");
-  std::vector<Share> result;
+  std::vector<DimensionShare> result;
   int64_t processes = 1;
   for (std::size_t i = 0; i < static_cast<std::size_t>(ndims); ++i) {
     result.push_back({gsizes[i], distribs[i], dargs[i], psizes[i], 0});
@@ -161,7 +161,8 @@ std::vector<Share> shares(int size, int rank, int ndims, Counts gsizes, const in
 void darray(Form form, int size, int rank, int ndims, Counts gsizes, const int* distribs,
             const int* dargs, const int* psizes, int order, MPI_Datatype oldtype,
             MPI_Datatype* newtype) {
-  const std::vector<Share> dims = shares(size, rank, ndims, gsizes, distribs, dargs, psizes);
+  const std::vector<DimensionShare> dims =
+      shares(size, rank, ndims, gsizes, distribs, dargs, psizes);
   check_order(order);
   Construction type(MPI_COMBINER_DARRAY, form, newtype);
   type.integer(size);
