@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/captured_stderr.hpp"
 #include "comm/ranks.hpp"
 #include "fabric/job_local.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

@@ -1,7 +1,13 @@
 // Queue, handler and memory endpoints, completions of many operations, and endpoints made late.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstring>
 #include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "base/config_override.hpp"
 #include "base/stress.hpp"

@@ -2,7 +2,14 @@
 // both kinds of peers.
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "comm/ranks.hpp"
 #include "fabric/interceptor_base.hpp"

@@ -1,8 +1,15 @@
 // Collectives over one and several (pretended) nodes, in every shape of job that a test can hold.
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "comm/ranks.hpp"
 #include "fabric/job_local.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

@@ -6,6 +6,9 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "comm/ranks.hpp"
 

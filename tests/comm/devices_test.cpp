@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <latch>
+#include <memory>
 #include <span>
 #include <thread>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "comm/ranks.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/config_override.hpp"
 #include "base/stress.hpp"

@@ -2,12 +2,17 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"
 #include "fabric/job_local.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"

@@ -10,7 +10,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -22,6 +25,7 @@
 #include "weft/comm/config.hpp"
 #include "weft/comm/runtime.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {

@@ -2,6 +2,8 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
 
 #include "base/captured_stderr.hpp"
@@ -9,6 +11,7 @@
 #include "comm/ranks.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
+#include "weft/fabric/job.hpp"
 #include "weft/task/scheduler.hpp"
 
 namespace weft {

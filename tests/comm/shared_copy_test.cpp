@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 

@@ -9,8 +9,11 @@
 // Counted is what really went to sleep on a doorbell (Device::sleeps).
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <random>
 #include <set>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "base/config_override.hpp"

@@ -1,6 +1,9 @@
 // Large messages, puts and gets that nobody can take: their senders are told instead of waiting.
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "comm/ranks.hpp"
 

@@ -1,4 +1,6 @@
 // Functions of the user's that progress calls, where they do what they must not.
+#include <stdexcept>
+
 #include "comm/ranks.hpp"
 
 namespace weft {
