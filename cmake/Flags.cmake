@@ -44,10 +44,13 @@ if(WEFT_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined)
   target_compile_options(weft_flags INTERFACE ${sanitized_level} -g1 -fsanitize=address -fno-sanitize-recover=all
     $<${gnu}:-Wno-maybe-uninitialized>)
-  # All undefined behaviour is looked for in the rooms. Their tests, which may bring the copy of an
-  # inline function that a program ends up with, do without the dear checks: all together are two
-  # fifths of a compilation. Null pointers and what lies behind an object, AddressSanitizer sees.
-  set(WEFT_ROOM_CHECKS -fsanitize=undefined -fno-sanitize=null,object-size)
+  # `make stress` looks for all undefined behaviour in the rooms. Their tests, which may bring the copy
+  # of an inline function that a program ends up with, and `make asan` do without the dear checks: all
+  # together are two fifths of a compilation. Null pointers and what lies behind an object,
+  # AddressSanitizer sees.
+  if(WEFT_LONG_TESTS)
+    set(WEFT_ROOM_CHECKS -fsanitize=undefined -fno-sanitize=null,object-size)
+  endif()
   set(cheap_checks signed-integer-overflow,shift,integer-divide-by-zero,bounds,enum,bool,return)
   target_compile_options(weft_flags INTERFACE -fsanitize=${cheap_checks})
 elseif(WEFT_SANITIZE STREQUAL "thread")

@@ -15,7 +15,6 @@
 # build them.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-option(WEFT_LONG_TESTS "Where sanitized, build also what only tests labelled long run" ON)
 define_property(TARGET PROPERTY WEFT_LONG)
 set(WEFT_TEST_TIMEOUT_S 300 CACHE STRING "Watchdog of one test, in seconds")
 
