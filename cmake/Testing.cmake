@@ -1,18 +1,18 @@
 # weft_test(name ROOM room SOURCES ... [LIBRARIES ...]): a GoogleTest binary, one CTest test, with
 # a watchdog, labelled with its room.
 # weft_tests(program ROOM room SOURCES ... [LIBRARIES ...]): a GoogleTest binary of several sources and, for
-# each a_test.cpp of them, a CTest test room.a_test of the suites that it defines: what is compiled together
-# takes half as long, and is run and named as if it were not.
+# each a_test.cpp or a_stress.cpp of them, a CTest test of that name of the suites that it defines: what is compiled
+# together takes half as long, and is run and named as if it were not.
 # weft_test_library(name STATIC|OBJECT ROOM room SOURCES ... [LIBRARIES ...]): what several programs of tests share.
 # weft_job_test(name RANKS n COMMAND ...): a multi-process test, run through weftrun.
 # weft_script_test(name SCRIPT file.py [ARGUMENTS ...]): a check of the house, in Python.
 # weft_long_if_sanitized(test ...): tests that take long under a sanitizer and of which a shorter sibling runs
 # there, too: `make asan` and `make tsan` leave them out, `make stress` does not.
 # weft_long_under(address|thread test ...): the same under one of them.
-# Programs may say ONLY address or ONLY thread: theirs are mistakes of the kind that this sanitizer finds, and but
-# for `make stress` they are built and run under no other.
-# weft_left_out_of_tsan(target ...): programs of tests that the preset `tsan` leaves out; it need not
-# build them.
+# Programs may say ONLY address, thread or none: theirs are mistakes of the kind that this sanitizer finds, and but
+# for `make stress` they are built and run under no other. MPI programs of one thread are ONLY address.
+# weft_left_out_of_tsan(target ...): programs that only jobs of several processes run, which ThreadSanitizer takes
+# for races.
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 define_property(TARGET PROPERTY WEFT_LONG)

@@ -72,10 +72,12 @@ struct Game {
   std::set<uint64_t> late;       ///< sends that ended when such a look may have been over
 
   /// The second looks that found what should have rung by then. A look is later than the wait's
-  /// begin by kSecondLookNs at least; what it found may be noted as the next wait begins.
+  /// begin by kSecondLookNs at least; who found something may note it some waits later.
   [[nodiscard]] uint64_t missed() const {
+    constexpr uint64_t kNotedLater = 3;
     return static_cast<uint64_t>(std::ranges::count_if(unrung, [&](uint64_t wait) {
-      return !late.contains(wait) && (wait == 0 || !late.contains(wait - 1));
+      const auto late_one = late.lower_bound(wait - std::min(wait, kNotedLater));
+      return late_one == late.end() || *late_one > wait;
     }));
   }
 };
@@ -83,18 +85,22 @@ struct Game {
 /// Calls `send(number)` for each wait that begins, after a random while.
 void send_to_sleepers(Game& game, uint64_t seed, const std::function<void(uint64_t)>& send) {
   std::minstd_rand random(static_cast<unsigned>(seed));
+  uint64_t not_yet = base::now_ns();  // then, the next wait had not begun
   for (uint64_t sent = 0;;) {
     uint64_t begun = 0;
-    uint64_t not_yet = base::now_ns();  // the wait had not begun
-    for (unsigned look = 1; (begun = game.begun.load(std::memory_order_acquire)) == sent; ++look) {
+    for (unsigned look = 1;; ++look) {
+      const uint64_t before = base::now_ns();
+      if ((begun = game.begun.load(std::memory_order_acquire)) != sent) break;
+      not_yet = before;
       if (look % 4096 == 0) std::this_thread::yield();  // to a sleeper that needs this core
-      not_yet = base::now_ns();
     }
     if (begun == Game::kOver) return;
     const uint64_t turns = random() % (2ULL * game.lately.load(std::memory_order_relaxed));
     for (uint64_t i = 0; i < turns; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    const uint64_t before_send = base::now_ns();
     send(sent);
     if (base::now_ns() - not_yet >= fabric::kSecondLookNs) game.late.insert(sent);
+    not_yet = before_send;
     ++sent;
   }
 }
@@ -124,7 +130,7 @@ void play(Runtime& rt, Game& game, uint64_t seed, uint64_t least, double share,
   const test::StressClock clock(share);
   const uint64_t first = sleeps(rt);
   uint64_t waits = 0;
-  uint64_t noted = 0;
+  uint64_t noted = unrung(rt);
   for (uint64_t slept = first; slept - first < least || clock.running();) {
     wait(waits);
     for (const uint64_t now = unrung(rt); noted != now; ++noted) game.unrung.push_back(waits);

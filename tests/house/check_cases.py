@@ -1,4 +1,5 @@
-"""Each case of each GoogleTest program is run by some test of CTest: what a filter forgets is run by none.
+"""Each case of each GoogleTest program is run by some test of CTest, and each test runs some: what a filter forgets,
+or does not find, is said by nobody else.
 
   check_cases.py BUILD
 """
@@ -28,16 +29,22 @@ def main():
     build = os.path.realpath(sys.argv[1])
     listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True,
                             check=True).stdout
-    run = {}
+    run, findings = {}, []
     for test in json.loads(listed)["tests"]:
+        if "command" not in test:
+            findings.append(f"{test['name']}: its program is not built")
+            continue
         program, *arguments = test["command"]
         if not os.path.basename(program).endswith(("_test", "_stress")):
             continue
         settings = [setting for property in test["properties"] if property["name"] == "ENVIRONMENT"
                     for setting in property["value"]]
         environment = dict(setting.split("=", 1) for setting in settings)
-        run.setdefault(program, set()).update(cases_of([program, *arguments], environment))
-    findings, checked = [], 0
+        cases = cases_of([program, *arguments], environment)
+        if not cases:
+            findings.append(f"{test['name']} runs no case")
+        run.setdefault(program, set()).update(cases)
+    checked = 0
     for program, cases in sorted(run.items()):
         all_cases = cases_of([program], {})
         checked += len(all_cases)
