@@ -4,6 +4,7 @@
 several_hosts_test.py WEFTRUN JOB_PROBE PMIX_PROBE [unittest arguments]
 """
 
+import contextlib
 import os
 import random
 import re
@@ -638,7 +639,10 @@ class Strangers(SeveralHostsTest):
 
     def port_of(self, pid):
         """A port on which it listens, on any address."""
-        inodes = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        inodes = set()
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
         for table in "tcp6", "tcp":
             with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
                 for row in list(file)[1:]:
