@@ -126,7 +126,7 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
     comm::QueueEntry entry;
     while (endpoint.queue->try_pop(entry)) {
       ++dropped;
-      if (entry.holds == Holds::own_packet) packets->free(entry.packet);
+      if (entry.holds == Holds::kept) kept->release(entry.kept);
       if (entry.holds == Holds::loan) devices[0]->port().give_back(entry.lent.loan);
       if (entry.holds == Holds::rendezvous)
         announced.push_back({entry.source, entry.reply_port, entry.rendezvous.operation});

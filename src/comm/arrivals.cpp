@@ -69,8 +69,8 @@ std::span<const std::byte> payload_of(Runtime::Impl& runtime, const Unexpected& 
   switch (record.holds) {
     case Unexpected::Holds::inlined:
       return {record.inlined, record.bytes};
-    case Unexpected::Holds::own_packet:
-      return {runtime.packet(record.packet), record.bytes};
+    case Unexpected::Holds::kept:
+      return {(*runtime.kept)[record.kept], record.bytes};
     case Unexpected::Holds::loan:
       return {record.lent.place, record.bytes};
     case Unexpected::Holds::rendezvous:
@@ -94,18 +94,18 @@ static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, Origin f
     record.holds = Unexpected::Holds::inlined;
     fabric::small_copy(record.inlined, payload.data(), payload.size());
   } else {
-    const uint32_t packet = runtime.packets->alloc();
-    if (packet == base::SlotPool::kNone) return false;
-    record.holds = Unexpected::Holds::own_packet;
-    record.packet = packet;
-    std::memcpy(runtime.packet(packet), payload.data(), payload.size());
+    const uint32_t place = runtime.kept->allocate();
+    if (place == KeptBytes::kNone) return false;
+    record.holds = Unexpected::Holds::kept;
+    record.kept = place;
+    std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
   }
   return true;
 }
 
 void release_unexpected(Runtime::Impl& runtime, Unexpected& record) {
-  if (record.holds == Unexpected::Holds::own_packet) {
-    runtime.packets->free(record.packet);
+  if (record.holds == Unexpected::Holds::kept) {
+    runtime.kept->release(record.kept);
   } else if (record.holds == Unexpected::Holds::loan) {
     runtime.devices[0]->port().give_back(record.lent.loan);
   }
@@ -148,7 +148,7 @@ template <bool Allocates>
     return Taken::yes;
   }
   if (met == MatchTable::kNoRoom) {
-    if (record->holds == Unexpected::Holds::own_packet) runtime.packets->free(record->packet);
+    if (record->holds == Unexpected::Holds::kept) runtime.kept->release(record->kept);
     runtime.unexpected->release(*record);
     return Taken::hold;
   }
@@ -270,11 +270,11 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
     return Taken::yes;
   }
   Runtime::Impl& runtime = endpoint.runtime;
-  uint32_t packet = base::SlotPool::kNone;
+  uint32_t place = KeptBytes::kNone;
   if (!loan && payload.size() > QueueEntry::kInlineBytes) {
-    packet = runtime.packets->alloc();
-    if (packet == base::SlotPool::kNone) return Taken::hold;
-    std::memcpy(runtime.packet(packet), payload.data(), payload.size());
+    place = runtime.kept->allocate();
+    if (place == KeptBytes::kNone) return Taken::hold;
+    std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
   }
   const bool pushed = endpoint.push([&](QueueEntry& entry) {
     entry.source = from.source;
@@ -284,16 +284,16 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
       entry.holds = QueueEntry::Holds::loan;
       entry.lent.place = payload.data();
       entry.lent.loan = loan;
-    } else if (packet != base::SlotPool::kNone) {
-      entry.holds = QueueEntry::Holds::own_packet;
-      entry.packet = packet;
+    } else if (place != KeptBytes::kNone) {
+      entry.holds = QueueEntry::Holds::kept;
+      entry.kept = place;
     } else {
       entry.holds = QueueEntry::Holds::inlined;
       fabric::small_copy(entry.inlined, payload.data(), payload.size());
     }
   });
   if (!pushed) {
-    if (packet != base::SlotPool::kNone) runtime.packets->free(packet);
+    if (place != KeptBytes::kNone) runtime.kept->release(place);
     return Taken::hold;
   }
   device.note_queued(endpoint.queue_waiters);

@@ -26,22 +26,23 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
     return Taken::yes;
   }
   Unexpected* record = unexpected->allocate();
-  const uint32_t copy = record != nullptr ? packets->alloc() : base::SlotPool::kNone;
+  const uint32_t place = record != nullptr ? kept->allocate() : comm::KeptBytes::kNone;
   const bool wide = frame.open != nullptr && frame.open->count > 1;
-  const std::size_t kept = frame.head.size() + (wide ? sizeof *frame.open : 0);
-  if (copy == base::SlotPool::kNone || kept > packet_bytes) {
-    if (copy != base::SlotPool::kNone) packets->free(copy);
+  const std::size_t bytes = frame.head.size() + (wide ? sizeof *frame.open : 0);
+  if (place == comm::KeptBytes::kNone || bytes > kept->bytes()) {
+    if (place != comm::KeptBytes::kNone) kept->release(place);
     if (record != nullptr) unexpected->release(*record);
     early_lock.unlock();
     return Taken::hold;
   }
-  std::memcpy(packet(copy), frame.head.data(), frame.head.size());
-  if (wide) std::memcpy(packet(copy) + frame.head.size(), frame.open, sizeof *frame.open);
+  std::byte* const copy = (*kept)[place];
+  std::memcpy(copy, frame.head.data(), frame.head.size());
+  if (wide) std::memcpy(copy + frame.head.size(), frame.open, sizeof *frame.open);
   record->source = frame.source;
   record->endpoint = header.endpoint;
   record->reply_port = device.number();  // here: the device it came by
   record->bytes = static_cast<uint32_t>(frame.head.size());
-  record->packet = copy;
+  record->kept = place;
   record->wide = wide;  // what it says of its packets lies behind the frame
   record->lent = {frame.packet.data(), frame.loan};
   record->tag = Tag{static_cast<uint32_t>(frame.packet.size())};  // here: the packet's bytes
@@ -68,12 +69,11 @@ Unexpected* Runtime::Impl::next_early(const Endpoint::Impl& endpoint, const Devi
 
 /// The frame that `record` keeps. `open`: room for what it says of several packets.
 fabric::Frame Runtime::Impl::early_frame(const Unexpected& record, fabric::OpenLoan& open) {
-  fabric::Frame frame{record.source,
-                      {packet(record.packet), record.bytes},
-                      {record.lent.place, record.tag.value},
-                      record.lent.loan};
+  const std::byte* const copy = (*kept)[record.kept];
+  fabric::Frame frame{
+      record.source, {copy, record.bytes}, {record.lent.place, record.tag.value}, record.lent.loan};
   if (record.wide) {
-    std::memcpy(&open, packet(record.packet) + record.bytes, sizeof open);
+    std::memcpy(&open, copy + record.bytes, sizeof open);
     frame.open = &open;
   }
   return frame;
@@ -118,7 +118,7 @@ void Runtime::Impl::release_early(Unexpected& record) {
   *at = record.next;
   if (early_end == &record.next) early_end = at;
   early_lock.unlock();
-  packets->free(record.packet);
+  kept->release(record.kept);
   unexpected->release(record);
 }
 

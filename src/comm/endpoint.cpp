@@ -315,10 +315,10 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
         message.holds_ = Message::Holds::inlined;
         fabric::small_copy(message.inlined_, entry.inlined, entry.bytes);
         break;
-      case Holds::own_packet:
-        message.holds_ = Message::Holds::own_packet;
-        message.packet_index_ = entry.packet;
-        message.place_ = runtime.packet(entry.packet);
+      case Holds::kept:
+        message.holds_ = Message::Holds::kept;
+        message.packet_index_ = entry.kept;
+        message.place_ = (*runtime.kept)[entry.kept];
         break;
       case Holds::loan:
         message.holds_ = Message::Holds::packet;

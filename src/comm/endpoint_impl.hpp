@@ -19,7 +19,7 @@ namespace weft::comm {
 /// sequence number.
 struct QueueEntry {
   static constexpr uint32_t kInlineBytes = Message::kInlineBytes;
-  enum class Holds : uint8_t { inlined, own_packet, loan, rendezvous };
+  enum class Holds : uint8_t { inlined, kept, loan, rendezvous };
   Rank source;
   Tag tag;
   uint32_t bytes;
@@ -27,7 +27,7 @@ struct QueueEntry {
   Holds holds;
   union {
     std::byte inlined[kInlineBytes];
-    uint32_t packet;
+    uint32_t kept;  ///< the place's number
     struct {
       const std::byte* place;
       fabric::Loan loan;

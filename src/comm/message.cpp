@@ -40,8 +40,8 @@ void Message::give_back() noexcept {
       runtime_->impl().devices[0]->port().give_back(
           {.owner = loan_owner_, .port = loan_port_, .index = packet_index_});
       break;
-    case Holds::own_packet:
-      runtime_->impl().packets->free(packet_index_);
+    case Holds::kept:
+      runtime_->impl().kept->release(packet_index_);
       break;
     case Holds::announced:
     case Holds::allocated:

@@ -160,6 +160,10 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
     text += fmt::format("; {} messages wait for their receives, and no more can (comm.unexpected)",
                         settings.unexpected);
   }
+  if (kept->are_out()) {
+    text += fmt::format("; {} short messages wait to be taken, and no more can (comm.unexpected)",
+                        settings.unexpected);
+  }
   if (packets->available() == 0) text += "; all packets are in use (fabric.packets)";
   for (const auto& [rank, count] : operations->awaited_by_rank()) {
     text += fmt::format("; sends, puts and gets that wait for rank {}: {}", rank, count);
@@ -186,12 +190,12 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
                           : endpoint->queue != nullptr ? ", whose queue is full"
                                                        : ", which has no room for it");
     }
-    std::string kept;
+    std::string unreceived;
     for (uint32_t number = 0; number < endpoints_made.load(std::memory_order_relaxed); ++number) {
       const Endpoint::Impl* endpoint = made(number);
-      if (endpoint != nullptr) kept += kept_by(*endpoint);
+      if (endpoint != nullptr) unreceived += kept_by(*endpoint);
     }
-    text += kept;
+    text += unreceived;
   });
   return text;
 }

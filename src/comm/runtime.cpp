@@ -117,6 +117,11 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
     }
   }
   if (devices.size() == 1) only_device = devices[0].get();
+  const fabric::Port& port = devices[0]->port();
+  const std::size_t longest = std::max<std::size_t>(port.max_inline(), port.max_control());
+  kept = std::make_unique<comm::KeptBytes>(
+      settings.unexpected, (longest + sizeof(fabric::OpenLoan) + base::kCacheLine - 1) /
+                               base::kCacheLine * base::kCacheLine);
 }
 
 Runtime::Impl::~Impl() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/device.hpp"
+#include "comm/kept_bytes.hpp"
 #include "comm/open_packet.hpp"
 #include "comm/operation.hpp"
 #include "comm/probes.hpp"
@@ -122,6 +123,9 @@ struct Runtime::Impl final : base::IdleWork {
   uint32_t most_requests = 0;  ///< to a peer, over a device: see Device::may_request
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
+  /// As many places as there are such records, for what came in a ring and is longer than a record
+  /// or a queue's entry holds.
+  std::unique_ptr<comm::KeptBytes> kept;
 
   /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
   std::recursive_mutex serial_lock;

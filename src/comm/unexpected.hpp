@@ -12,11 +12,12 @@
 
 namespace weft::comm {
 
-/// Small payloads lie in the record; larger inline ones in a packet of this rank's own; those that
-/// came by reference stay in the sender's packet; of a large message only the announcement is
-/// kept. So the memory of a flood is bounded by the tables' sizes, and the sender's `retry`.
+/// Small payloads lie in the record; larger inline ones in a place of their own (kept_bytes.hpp);
+/// those that came by reference stay in the sender's packet; of a large message only the
+/// announcement is kept. So the memory of a flood is bounded by the tables' sizes, and the sender's
+/// `retry`.
 struct alignas(base::kCacheLine) Unexpected {
-  enum class Holds : uint8_t { inlined, own_packet, loan, rendezvous };
+  enum class Holds : uint8_t { inlined, kept, loan, rendezvous };
   static constexpr uint32_t kInlineBytes = 80;
 
   Rank source{};
@@ -26,7 +27,7 @@ struct alignas(base::kCacheLine) Unexpected {
   uint16_t reply_port = 0;
   Holds holds = Holds::inlined;
   bool wide = false;           // early frames: it brought several packets
-  uint32_t packet = 0;         // own_packet: its number
+  uint32_t kept = 0;           // kept, and early frames: the number of the place
   Unexpected* next = nullptr;  // early frames: in the runtime's list
   union {
     std::byte inlined[kInlineBytes];

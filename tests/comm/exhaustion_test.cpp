@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -368,6 +369,77 @@ TEST(Early, SignalsBeyondTheQueueComeAsItEmpties) {
         },
         options);
   }
+}
+
+/// What waits for a queue that is not made yet and for receives that are not posted, of bytes that
+/// fit neither a record nor a queue's entry: a few times as many as there are packets.
+constexpr uint32_t kFewPackets = 16;
+constexpr int kShort = 3 * kFewPackets;
+constexpr std::size_t kShortBytes = 100;
+
+test::ConfigOverride few_packets() {
+  fabric::register_fabric_config();
+  return test::ConfigOverride(
+      test::ConfigOverride::List{{"fabric.packets", std::to_string(kFewPackets)}});
+}
+
+// Taken once it is made; from a queue one by one, by receives in the other order.
+TEST(KeptMessages, WhatCameBeforeItsEndpointIsDeliveredHoweverFewPacketsThereAre) {
+  const auto config = few_packets();
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint letters(rt, {});
+    std::unique_ptr<Endpoint> queue, matched;
+    const auto make = [&] {
+      queue = std::make_unique<Endpoint>(rt, EndpointSpec{.arrival = Arrival::queue});
+      matched = std::make_unique<Endpoint>(rt, EndpointSpec{});
+    };
+    const auto tag_of = [](int i) { return Tag{static_cast<uint32_t>(i)}; };
+    if (rt.rank() == Rank{1}) {
+      make();
+      for (int i = 0; i < kShort; ++i) {
+        queue->send_wait(Rank{0}, tag_of(i), pattern(kShortBytes, static_cast<uint32_t>(i)));
+        matched->send_wait(Rank{0}, tag_of(i), pattern(kShortBytes, static_cast<uint32_t>(i)));
+      }
+    }
+    // Behind them: all have come by then.
+    if (rt.rank() == Rank{1}) letters.send_wait(Rank{0}, Tag{1}, {});
+    if (rt.rank() == Rank{0}) {
+      letters.recv_wait(Rank{1}, Tag{1}, {});
+      make();
+      for (int i = 0; i < kShort; ++i) {
+        const Message message = queue->dequeue_wait();
+        EXPECT_EQ(message.tag(), tag_of(i));
+        EXPECT_TRUE(
+            std::ranges::equal(message.data(), pattern(kShortBytes, static_cast<uint32_t>(i))));
+      }
+      for (int i = kShort; i-- > 0;) {
+        std::vector<std::byte> in(kShortBytes);
+        EXPECT_EQ(matched->recv_wait(Rank{1}, tag_of(i), in).error, Errc::ok);
+        EXPECT_TRUE(in == pattern(kShortBytes, static_cast<uint32_t>(i)));
+      }
+    }
+    rt.barrier();
+  });
+}
+
+// Nor does what is not received yet keep a rank from sending what takes packets.
+TEST(KeptMessages, WhatIsNotReceivedLeavesPacketsToSendWith) {
+  const auto config = few_packets();
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint letters(rt, {});
+    const Rank other{1 - rt.rank().value};
+    for (int i = 0; i < kShort; ++i) letters.send_wait(other, Tag{1}, pattern(kShortBytes, 1));
+    letters.send_wait(other, Tag{2}, {});
+    letters.recv_wait(other, Tag{2}, {});
+    const auto out = pattern(4000, 7);
+    letters.send_wait(other, Tag{3}, out);
+    std::vector<std::byte> in(4000);
+    EXPECT_EQ(letters.recv_wait(other, Tag{3}, in).error, Errc::ok);
+    EXPECT_TRUE(in == out);
+    for (int i = 0; i < kShort; ++i)
+      EXPECT_EQ(letters.recv_wait(other, Tag{1}, std::span(in).first(kShortBytes)).error, Errc::ok);
+    rt.barrier();
+  });
 }
 
 }  // namespace

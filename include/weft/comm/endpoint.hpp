@@ -108,8 +108,10 @@ class Region {
 /// rank first does something else (a barrier, a phase), all that the others send meanwhile. Where
 /// somebody always dequeues and streams have no end, any size works, for it only says how far
 /// senders run ahead: 4096 hides pauses of a scheduler's time slice. A place takes 64 bytes, and
-/// capacities are powers of two. A message of more than 40 bytes holds a packet as well, of its
-/// sender's or this rank's `fabric.packets`: beyond these a larger queue does not help.
+/// capacities are powers of two. A message of more than 40 bytes holds something else as well: up
+/// to Runtime::inline_bytes a place of this rank's, of which there are `comm.unexpected` for all
+/// endpoints together, above that a packet of its sender's `fabric.packets`: beyond these a larger
+/// queue does not help.
 ///
 /// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or

@@ -79,7 +79,7 @@ class Message {
  private:
   friend class Endpoint;
   friend class Runtime;
-  enum class Holds : uint8_t { nothing, inlined, packet, own_packet, announced, allocated };
+  enum class Holds : uint8_t { nothing, inlined, packet, kept, announced, allocated };
   void take(Message& other) noexcept;
   void release() noexcept {
     if (holds_ > Holds::inlined) [[unlikely]]
@@ -99,8 +99,8 @@ class Message {
   Holds holds_ = Holds::nothing;
   uint16_t loan_port_ = 0;      // packet: to which port of its owner it returns
   int32_t loan_owner_ = -1;     // packet: whose it is
-  uint32_t packet_index_ = 0;   // packet, own_packet: its number
-  Runtime* runtime_ = nullptr;  // packet, own_packet, allocated
+  uint32_t packet_index_ = 0;   // packet, kept: its number
+  Runtime* runtime_ = nullptr;  // packet, kept, allocated
   const std::byte* place_ = nullptr;
   comm::MessageTransfer* transfer_ = nullptr;  // announced, allocated: the rendezvous
   std::byte inlined_[kInlineBytes];
