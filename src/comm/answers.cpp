@@ -97,6 +97,16 @@ void Runtime::Impl::answer_soon(Rank to, uint16_t reply_port, Handle theirs, Err
   }
 }
 
+/// A receive that met nothing when its endpoint ended, which waits until it was told. Not until
+/// there is room in a CompletionQueue: whoever empties it may be the one who waits.
+static bool end_cancelled(Operation& over) {
+  auto& owner = *reinterpret_cast<Endpoint::Impl*>(over.remote_address);
+  over.end = nullptr;
+  const bool told = over.completion == nullptr || over.completion->try_complete(over.event());
+  owner.end_inbound();
+  return told;
+}
+
 /// What was never received gives its packets back, and senders that wait are told; receives that
 /// never met end as cancelled.
 void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
@@ -110,7 +120,11 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
   if (endpoint.table != nullptr) {
     endpoint.table->drain([&](uint64_t, comm::Side side, uint64_t value) {
       if (side == comm::Side::receive) {
-        end_later(*reinterpret_cast<Operation*>(value), Errc::cancelled);
+        auto& op = *reinterpret_cast<Operation*>(value);
+        op.remote_address = reinterpret_cast<uintptr_t>(&endpoint);
+        op.end = end_cancelled;
+        endpoint.inbound.fetch_add(1, std::memory_order_relaxed);  // waited for by this thread
+        end_later(op, Errc::cancelled);
         return;
       }
       auto& record = *reinterpret_cast<comm::Unexpected*>(value);

@@ -87,13 +87,19 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     bool others = false;
     Unexpected* record = next_early(endpoint, device, others);
     if (record == nullptr) {
-      if (!others && opening[endpoint.number] == &endpoint) {
+      const bool opens = !others && opening[endpoint.number] == &endpoint;
+      if (opens) {
         opening[endpoint.number] = nullptr;
         openings.fetch_sub(1, std::memory_order_relaxed);
-        // release: pairs with on_frame's acquire.
-        endpoints[endpoint.number].store(&endpoint, std::memory_order_release);
+        // release: pairs with on_frame's acquire. seq_cst: then a look at the deaths; peer_down
+        // counts one first, then looks at the endpoints that are open.
+        endpoints[endpoint.number].store(&endpoint, std::memory_order_seq_cst);
       }
       early_lock.unlock();
+      // What the dead had sent before was delivered by now.
+      if (opens && deaths.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
+        for (const Rank rank : dead_since(0)) tell_of_death(endpoint, rank);
+      }
       return !others;
     }
     early_lock.unlock();  // only this device's lock holder takes this record out

@@ -214,6 +214,8 @@ Post Endpoint::Impl::tell_failure(Operation& op, const Event& event) {
 /// A receive posted after its sender's death will never meet a message.
 void Endpoint::Impl::fail_if_dead(uint64_t key, Operation* op, Rank from) {
   if (spec.match_on == MatchOn::tag || !runtime.is_dead(from)) return;
+  // What the dead sent may be among what came early: see deliver_early, which looks then.
+  if (runtime.endpoints[number].load(std::memory_order_seq_cst) != this) return;
   if (table->remove(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op))) {
     runtime.end_later(*op, Errc::peer_died);
   }

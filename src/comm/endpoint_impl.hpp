@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "comm/bounded_queue.hpp"
 #include "comm/device.hpp"
@@ -98,13 +99,15 @@ struct Endpoint::Impl {
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
   bool one_producer = false;  ///< one device, whose lock is held for each push
   comm::WaitSet queue_waiters;
-  /// Large messages for the handler and puts with a signal that are coming in: each will tell this
-  /// endpoint. Once `ending`, signals that find no room are dropped.
+  /// Large messages for the handler and puts with a signal that are coming in, and cancelled
+  /// receives when it ends: each will tell this endpoint. Once `ending`, signals that find no room
+  /// are dropped.
   std::atomic<uint32_t> inbound{0};
   std::atomic<bool> ending{false};
   std::atomic<uint64_t> signals_lost{0};  // Arrival::memory: there is no at_target
   std::atomic<uint32_t> tries_asked{0};   // Arrival::matcher: see try_again_later
   comm::Operation try_note{};             // in an inbox or pending while `tries_asked` is not 0
+  std::set<int32_t> dead;                 // Arrival::matcher: of whom it was told (death_lock)
 
   Impl(Runtime::Impl& the_runtime, const EndpointSpec& the_spec)
       : runtime(the_runtime), spec(the_spec) {}
@@ -136,6 +139,13 @@ struct Endpoint::Impl {
     return spec.arrival != Arrival::memory && spec.arrival != Arrival::matcher;
   }
   [[noreturn]] void refuse_send() const;
+  /// Before something goes through a matcher's endpoint.
+  void check_envelope(Rank to, const void* data, std::size_t bytes) const {
+    runtime.check_rank(to);
+    if (spec.matcher == nullptr || (data == nullptr && bytes != 0)) [[unlikely]]
+      refuse_envelope(bytes);
+  }
+  [[noreturn]] void refuse_envelope(std::size_t bytes) const;
   [[noreturn]] void refuse_null() const;
   Post tell_failure(comm::Operation& op, const Event& event);
   void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);

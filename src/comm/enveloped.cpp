@@ -1,5 +1,7 @@
 // Messages with an envelope: sent, announced and fetched for rooms that match by themselves
 // (weft/comm/matcher.hpp).
+#include <fmt/format.h>
+
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 
@@ -12,14 +14,30 @@ using comm::Work;
 
 // --- Sending -------------------------------------------------------------------------------------
 
+void Endpoint::Impl::refuse_envelope(std::size_t bytes) const {
+  if (spec.matcher == nullptr) {
+    throw Error(
+        Errc::bad_argument,
+        fmt::format("an envelope through endpoint {}, which was made without a matcher", number));
+  }
+  if (bytes <= runtime.settings.eager_bytes) comm::refuse("a null buffer with a length");
+  throw Error(Errc::bad_argument,
+              fmt::format("{} bytes with an envelope, which go as one message up to "
+                          "Runtime::eager_bytes: announce them",
+                          bytes));
+}
+
 WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
                                      std::span<const std::byte> data, Device* via) {
   Impl& my = *impl_;
+  my.check_envelope(to, data.data(), data.size());
   Device& device = via != nullptr ? *via : my.pick_device();
   const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
   if (data.size() <= my.inline_bytes) [[likely]] {
     return device.port().try_send_short({to, device.number()}, header, data);
   }
+  if (!my.runtime.goes_eagerly(to, data.size())) [[unlikely]]
+    my.refuse_envelope(data.size());
   std::byte raw[sizeof header];
   std::memcpy(raw, &header, sizeof header);
   return my.runtime.opens(data.size()) && my.runtime.send_open(device, to, raw, data) == Post::done
@@ -30,6 +48,7 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
 Post Endpoint::send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
                          Device* via) {
   Impl& my = *impl_;
+  my.check_envelope(to, data.data(), data.size());
   if (!my.runtime.opens(data.size())) return Post::retry;
   Device& device = via != nullptr ? *via : my.pick_device();
   const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
@@ -40,6 +59,7 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
                                          std::span<const std::byte> data, Completion* completion,
                                          void* context, Device* via, AnnouncementName* name) {
   Impl& my = *impl_;
+  my.check_envelope(to, data.data(), data.size());
   Runtime::Impl& runtime = my.runtime;
   Device& device = via != nullptr ? *via : my.pick_device();
   Operation* op = runtime.operations->allocate();
@@ -183,6 +203,7 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
   thread_local bool running = false;
   if (running) return;
   running = true;
+  bool ran = false;
   // acquire: pairs with defer's release. Last in, first out: turn it round.
   for (int rounds = 0; rounds < kDeferredRounds; ++rounds) {
     Deferred* last = deferred_.exchange(nullptr, std::memory_order_acquire);
@@ -199,10 +220,16 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
       // It may take long, or need what a thread holds whose wake the caller put off.
       if (!impl_->turns.owed.empty()) impl_->turns.keep_watch();
       in_order->run();
+      ran = true;
       in_order = next;
     }
   }
   running = false;
+  if (ran) {
+    // Whoever waits for a condition that this made true, after progress had woken them in vain.
+    base::light_fence();  // as in Device::after_progress
+    if (!impl_->watchers.empty()) impl_->watchers.wake_all();
+  }
   // relaxed: a thread of its own left it there, or whoever did has called after that.
   if (deferred_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
     impl_->devices[0]->wake_sleeper();

@@ -191,12 +191,12 @@ void Runtime::Impl::report_survivors() const {
 
 void Runtime::Impl::report_leftovers() const {
   const uint32_t left = operations->live();
-  const uint32_t kept = unexpected->live();
-  if (left + kept != 0) {
+  const uint32_t unreceived = unexpected->live();
+  if (left + unreceived != 0) {
     base::log(base::LogLevel::warn,
               fmt::format("ended with work pending: {} operations under way, {} messages never "
                           "received",
-                          left, kept));
+                          left, unreceived));
   }
 }
 
@@ -524,25 +524,33 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   deaths.fetch_add(1, std::memory_order_seq_cst);
   base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
-    Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
-    if (endpoint != nullptr && endpoint->spec.matcher != nullptr) {
-      endpoint->spec.matcher->peer_down(peer);
-    }
-    if (endpoint == nullptr || endpoint->table == nullptr ||
-        endpoint->spec.match_on == MatchOn::tag) {
-      continue;
-    }
-    // Everything behind these keys waits for the dead rank: end the oldest as often as it was seen.
-    const auto keys = endpoint->table->keys_where(comm::Side::receive, [peer](uint64_t key) {
-      return key >> 32 == static_cast<uint32_t>(peer.value);
-    });
-    for (const uint64_t key : keys) {
-      if (const uint64_t value = endpoint->table->take(key, comm::Side::arrival); value != 0) {
-        end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
-      }
-    }
+    // seq_cst: see deliver_early, which opens an endpoint first, then looks at the count.
+    Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_seq_cst);
+    if (endpoint != nullptr) tell_of_death(*endpoint, peer);
   }
   for (auto& device : devices) device->note_death();
+}
+
+/// To an open endpoint; again is no harm. (a device's lock)
+void Runtime::Impl::tell_of_death(Endpoint::Impl& endpoint, Rank peer) {
+  if (endpoint.spec.matcher != nullptr) {
+    bool is_news = false;
+    {
+      const std::lock_guard lock(death_lock);
+      is_news = endpoint.dead.insert(peer.value).second;
+    }
+    if (is_news) endpoint.spec.matcher->peer_down(peer);
+  }
+  if (endpoint.table == nullptr || endpoint.spec.match_on == MatchOn::tag) return;
+  // Everything behind these keys waits for the dead rank: end the oldest as often as it was seen.
+  const auto keys = endpoint.table->keys_where(comm::Side::receive, [peer](uint64_t key) {
+    return key >> 32 == static_cast<uint32_t>(peer.value);
+  });
+  for (const uint64_t key : keys) {
+    if (const uint64_t value = endpoint.table->take(key, comm::Side::arrival); value != 0) {
+      end_later(*reinterpret_cast<comm::Operation*>(value), Errc::peer_died);
+    }
+  }
 }
 
 bool Runtime::is_dead(Rank rank) const {

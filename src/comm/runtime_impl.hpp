@@ -425,6 +425,7 @@ struct Runtime::Impl final : base::IdleWork {
 
   bool heard_of_death(Rank peer, uint16_t device, std::string_view cause);
   void peer_down(Rank peer, std::string_view cause);
+  void tell_of_death(Endpoint::Impl& endpoint, Rank peer);
   void report_death(Rank rank, const std::string& cause);
   std::vector<std::pair<Rank, std::string>> reported_deaths();
   std::vector<Rank> dead_since(std::size_t count);

@@ -254,8 +254,7 @@ void Device::end_share(Operation& op) {
   comm::OperationTable::end_welcome(op);
   // relaxed: as in copy_share.
   const auto word = op.claims->claimed.load(std::memory_order_relaxed);
-  op.claims->close(CopyClaims::counts(word).generation,
-                   Cut::of(op.bytes, most_of(runtime_)).chunks);
+  op.claims->close(CopyClaims::counts(word).generation);
   runtime_.claims.give_back(*op.claims);
   --shares_with(op.peer).open;
 }

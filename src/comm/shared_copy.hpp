@@ -82,10 +82,10 @@ struct alignas(base::kCacheLine) CopyClaims {
                                           std::memory_order_relaxed)) {
     }
   }
-  /// The receiver claims all that is left.
-  void close(uint32_t generation, uint32_t chunks) noexcept {
-    while (claim(generation, chunks, false)) {
-    }
+  /// The receiver ends the use: claims and what is given up meet another generation.
+  void close(uint32_t generation) noexcept {
+    // relaxed: nothing is told with it.
+    claimed.store(uint64_t{generation + 1} << 2 * kBits, std::memory_order_relaxed);
   }
 };
 

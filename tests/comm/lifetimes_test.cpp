@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -206,6 +207,101 @@ TEST(Lifetimes, AccessesToSharedMemoryOfTheDeadFail) {
     } catch (const Death&) {
       EXPECT_EQ(rank, 1);
       over = true;
+    }
+  });
+}
+
+// Completions may end right after the endpoint.
+TEST(Lifetimes, AnEndpointTellsItsReceivesThatItEnds) {
+  on_ranks(2, [](Runtime& rt) {
+    std::vector<std::byte> in(8);
+    auto told = std::make_unique<Synchronizer>();
+    auto endpoint = std::make_unique<Endpoint>(rt, EndpointSpec{});
+    EXPECT_EQ(endpoint->recv(Rank{1}, Tag{1}, in, told.get()), Post::posted);
+    endpoint.reset();
+    EXPECT_TRUE(told->ready());
+    EXPECT_EQ(told->event().error, Errc::cancelled);
+    told.reset();
+    rt.barrier();
+  });
+}
+
+// Who ends the endpoint may be the one who empties the queue.
+TEST(Lifetimes, AFullCompletionQueueIsToldLater) {
+  on_ranks(2, [](Runtime& rt) {
+    constexpr int kReceives = 20;
+    std::vector<std::byte> in(8);
+    CompletionQueue told(4);
+    auto endpoint = std::make_unique<Endpoint>(rt, EndpointSpec{});
+    for (int i = 0; i < kReceives; ++i)
+      EXPECT_EQ(endpoint->recv(Rank{1}, Tag{1}, in, &told), Post::posted);
+    endpoint.reset();
+    for (int i = 0; i < kReceives; ++i) {
+      Event event;
+      rt.wait_until([&] { return told.pop(event); });
+      EXPECT_EQ(event.error, Errc::cancelled);
+    }
+    rt.barrier();
+  });
+}
+
+// An endpoint that has yet to take what came before it was made hears of a death when it has.
+TEST(Lifetimes, ADeathIsToldToEndpointsThatAreStillBeingOpened) {
+  register_comm_config();
+  constexpr uint32_t kRoom = 64;
+  const test::ConfigOverride config(
+      test::ConfigOverride::List{{"comm.unexpected", std::to_string(kRoom)}});
+  struct Death : std::runtime_error {
+    Death() : std::runtime_error("this rank is dead") {}
+  };
+  auto jobs = fabric::make_local_job(3, 1);
+  std::atomic<bool> killed{false};
+  std::atomic<bool> over{false};
+  std::atomic<bool> posted{false};
+  const auto live = [&](int rank) {
+    RuntimeOptions mine;
+    mine.job = jobs[static_cast<std::size_t>(rank)].get();
+    mine.devices = 1;
+    Runtime rt(mine);
+    Endpoint letters(rt, {});
+    std::unique_ptr<Endpoint> late;
+    if (rank != 0) late = std::make_unique<Endpoint>(rt, EndpointSpec{});
+    if (rank == 1) {
+      for (uint32_t i = 0; i < kRoom; ++i) late->send_wait(Rank{0}, Tag{i}, {});
+      letters.send_wait(Rank{0}, Tag{1}, {});
+      letters.recv_wait(Rank{0}, Tag{2}, {});
+    } else if (rank == 2) {
+      while (!posted) std::this_thread::yield();
+      fabric::kill_local_rank(*mine.job, Rank{2}, "fell over");
+      killed = true;
+      while (!over) std::this_thread::yield();
+      throw Death();  // its runtime waits for nobody
+    } else {
+      letters.recv_wait(Rank{1}, Tag{1}, {});  // behind them, for which all room is taken
+      late = std::make_unique<Endpoint>(rt, EndpointSpec{});
+      std::vector<std::byte> in(8);
+      Synchronizer before;
+      EXPECT_EQ(late->recv(Rank{2}, Tag{1}, in, &before), Post::posted);
+      posted = true;
+      rt.wait_until([&] { return rt.is_dead(Rank{2}); });
+      Synchronizer after;
+      EXPECT_EQ(late->recv(Rank{2}, Tag{1}, in, &after), Post::posted);
+      for (uint32_t i = 0; i < kRoom; ++i)
+        EXPECT_EQ(late->recv_wait(Rank{1}, Tag{i}, in).error, Errc::ok);
+      rt.wait(before);
+      rt.wait(after);
+      EXPECT_EQ(before.event().error, Errc::peer_died);
+      EXPECT_EQ(after.event().error, Errc::peer_died);
+      letters.send_wait(Rank{1}, Tag{2}, {});
+      over = true;
+    }
+    while (!killed) std::this_thread::yield();
+  };
+  test::on_threads(3, [&](int rank) {
+    try {
+      live(rank);
+    } catch (const Death&) {
+      EXPECT_EQ(rank, 2);
     }
   });
 }

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "comm/ranks.hpp"
@@ -180,6 +182,72 @@ TEST(Matcher, EndpointsAndMatchersBelongTogether) {
     EXPECT_THROW(Endpoint(runtime, {.arrival = Arrival::matcher}), Error);
     EXPECT_THROW(Endpoint(runtime, {.matcher = &recorder}), Error);
   });
+}
+
+TEST(Matcher, WhatCouldNotGoIsRefused) {
+  on_ranks(2, [&](Runtime& runtime) {
+    Recorder recorder;
+    Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &recorder});
+    Endpoint letters(runtime, {});
+    const Rank other{1 - runtime.rank().value};
+    const Envelope envelope{};
+    const auto data = pattern(8, 1);
+    for (const Rank none : {kAnyRank, Rank{2}, Rank{1'000'000'000}}) {
+      EXPECT_THROW((void)endpoint.send(none, envelope, data), Error) << none.value;
+      EXPECT_THROW((void)endpoint.send_wide(none, envelope, data), Error) << none.value;
+      EXPECT_THROW((void)endpoint.announce(none, envelope, data, nullptr, nullptr), Error);
+    }
+    const auto large = pattern(runtime.eager_bytes(other) + 1, 1);
+    EXPECT_THROW((void)endpoint.send(other, envelope, large), Error);
+    const std::span<const std::byte> nothing(static_cast<const std::byte*>(nullptr), 5);
+    EXPECT_THROW((void)endpoint.send(other, envelope, nothing), Error);
+    EXPECT_THROW((void)endpoint.announce(other, envelope, nothing, nullptr, nullptr), Error);
+    EXPECT_THROW((void)letters.send(other, envelope, data), Error);
+    EXPECT_THROW((void)letters.announce(other, envelope, data, nullptr, nullptr), Error);
+    runtime.barrier();
+    EXPECT_EQ(recorder.count(), 0U);
+  });
+}
+
+/// Takes its time, so that whoever was woken by the message has looked in vain.
+struct LateWork final : Deferred {
+  std::atomic<bool> over{false};
+  void run() noexcept override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    over = true;
+  }
+};
+
+TEST(Deferred, WhatItMakesTrueEndsWaits) {
+  for (const Progress progress : {Progress::server, Progress::waiters}) {
+    RuntimeOptions options;
+    options.progress = progress;
+    on_ranks(
+        2,
+        [](Runtime& runtime) {
+          struct Here {
+            Runtime& runtime;
+            LateWork work;
+          } here{runtime, {}};
+          Endpoint calls(runtime, {.arrival = Arrival::handler,
+                                   .handler =
+                                       [](void* argument, const Incoming&) {
+                                         auto& mine = *static_cast<Here*>(argument);
+                                         mine.runtime.defer(mine.work);
+                                       },
+                                   .handler_argument = &here});
+          Endpoint letters(runtime, {});
+          if (runtime.rank() == Rank{1}) {
+            calls.send_wait(Rank{0}, Tag{1}, {});
+            letters.recv_wait(Rank{0}, Tag{1}, {});  // sends nothing meanwhile
+          } else {
+            runtime.wait_until([&] { return here.work.over.load(); });
+            letters.send_wait(Rank{1}, Tag{1}, {});
+          }
+          runtime.barrier();
+        },
+        options);
+  }
 }
 
 }  // namespace

@@ -72,10 +72,25 @@ TEST(CopyClaims, OneEndGoesUpTheOtherDown) {
   EXPECT_TRUE(claims.is_over(generation, 3));
 }
 
+// The sender claimed a chunk and had no room to send it, and the receiver read it meanwhile: then
+// the sender's buffer is not its own any more.
+TEST(CopyClaims, WhatIsGivenUpAfterTheEndOpensNothing) {
+  CopyClaims claims{};
+  const uint32_t generation = claims.begin();
+  EXPECT_EQ(claims.claim(generation, 2, true), 1U);
+  EXPECT_EQ(claims.claim(generation, 2, false), 0U);
+  claims.close(generation);
+  EXPECT_TRUE(claims.is_over(generation, 2));
+  claims.unclaim(generation);
+  EXPECT_TRUE(claims.is_over(generation, 2));
+  EXPECT_EQ(claims.claim(generation, 2, true), std::nullopt);
+  EXPECT_NE(claims.begin(), generation);
+}
+
 TEST(CopyClaims, LateClaimsMeetNothing) {
   CopyClaims claims{};
   const uint32_t first = claims.begin();
-  claims.close(first, 2);
+  claims.close(first);
   EXPECT_EQ(claims.claim(first, 2, true), std::nullopt);
   const uint32_t second = claims.begin();
   EXPECT_TRUE(claims.is_over(first, 2));
