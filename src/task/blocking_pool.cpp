@@ -4,8 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include "task/scheduler_impl.hpp"
@@ -80,7 +80,7 @@ void BlockingPool::start(Helper& helper, BlockingCall& call) noexcept {
     if (helper.thread.joinable()) helper.thread.join();  // its last thread, which is at its end
     const base::SignalsBlocked blocked;
     helper.thread = std::thread([this, &helper] { help(helper); });
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
     // Then the worker makes the call, and those that queued meanwhile behind a helper.
     for (BlockingCall* each = &call; each != nullptr; each = take_queued_or_leave(helper)) {
       make(*each);

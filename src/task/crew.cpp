@@ -70,16 +70,20 @@ void Crew::offer_all() noexcept {
 }
 
 void Crew::wake_one() noexcept {
-  // relaxed: who fails to set it knows that somebody is coming; a sleeper clears it before it
-  // looks.
-  if (waking.exchange(true, std::memory_order_acquire)) return;
-  for (auto& worker : workers) {
-    if (worker->mode() == detail::Mode::asleep) {
-      worker->wake();
-      return;
+  do {
+    // Who fails to set it knows that somebody is coming; a sleeper clears it before it looks.
+    // acq_rel: release the sleepers that it saw, to who clears it here.
+    if (waking.exchange(true, std::memory_order_acq_rel)) return;
+    for (auto& worker : workers) {
+      if (worker->mode() == detail::Mode::asleep) {
+        worker->wake();
+        return;
+      }
     }
-  }
-  waking.store(false, std::memory_order_relaxed);
+    // One that was passed by awake may have gone to sleep since, and another offer have counted on
+    // this one. acq_rel: after it there are the sleepers that such an offer saw.
+    (void)waking.exchange(false, std::memory_order_acq_rel);
+  } while (sleepers.load(std::memory_order_relaxed) != 0);  // then some mode is asleep
 }
 
 }  // namespace weft::task

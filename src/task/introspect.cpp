@@ -3,14 +3,17 @@
 
 #include <errno.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <mutex>
-#include <system_error>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,6 +35,14 @@ List& live() {
 }
 
 sem_t asked;
+
+/// What was done with the signals that ask for dumps, before: for a child, which has no thread to
+/// write them.
+struct Asking {
+  std::array<std::atomic<bool>, NSIG> handled{};
+  std::array<struct sigaction, NSIG> before{};
+};
+Asking asking;
 
 void write_all(std::string_view text) noexcept {
   while (!text.empty()) {
@@ -59,16 +70,29 @@ void on_signal(int /*signal*/) noexcept {
   }
 }
 
+/// The only thread of a child: signals do there what they did before.
+void after_fork() noexcept {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const auto at = static_cast<std::size_t>(signal);
+    if (asking.handled[at].exchange(false, std::memory_order_relaxed))
+      ::sigaction(signal, &asking.before[at], nullptr);
+  }
+}
+
+/// Once in a process. A child makes its own.
 void start_thread_once() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    ::sem_init(&asked, 0, 0);
-    try {
-      std::thread(dump_when_asked).detach();
-    } catch (const std::system_error& e) {
-      throw Error(Errc::no_memory, fmt::format("no thread for dumps of tasks: {}", e.what()));
-    }
-  });
+  static std::mutex mutex;
+  static std::optional<uint32_t> forks;
+  const std::lock_guard hold(mutex);
+  if (forks == Scheduler::Impl::forks_so_far()) return;
+  if (!forks) ::pthread_atfork(nullptr, nullptr, after_fork);
+  ::sem_init(&asked, 0, 0);
+  try {
+    std::thread(dump_when_asked).detach();
+  } catch (const std::exception& e) {
+    throw Error(Errc::no_memory, fmt::format("no thread for dumps of tasks: {}", e.what()));
+  }
+  forks = Scheduler::Impl::forks_so_far();
 }
 
 }  // namespace
@@ -101,10 +125,15 @@ void dump_on_signal(int signal) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   ::sigemptyset(&action.sa_mask);
-  if (::sigaction(signal, &action, nullptr) != 0) {
+  struct sigaction before = {};
+  if (::sigaction(signal, &action, &before) != 0) {
     throw Error(Errc::bad_argument,
                 fmt::format("signal {} cannot be handled: {}", signal, std::strerror(errno)));
   }
+  if (before.sa_handler == on_signal) return;
+  const auto at = static_cast<std::size_t>(signal);
+  asking.before[at] = before;
+  asking.handled[at].store(true, std::memory_order_relaxed);  // for this thread's child, or later
 }
 
 }  // namespace weft::task

@@ -95,8 +95,8 @@ Scheduler::Impl::Impl(const Options& given)
   spin_ticks = base::to_ticks(static_cast<double>(base::config_int("task.spin")));
   detail::install_parker_provider();
   base::set_idlers_call(Crew::offer_all);
-  static std::once_flag once;
-  std::call_once(once, dump_on_asked_signal);
+  static std::atomic<uint32_t> asked_in{0};  // once in a process
+  if (asked_in.exchange(forks + 1, std::memory_order_relaxed) != forks + 1) dump_on_asked_signal();
   for (auto& worker : workers) worker->enter(*this);
   const char* missing = nullptr;
   try {
@@ -133,6 +133,7 @@ void Scheduler::Impl::end_workers() noexcept {
   const bool all_ended = live() == 0;
   if (!all_ended) {
     for (auto& worker : workers) worker->abandon_all();
+    stacks.keep();
   }
   Crew::give_back(crew, all_ended);
 }

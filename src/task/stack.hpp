@@ -66,7 +66,8 @@ std::string_view to_string(Guard guard) noexcept;
 Guard configured_guard();
 
 /// Purpose: stacks of 2^14 to 2^30 bytes, given out and taken back. Owner: the scheduler; unmapped
-/// at its end. Who may call: any thread. Progress: a short lock; maps memory when it has none.
+/// at its end, unless `keep` was called. Who may call: any thread. Progress: a short lock; maps
+/// memory when it has none.
 class StackPool {
  public:
   static constexpr uint32_t kSmallest = 14;
@@ -82,6 +83,9 @@ class StackPool {
   /// nullptr: no memory.
   Stack* take(uint32_t size_class) noexcept;
   void give(Stack& stack) noexcept;
+  /// Tasks are left in the middle: on their stacks lie links of what they wait for, which may be
+  /// told yet. So the stacks stay. By the last caller.
+  void keep() noexcept { maps_.clear(); }
   /// The stack that has `address` in its guard, or nullptr. For the handler of faults.
   Stack* guarded_by(const void* address) noexcept;
   [[nodiscard]] uint64_t made() const noexcept { return made_.load(std::memory_order_relaxed); }

@@ -58,23 +58,40 @@ void ConditionVariable::notify_all_slowly() noexcept {
   grant_all(all, Grant::given);
 }
 
-bool ConditionVariable::wait_slowly(Mutex& mutex, uint64_t deadline_ns) noexcept {
+void ConditionVariable::await_timed() noexcept {
+  // acquire: pairs with the last access of whoever had a deadline.
+  while (timed_.load(std::memory_order_acquire) != 0) base::this_parker().yield();
+}
+
+void ConditionVariable::wait_slowly(Mutex& mutex) noexcept {
   Waiter self;
   {
     const std::lock_guard hold(guard_);
     waiters_.push_back(self);
   }
   mutex.unlock();
+  self.wait();
+  // Notified, it touches the object no more.
+  mutex.lock();
+}
+
+bool ConditionVariable::wait_slowly_until(Mutex& mutex, uint64_t deadline_ns) noexcept {
+  Waiter self;
+  {
+    const std::lock_guard hold(guard_);
+    waiters_.push_back(self);
+    timed_.fetch_add(1, std::memory_order_relaxed);  // before anybody can notify it
+  }
+  mutex.unlock();
   bool notified = self.wait_until(deadline_ns);
   if (!notified) {
-    {
-      const std::lock_guard hold(guard_);
-      notified = !self.linked;
-      if (!notified) waiters_.remove(self);
-    }
-    if (notified) self.wait();
+    const std::lock_guard hold(guard_);
+    notified = !self.linked;
+    if (!notified) waiters_.remove(self);
   }
-  // Notified, it touches the object no more.
+  // release: pairs with await_timed. The last access, also of who was notified after its deadline.
+  timed_.fetch_sub(1, std::memory_order_release);
+  if (notified) self.wait();
   mutex.lock();
   return notified;
 }

@@ -167,7 +167,12 @@ void abandon_task(Record& record) noexcept {
     void* const joiner = record.joiner.exchange(Record::ended(), std::memory_order_acq_rel);
     if (joiner == nullptr) return;
     if (joiner != Joiner::nobody()) {
-      if (Joiner::task(joiner) == nullptr) static_cast<base::Parker*>(joiner)->unpark();
+      Record* const task = Joiner::task(joiner);
+      if (task == nullptr) {
+        static_cast<base::Parker*>(joiner)->unpark();
+      } else if (&task->home()->scheduler() != &record.home()->scheduler()) {
+        Worker::signal(*task);  // those of this scheduler are left, too
+      }
       return;
     }
   }

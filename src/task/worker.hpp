@@ -115,7 +115,7 @@ class alignas(base::kCacheLine) Worker {
   static constexpr unsigned kMostLoot = 64;
   static constexpr uint32_t kChunk = 512;         ///< records made at once
   static constexpr uint32_t kTurnsPerRound = 64;  ///< every so often, all are gone round
-  static constexpr uint32_t kInPlacePerTurn = 1024;
+  static constexpr uint32_t kInPlacePerTurn = 256;
   static constexpr uint8_t kTurnsOfNewest = 32;  ///< of a task, before all others that can run
   static constexpr uint32_t kTurnsPerLook = 8;   ///< at signals, while tasks yield in turn
   static constexpr uint32_t kTurnsPerPoll = 64;  ///< of idle work, however busy

@@ -305,11 +305,16 @@ bool Worker::run_in_place(Record& record) noexcept {
   // A child of its own has no exceptions of its parent's.
   if (exceptions() != ExceptionState{}) [[unlikely]]
     return false;
+  poll_now_and_then();
   {
     const Inside inside(*this);
     if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
-    // Who spawns and joins all the time leaves a turn to others, too: then it waits.
-    if (++in_place_ % kInPlacePerTurn == 0) return false;
+    // Who spawns and joins all the time leaves a turn to others, too: then it waits, and the newest
+    // is not what comes next, which were the child itself.
+    if (++in_place_ % kInPlacePerTurn == 0) {
+      turns_ |= kTurnsPerRound - 1;
+      return false;
+    }
     if (newest_.load(std::memory_order_relaxed) == &record) {
       newest_.store(nullptr, std::memory_order_relaxed);
     } else {

@@ -13,6 +13,7 @@
 
 #include "task/workers.hpp"
 #include "weft/task/channel.hpp"
+#include "weft/task/select.hpp"
 
 namespace weft::task {
 namespace {
@@ -198,6 +199,14 @@ TEST_P(Coroutines, AwaitWhateverCanBeAwaited) {
     passed.get();
   }
 }
+
+template <class A>
+concept CanBeAwaited = requires(A&& a) {
+  operator co_await(std::forward<A>(a));
+};
+using Receives = decltype(on_receive(std::declval<Channel<int>&>(), [](int) {}));
+static_assert(CanBeAwaited<Future<int>&> && CanBeAwaited<Awaited&>);
+static_assert(!CanBeAwaited<Receives> && !CanBeAwaited<Receives&>);
 
 TEST_P(Coroutines, ByTheThousand) {
   Scheduler scheduler(options());

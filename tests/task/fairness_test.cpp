@@ -9,6 +9,7 @@
 #include "base/stress.hpp"
 #include "task/scheduler_impl.hpp"
 #include "task/worker_hot.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/task/channel.hpp"
 #include "weft/task/scheduler.hpp"
 
@@ -100,6 +101,46 @@ TEST(FairnessTest, WhoSpawnsAndJoinsAllTheTimeLeavesOthersATurn) {
     auto other = spawn([&] { over = true; });
     while (!over) spawn([] {}).join();
     other.join();
+  });
+}
+
+// The same with children that take their time: counted in joins, whatever these take.
+TEST(FairnessTest, WhoJoinsLongChildrenLeavesTurnsToOthersAndTimers) {
+  static constexpr int kSoon = 1500;
+  Scheduler scheduler(with_workers(1));
+  scheduler.run([] {
+    const auto joins_until = [](const bool& over) {
+      int joins = 0;
+      for (; !over && joins < 100'000; ++joins) {
+        spawn([] {
+          const uint64_t until = base::now_ns() + 50'000;
+          while (base::now_ns() < until) {
+          }
+        }).join();
+      }
+      return joins;
+    };
+    bool older_ran = false;
+    auto older = spawn([&] { older_ran = true; });
+    EXPECT_LT(joins_until(older_ran), kSoon);
+    older.join();
+    bool awake = false;
+    auto sleeper = spawn([&] {
+      sleep_for(std::chrono::milliseconds(1));
+      awake = true;
+    });
+    yield();  // it has begun
+    EXPECT_LT(joins_until(awake), kSoon);
+    sleeper.join();
+    bool signalled = false;
+    auto waiter = spawn([&] {
+      wait();
+      signalled = true;
+    });
+    yield();
+    signal(waiter.ref());
+    EXPECT_LT(joins_until(signalled), kSoon);
+    waiter.join();
   });
 }
 

@@ -4,6 +4,7 @@
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "base/stress.hpp"
 #include "task/configured.hpp"
 #include "task/context.hpp"
+#include "task/switch.hpp"
 #include "task/workers.hpp"
 #include "weft/task/blocking.hpp"
 #include "weft/task/group.hpp"
@@ -270,6 +272,27 @@ TEST(IntrospectTest, TheConfigurationMayNameTheSignal) {
     std::_Exit(7);
   };
   EXPECT_EXIT(ask(), testing::ExitedWithCode(7), "");
+}
+
+// A child has no thread for it until it asks itself.
+TEST(DumpsAfterFork, AChildAsksForItself) {
+  if (kThreadSanitized) GTEST_SKIP() << "it starts no thread after a fork";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ask = [](bool child_asks) {
+    dump_on_signal(SIGUSR2);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (child_asks) dump_on_signal(SIGUSR2);
+      ::raise(SIGUSR2);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::_Exit(5);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    std::_Exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR2 ? 6 : WEXITSTATUS(status));
+  };
+  EXPECT_EXIT(ask(true), testing::ExitedWithCode(5), "weft: no scheduler");
+  EXPECT_EXIT(ask(false), testing::ExitedWithCode(6), "") << "what the signal did before";
 }
 
 class Standstill : public test::WithWorkers {};

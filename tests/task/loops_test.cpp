@@ -137,6 +137,24 @@ TEST_P(Loops, ExceptionsComeToTheCaller) {
 TEST(LoopsTest, NeedATask) {
   EXPECT_THROW(parallel_for(0, 10, [](int) {}), Error);
   EXPECT_THROW(parallel_for(0, 0, [](int) {}), Error);
+  EXPECT_THROW(parallel_for(0, 10, 100, [](int) {}), Error);
+}
+
+// What `combine` throws, too, keeps what was not begun from being begun.
+TEST(LoopsTest, EndSoonAfterCombineThrew) {
+  Scheduler scheduler({.workers = 1});
+  std::atomic<int> calls{0};
+  scheduler.run([&] {
+    EXPECT_THROW(parallel_reduce(
+                     0, 10'000, 0,
+                     [&](int) {
+                       ++calls;
+                       return 1;
+                     },
+                     [](int, int) -> int { throw std::runtime_error("no sum"); }, 1),
+                 std::runtime_error);
+  });
+  EXPECT_LT(calls, 5'000);
 }
 
 }  // namespace

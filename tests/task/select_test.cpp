@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -234,6 +235,18 @@ TEST_P(Selects, WhatOneWasToldOfAndDidNotTakeAnotherGets) {
   for (auto& task : tasks) task.join();
   EXPECT_EQ(received, kValues);
   EXPECT_EQ(sum, long{kValues} * (kValues + 1) / 2);
+}
+
+TEST_P(Selects, ACaseMayBeUsedAgain) {
+  Channel<int> numbers(1);
+  std::vector<std::optional<int>> got;
+  auto next = on_receive(numbers, [&](std::optional<int> number) { got.push_back(number); });
+  EXPECT_TRUE(numbers.send(5));
+  EXPECT_EQ(select(next), 0);
+  numbers.close();
+  EXPECT_EQ(select(next), 0);
+  EXPECT_EQ(select(next), 0);
+  EXPECT_EQ(got, (std::vector<std::optional<int>>{5, std::nullopt, std::nullopt}));
 }
 
 }  // namespace

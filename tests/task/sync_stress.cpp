@@ -335,5 +335,42 @@ TEST_P(SyncStress, OnceInTheEnd) {
       [&] { ASSERT_EQ(done, 1); });
 }
 
+// Whoever notified all ends the condition variable at once, deadlines or not.
+TEST_P(SyncStress, AConditionVariableEndsOnceAllAreNotified) {
+  Scheduler scheduler(options());
+  const int rounds = 100 / static_cast<int>(test::kLess);
+  for (int round = 0; round < rounds; ++round) {
+    Mutex mutex;
+    auto condition = std::make_unique<ConditionVariable>();
+    bool over = false;
+    int waiting = 0;
+    std::vector<Handle<void>> waiters;
+    for (int i = 0; i < 3; ++i) {
+      waiters.push_back(scheduler.spawn([&, i] {
+        std::unique_lock lock(mutex);
+        ++waiting;
+        while (!over) {
+          if (condition->wait_for(lock, std::chrono::nanoseconds(500 * (i + round % 5))) ==
+              std::cv_status::timeout)
+            yield();
+        }
+      }));
+    }
+    scheduler.run([&] {
+      for (bool all = false; !all;) {
+        yield();
+        const std::lock_guard lock(mutex);
+        all = waiting == 3;
+      }
+      // From here on nobody waits again: `over` is seen under the mutex.
+      const std::lock_guard lock(mutex);
+      over = true;
+      condition->notify_all();
+      condition.reset();
+    });
+    for (auto& each : waiters) each.join();
+  }
+}
+
 }  // namespace
 }  // namespace weft::task

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -22,8 +23,11 @@
 #include "task/workers.hpp"
 #include "weft/base/topology.hpp"
 #include "weft/task/barrier.hpp"
+#include "weft/task/channel.hpp"
+#include "weft/task/condition_variable.hpp"
 #include "weft/task/group.hpp"
 #include "weft/task/latch.hpp"
+#include "weft/task/mutex.hpp"
 #include "weft/task/semaphore.hpp"
 
 namespace weft::task {
@@ -240,6 +244,57 @@ TEST_P(Trouble, ASignalToATaskThatHasEndedDoesNothing) {
   EXPECT_EQ(scheduler.run([] { return spawn([] { return 5; }).join(); }), 5);
   const Stats stats = scheduler.stats();
   EXPECT_EQ(stats.spawned, stats.ended);
+}
+
+// What tasks wait for may outlive their scheduler, and be told.
+TEST_P(Trouble, WhatAbandonedTasksWaitForMayBeTold) {
+  const test::Configured impatient("task.patience", "50ms");
+  testing::internal::CaptureStderr();
+  Latch latch(1);
+  CountingSemaphore<> permits(0);
+  Mutex mutex;
+  ConditionVariable condition;
+  Channel<int> numbers(1);
+  mutex.lock();
+  {
+    Scheduler scheduler(options());
+    scheduler.spawn_detached([&] { latch.wait(); });
+    scheduler.spawn_detached([&] { permits.acquire(); });
+    scheduler.spawn_detached([&] { mutex.lock(); });
+    scheduler.spawn_detached([&] {
+      Mutex own;
+      std::unique_lock lock(own);
+      condition.wait(lock);
+    });
+    scheduler.spawn_detached([&] { (void)numbers.receive(); });
+    scheduler.run([] {});
+  }
+  latch.count_down();
+  permits.release();
+  mutex.unlock();
+  condition.notify_all();
+  numbers.close();
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("5 tasks"), std::string::npos);
+}
+
+// As a thread does: an error, not silence.
+TEST_P(Trouble, WhoJoinsAnAbandonedTaskFromAnotherSchedulerIsTold) {
+  const test::Configured impatient("task.patience", "50ms");
+  testing::internal::CaptureStderr();
+  Scheduler stays(options());
+  auto goes = std::make_unique<Scheduler>(options());
+  std::atomic<bool> begun{false};
+  auto joins = stays.spawn([&] {
+    EXPECT_THROW(goes->run([&] {
+      begun = true;
+      for (;;) wait();
+    }),
+                 Error);
+  });
+  while (!begun) std::this_thread::yield();
+  goes.reset();
+  joins.join();
+  (void)testing::internal::GetCapturedStderr();
 }
 
 TEST_P(Trouble, ASchedulerThatEndsBeforeItsTasksSaysWhich) {

@@ -1,6 +1,7 @@
 // A condition variable for tasks and threads.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace weft::task {
 /// std::condition_variable.
 ///
 /// Owner and lifetime: may be destroyed once all who wait have been notified, though they may not
-/// have returned yet.
+/// have returned yet; its end waits until those among them with a deadline are done with it.
 /// Who may call: any task or thread, mixed; `wait…` who holds the lock, which the caller has again
 /// when it returns. Notifying is allowed with or without the mutex.
 /// Progress: `wait…` suspends a task, or its thread. `notify…` never suspends: one load where
@@ -26,6 +27,9 @@ namespace weft::task {
 class ConditionVariable {
  public:
   ConditionVariable() = default;
+  ~ConditionVariable() {
+    if (timed_.load(std::memory_order_acquire) != 0) await_timed();  // as there
+  }
   ConditionVariable(const ConditionVariable&) = delete;
   ConditionVariable& operator=(const ConditionVariable&) = delete;
 
@@ -38,9 +42,7 @@ class ConditionVariable {
     if (!waiters_.looks_empty()) notify_all_slowly();
   }
 
-  void wait(std::unique_lock<Mutex>& lock) noexcept {
-    (void)wait_slowly(*lock.mutex(), kNoDeadline);
-  }
+  void wait(std::unique_lock<Mutex>& lock) noexcept { wait_slowly(*lock.mutex()); }
   template <class Predicate>
   void wait(std::unique_lock<Mutex>& lock, Predicate predicate) {
     while (!predicate()) wait(lock);
@@ -48,8 +50,8 @@ class ConditionVariable {
 
   /// A deadline of `base::now_ns()`.
   std::cv_status wait_until(std::unique_lock<Mutex>& lock, uint64_t deadline_ns) noexcept {
-    return wait_slowly(*lock.mutex(), deadline_ns) ? std::cv_status::no_timeout
-                                                   : std::cv_status::timeout;
+    return wait_slowly_until(*lock.mutex(), deadline_ns) ? std::cv_status::no_timeout
+                                                         : std::cv_status::timeout;
   }
   /// What the predicate says in the end.
   template <class Predicate>
@@ -83,11 +85,14 @@ class ConditionVariable {
  private:
   void notify_one_slowly() noexcept;
   void notify_all_slowly() noexcept;
+  void await_timed() noexcept;
+  void wait_slowly(Mutex& mutex) noexcept;
   /// True: notified.
-  bool wait_slowly(Mutex& mutex, uint64_t deadline_ns) noexcept;
+  bool wait_slowly_until(Mutex& mutex, uint64_t deadline_ns) noexcept;
 
   base::SpinLock guard_;
-  detail::WaiterList waiters_;  ///< under guard_
+  std::atomic<uint32_t> timed_{0};  ///< waits with a deadline that may touch it yet
+  detail::WaiterList waiters_;      ///< under guard_
 };
 
 }  // namespace weft::task

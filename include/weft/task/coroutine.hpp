@@ -189,8 +189,8 @@ class CoroutinePromise final : public CoroutineContext,
 /// must outlive it: its end waits for tasks, but not for coroutines that are suspended, so wait for
 /// the future. One that awaits what never comes is never ended.
 /// Who may call: `start` once. A coroutine may await a Future, another Coroutine (which is then
-/// started on the same scheduler), anything Awaited, and what another room tells of as
-/// base::Awaited: of comm, `WhenComplete`. It may also wait as any task.
+/// started on the same scheduler), anything Awaited that stays there once it has come, and what
+/// another room tells of as base::Awaited: of comm, `WhenComplete`. It may also wait as any task.
 /// What leaves it as an exception, the future throws.
 template <class T>
 class [[nodiscard]] Coroutine {
@@ -237,10 +237,18 @@ template <class T>
 detail::CoroutineAwaiter<T> operator co_await(Coroutine<T>&& coroutine) noexcept {
   return detail::CoroutineAwaiter<T>(std::move(coroutine));
 }
-/// Suspends the coroutine until it has come, or never will.
+/// Suspends the coroutine until it has come, or never will. For what stays there once it has come:
+/// of what others may take first, a channel's value, being told is no more than a hint.
 inline detail::Awaiter operator co_await(Awaited& awaited) noexcept {
   return detail::Awaiter(awaited);
 }
+/// A case of `select` is for select alone (a task's call, which a coroutine may make, too).
+template <class Case>
+requires std::derived_from<std::remove_cvref_t<Case>, Awaited> &&
+    requires(std::remove_cvref_t<Case> each) {
+  each.run();
+}
+void operator co_await(Case&&) = delete;
 
 template <class T>
 template <std::derived_from<detail::CoroutineContext> P>

@@ -51,7 +51,19 @@ class Loop {
 
   /// `count` ≥ 1 iterations from `first`. Nothing: another part of the loop threw.
   std::optional<T> run(const I& first, uint64_t count) {
-    if (count <= grain_) return run_here(first, count);
+    // relaxed: only saves work; what was thrown comes by the joins.
+    if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
+      return std::nullopt;
+    try {
+      return count <= grain_ ? run_here(first, count) : run_halves(first, count);
+    } catch (...) {
+      failed_.store(true, std::memory_order_relaxed);
+      throw;
+    }
+  }
+
+ private:
+  std::optional<T> run_halves(const I& first, uint64_t count) {
     const uint64_t half = count / 2;
     auto rest = task::spawn(
         [this, from = advanced(first, half), n = count - half] { return run(from, n); });
@@ -66,23 +78,13 @@ class Loop {
     if (!left || !right) return std::nullopt;
     return std::optional<T>(combine_(*std::move(left), *std::move(right)));
   }
-
- private:
   std::optional<T> run_here(const I& first, uint64_t count) {
-    // relaxed: only saves work; what was thrown comes by the joins.
-    if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
-      return std::nullopt;
-    try {
-      T value(call(first));
-      const I end = advanced(first, count);
-      for (I at = advanced(first, 1); at != end; ++at) {
-        value = combine_(std::move(value), T(call(at)));
-      }
-      return std::optional<T>(std::move(value));
-    } catch (...) {
-      failed_.store(true, std::memory_order_relaxed);
-      throw;
+    T value(call(first));
+    const I end = advanced(first, count);
+    for (I at = advanced(first, 1); at != end; ++at) {
+      value = combine_(std::move(value), T(call(at)));
     }
+    return std::optional<T>(std::move(value));
   }
   decltype(auto) call(const I& at) {
     if constexpr (std::integral<I>) {
@@ -113,12 +115,13 @@ class Loop {
 /// Called by a task, which waits for those that it spawns (by a plain thread: Scheduler::run).
 /// `body` and `combine` are called by several tasks at once. The first exception in order that
 /// left one of them is thrown, once all that was begun has ended; what was not begun is left out.
-/// Error(not_initialized): the caller is no task.
+/// Error(not_initialized): the caller is no task. Error(no_memory): no room for one.
 template <LoopIndex I, class T, class Body, class Combine>
 T parallel_reduce(std::type_identity_t<I> first, I last, T init, Body&& body, Combine&& combine,
                   uint64_t grain = 0) {
   const uint64_t count = detail::iterations(first, last);
-  if (grain == 0) grain = detail::default_grain(count);
+  const uint64_t usual = detail::default_grain(count);  // which wants a task, whatever the grain
+  if (grain == 0) grain = usual;
   if (count == 0) return init;
   detail::Loop<I, T, std::remove_reference_t<Body>, std::remove_reference_t<Combine>> loop(
       body, combine, grain);

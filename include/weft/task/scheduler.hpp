@@ -45,8 +45,10 @@ struct Stats {
 };
 
 /// Purpose: runs tasks on a set of workers.
-/// Owner and lifetime: whoever makes it. Its end waits until every task has ended; if none can run
-/// any more though some are left, it says which (name, state, where they wait) and leaves them.
+/// Owner and lifetime: whoever makes it. Its end waits until every task has ended; if for
+/// `task.patience` (10 s) none can run though some are left, it says which (name, state, where they
+/// wait) and leaves them, stacks and all: who joins one gets Error(not_initialized), and what they
+/// wait for may be told yet, in vain.
 /// Who may call: any thread; `run` and joins of handles suspend a task and block a thread. Several
 /// may exist side by side.
 /// Errors: Error(bad_argument, bad_config, no_memory) when it is made.

@@ -36,7 +36,8 @@ class ReceiveCase final : public ToReceive<Channel> {
   }
   void run() {
     if constexpr (kWantsEnd) {
-      function_(std::move(this->value));
+      // A case that is used again finds nothing there once the channel is closed.
+      function_(std::exchange(this->value, std::nullopt));
     } else {
       function_(std::move(*this->value));
     }
@@ -139,7 +140,7 @@ auto on_receive(Channel& channel, F function) {
 
 /// The value is sent: `function()`. A closed channel is left out; but for `function(bool)` that is
 /// something to come, too: false. A value given as T&& is moved from only if it was sent; of any
-/// other a copy is sent.
+/// other a copy is sent, once: a case of its own for each value.
 template <class Channel, class U, class F>
 auto on_send(Channel& channel, U&& value, F function) {
   using T = typename Channel::Value;
