@@ -68,7 +68,10 @@ struct EndpointSpec {
 };
 
 /// A registered range that peers may put to and get from, named by a key which is plain data and
-/// travels in messages. Withdrawn when it ends; later operations with its key fail with bad_key.
+/// travels in messages. Withdrawn when it ends; later operations with its key fail with bad_key. To
+/// be ended once no access is under way any more, which its owner has to hear from those who make
+/// them (a barrier, a message): large ones go on in the memory, and of memory that weft allocated
+/// the owner knows nothing.
 class Region {
  public:
   Region(Runtime& runtime, std::span<std::byte> memory);

@@ -97,7 +97,8 @@ class Matcher {
   virtual bool announced(const Envelope& envelope, const Announcement& message) noexcept = 0;
   /// After Endpoint::try_again_later: tries what was answered retry; true: nothing of it is left.
   virtual bool try_again() noexcept = 0;
-  /// `peer` died; all that it sent before was offered. Once a peer.
+  /// `peer` died; all that it sent before was offered. Once a peer, also of those that had died
+  /// when the endpoint opened.
   virtual void peer_down(Rank peer) noexcept = 0;
 
  protected:

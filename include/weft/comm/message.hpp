@@ -28,7 +28,8 @@ struct Incoming {
 
 /// Where a buffer for an arriving message comes from. Called from the progressing thread or from
 /// `dequeue`; must be thread-safe and must not block or throw. `allocate` may answer nullptr for
-/// "none now": the message waits.
+/// "none now": large messages of queues and handlers wait until there is. A receive of
+/// Buffer::allocated ends with `no_memory`, its event says of which message, and that is dropped.
 class Allocator {
  public:
   virtual std::byte* allocate(std::size_t bytes) noexcept = 0;
