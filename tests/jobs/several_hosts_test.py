@@ -205,6 +205,16 @@ class Surroundings(SeveralHostsTest):
                      f"Cpus_allowed_list: {allowed[i % cores]}" for i in range(3)]
         self.assertEqual(sorted(job.out.splitlines()), expected)
 
+    def test_sigpipe_is_as_weftrun_found_it(self):
+        bit = 1 << (signal.SIGPIPE - 1)
+        for ignored in False, True:
+            job = self.start("--launch-degree", 1, "--hosts", names(3), "-n", 3, "grep", "SigIgn:",
+                             "/proc/self/status", preexec_fn=lambda: signal.signal(
+                                 signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL),
+                             restore_signals=False).finish()
+            masks = [int(line.split()[1], 16) & bit for line in job.out.splitlines()]
+            self.assertEqual((masks, job.err), ([bit * ignored] * 3, ""))
+
     def test_verbose(self):
         job = self.run_job("--hosts", names(3), "-n", 6, "--verbose", "sh", "-c", "echo $PMIX_RANK $$")
         said = re.findall(r"weftrun: rank (\d+): pid (\d+) on ([^\s,]+)", job.err)

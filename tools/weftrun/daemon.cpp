@@ -444,7 +444,7 @@ void Daemon::child_said(int child, const std::string& line) {
 int run_daemon(char** argv_area) {
   // The agent's parent may end before the job does; what ends us is the end of our connection.
   prctl(PR_SET_PDEATHSIG, 0);
-  std::signal(SIGPIPE, SIG_IGN);
+  ignore_sigpipe();
   try {
     const Summons summons = read_summons(STDIN_FILENO);
     const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -151,7 +151,7 @@ void Launcher::start_guardian(char** argv_area) {
 
 int Launcher::run() {
   try {
-    std::signal(SIGPIPE, SIG_IGN);
+    ignore_sigpipe();
     // Only now that the guardian knows of it: so that it is removed whenever we are killed.
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(
