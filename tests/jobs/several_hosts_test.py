@@ -406,8 +406,10 @@ class Refusals(SeveralHostsTest):
                      "true")
         self.refused(2, "--fake-nodes: not with other hosts", "--fake-nodes", 2, "--hosts", names(2),
                      "-n", 2, "true")
-        self.refused(2, "--host-timeout -1", "--host-timeout", -1, "--hosts", names(2), "-n", 2,
-                     "true")
+        for option in "--host-timeout", "--launch-timeout":
+            for seconds in -1, 0, "nan":
+                self.refused(2, f"{option} {seconds}: must be positive", option, seconds, "--hosts",
+                             names(2), "-n", 2, "true")
         self.refused(2, "--launch-degree 0", "--launch-degree", 0, "--hosts", names(2), "-n", 2,
                      "true")
 
