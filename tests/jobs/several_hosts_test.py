@@ -565,6 +565,39 @@ class Killed(SeveralHostsTest):
             self.assertEqual("its PMIx server broke down (SIGSEGV)" in job.err, of_pmix)
             self.assertEqual(job.left_behind(), [])
 
+    def test_last_unfinished_line_of_a_lost_host(self):
+        for tag in (), ("--tag-output",):
+            job = self.start(*tag, "--hosts", names(2), "-n", 2, "sh", "-c",
+                             "test $PMIX_RANK = 0 && exec sleep 1000; printf half; sleep 0.3; echo >&2; "
+                             "exec sleep 1000")
+            job.process.stderr.readline()
+            os.kill(self.one_at(job, "host1", DAEMON), signal.SIGKILL)
+            job.finish()
+            self.assertEqual((job.code, job.out), (1, "[1] half" if tag else "half"))
+            self.assertEqual(job.left_behind(), [])
+
+    def test_what_was_printed_before_a_daemon_gave_up(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        job = self.start("--hosts", names(2), "-n", 2, "sh", "-c",
+                         "test $PMIX_RANK = 0 && exec sleep 1000; echo ready; cd $0; "
+                         "(while ! test -e go; do sleep 0.05; done; echo late; touch gone) & wait", folder)
+        self.assertEqual(job.process.stdout.readline(), b"ready\n")
+        daemon, guardian = (self.one_at(job, "host1", word) for word in (DAEMON, "weft-guardian"))
+        os.kill(daemon, signal.SIGSTOP)
+        self.assertTrue(eventually(lambda: state_of(daemon) == "T"))
+        os.kill(guardian, signal.SIGKILL)
+        self.assertTrue(eventually(lambda: state_of(guardian) in "Z"))
+        # What outlived its rank prints when the daemon has yet to hear of the guardian's end.
+        with open(f"{folder}/go", "w", encoding="utf-8"):
+            pass
+        self.assertTrue(eventually(lambda: os.path.exists(f"{folder}/gone")))
+        os.kill(daemon, signal.SIGCONT)
+        job.finish()
+        self.assertEqual((job.code, job.out), (1, "late\n"), job.err)
+        self.assertIn("host host1: the guardian process died; rank 1 is lost; ending the job", job.err)
+        self.assertEqual(job.left_behind(), [])
+
     def test_stopped_daemon(self):
         job = self.family()
         daemon = self.one_at(job, "host3", DAEMON)
