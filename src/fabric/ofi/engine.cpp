@@ -283,7 +283,7 @@ void Engine::seal(const Channel& to, OutFrame& frame) noexcept {
   if (limits_.tag_bytes == 0) [[likely]]
     return;
   const auto tag = transport_.frame_key()->tag(
-      {static_cast<uint32_t>(to.peer.rank().value), to.port, frame.number},
+      {static_cast<uint32_t>(to.peer.rank().value), to.port, frame.number, to.peer.salt()},
       {frame.bytes(), frame.length}, frame.packet);
   std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
 }
