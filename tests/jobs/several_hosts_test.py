@@ -444,6 +444,13 @@ class Refusals(SeveralHostsTest):
                         "or directory; ending the job\n$", "--hosts", names(2), "-n", 2, "true",
                      cwd="/dev/shm/own")
 
+    def test_launcher_that_is_slow_to_answer(self):
+        # weftrun does nothing for longer than an address gets to answer while there are others.
+        agent = self.script("kill -STOP $PPID; (sleep 5; kill -CONT $PPID) >/dev/null 2>&1 &\n"
+                            f'exec {HOSTS.agent} "$@"')
+        job = self.good("--launch-agent", agent, "--hosts", names(2), "-n", 2, PROBE, "exchange")
+        self.assertEqual(job.out, "good\n" * 2)
+
     def test_temp_folder_of_this_host_alone(self):
         self.addCleanup(HOSTS.do, "host0", "rm", "-rf", "/dev/shm/own")
         HOSTS.do("host0", "mkdir", "/dev/shm/own")
