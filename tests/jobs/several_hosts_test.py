@@ -259,6 +259,55 @@ class InputOutput(SeveralHostsTest):
         self.assertEqual(job.out.encode(), text)
         self.assertEqual(self.good("--hosts", "host1", "-n", 1, "cat").out, "")
 
+    # A shell's part: a session with a terminal, standard input, which it gives to the command that it runs;
+    # SIGUSR1: it has it itself, SIGUSR2: the command does.
+    SHELL = ("import fcntl, os, signal, subprocess, sys, termios\n"
+             "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+             "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
+             "def begin():\n"
+             "    os.setpgid(0, 0)\n"
+             "    os.tcsetpgrp(0, os.getpid())\n"
+             "    signal.signal(signal.SIGTTOU, signal.SIG_DFL)\n"
+             "one = subprocess.Popen(sys.argv[1:], preexec_fn=begin)\n"
+             "signal.signal(signal.SIGUSR1, lambda *_: os.tcsetpgrp(0, os.getpgrp()))\n"
+             "signal.signal(signal.SIGUSR2, lambda *_: os.tcsetpgrp(0, one.pid))\n"
+             "sys.exit(one.wait())\n")
+
+    def test_terminal_of_another_job_is_not_read(self):
+        ours, theirs = os.openpty()
+        self.addCleanup(os.close, ours)
+        job = JobTest.start(self, "--host-timeout", 1, "--hosts", names(2, 1), "-n", 2, "sh", "-c",
+                            "echo ready; test $PMIX_RANK = 0 || exec sleep 1000; read line; echo got $line; "
+                            "exit 3", env=HOSTS.environment(), stdin=theirs, start_new_session=True,
+                            at=lambda *command: [sys.executable, "-c", self.SHELL,
+                                                 *HOSTS.command("host0", *command)])
+        os.close(theirs)
+        for _ in range(2):
+            self.assertEqual(job.process.stdout.readline(), b"ready\n")
+        weftrun = next(pid for pid in job.pids() if command_of(pid).startswith(weftrun_job.WEFTRUN)
+                       and DAEMON not in command_of(pid))
+
+        def give_terminal(number, owner):
+            job.process.send_signal(number)
+            self.assertTrue(eventually(lambda: os.tcgetpgrp(ours) == owner))
+
+        # As Ctrl-Z, and then `bg`; what is typed then is the shell's.
+        os.kill(weftrun, signal.SIGTSTP)
+        self.assertTrue(eventually(lambda: state_of(weftrun) == "T"))
+        give_terminal(signal.SIGUSR1, job.process.pid)
+        os.kill(weftrun, signal.SIGCONT)
+        self.assertTrue(eventually(lambda: state_of(weftrun) != "T"))
+        os.write(ours, b"typed\n")
+        for _ in range(25):
+            time.sleep(0.1)
+            self.assertNotEqual(state_of(weftrun), "T", "it was stopped by reading the terminal")
+        self.assertEqual(len(job.ranks("read")), 1)
+        # `fg`.
+        give_terminal(signal.SIGUSR2, weftrun)
+        job.finish()
+        self.assertEqual((job.code, job.out), (3, "got typed\n"), job.err)
+        self.assertEqual(job.left_behind(), [])
+
     def test_input_that_nobody_wants(self):
         text = b"x" * 3_000_000
         job = self.start("--hosts", "host1", "-n", 2, "sh", "-c",
