@@ -43,6 +43,9 @@ class PeerLink {
   virtual Errc write(uint64_t address, std::span<const std::byte> local) noexcept = 0;
   /// True once the peer's process has ended. A system call.
   virtual bool gone() noexcept = 0;
+  /// Its end makes the backing's `deaths_fd` readable. Otherwise that is readable from time to
+  /// time, if it can be, and somebody has to ask.
+  [[nodiscard]] virtual bool watched() const noexcept { return true; }
 };
 
 /// This rank's own memory, and the way to its peers'.
@@ -71,6 +74,8 @@ class Backing {
   [[nodiscard]] virtual bool in_process() const noexcept { return false; }
   /// Readable when a watched peer's process ended; -1 if the provider has no such thing.
   [[nodiscard]] virtual int deaths_fd() const noexcept = 0;
+  /// Whether it is readable: then every link is to be asked. Under the transport's set-up lock.
+  [[nodiscard]] virtual bool somebody_ended() noexcept { return false; }
 };
 
 }  // namespace weft::fabric

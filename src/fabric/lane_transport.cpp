@@ -1,7 +1,6 @@
 #include "fabric/lane_transport.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -137,6 +136,9 @@ Peer& LaneTransport::meet(Rank rank) noexcept {
   std::unique_ptr<Peer> peer;
   try {
     peer = attach(rank);
+    if (const auto told = told_dead_.find(rank.value);
+        told != told_dead_.end() && !peer->link().watched())
+      enter_death(*peer, told->second);
   } catch (const std::exception& failure) {
     peer = std::make_unique<Peer>(rank);
     enter_death(*peer, fmt::format("rank {} cannot be reached through {}: {}", rank.value, name(),
@@ -227,19 +229,44 @@ void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept
 void LaneTransport::look_for_deaths(bool thorough) noexcept {
   const std::unique_lock hold(setup_, std::try_to_lock);
   if (!hold) return;  // somebody is meeting a peer; the next look will do
-  bool somebody = false;
-  if (const int fd = backing_->deaths_fd(); fd >= 0) {
-    pollfd ask{fd, POLLIN, 0};
-    somebody = ::poll(&ask, 1, 0) > 0;
-  }
+  take_the_launchers_word();
+  const bool somebody = backing_->somebody_ended();
   if (!somebody && !thorough) return;
   for (auto& peer : met_) {
     if (!peer->attached() || peer->rank() == self_) continue;
-    const bool dead = somebody && peer->link().gone();
+    const bool dead = (somebody || !peer->link().watched()) && peer->link().gone();
     if (peer->down.load(std::memory_order_relaxed)) continue;  // relaxed: set under this lock
     if (!dead && !peer->left()) continue;
     enter_death(*peer,
                 fmt::format("{} {}", describe(*peer), peer->left() ? "left the job" : "ended"));
+  }
+}
+
+void LaneTransport::peer_died(Rank rank, std::string_view cause) noexcept {
+  if (in_process() || !reaches(rank) || rank == self_) return;
+  {
+    const std::scoped_lock hold(words_lock_);
+    words_.emplace_back(rank, cause);
+  }
+  // Not waited for: who holds it may wait for the launcher's thread, which calls this. The next
+  // look takes the word then.
+  const std::unique_lock hold(setup_, std::try_to_lock);
+  if (hold) take_the_launchers_word();
+}
+
+/// A peer that is watched is dead when its process is, which that tells by itself.
+void LaneTransport::take_the_launchers_word() noexcept {
+  std::vector<std::pair<Rank, std::string>> words;
+  {
+    const std::scoped_lock hold(words_lock_);
+    words.swap(words_);
+  }
+  for (auto& [rank, cause] : words) {
+    Peer* const peer = find(rank);
+    if (peer == nullptr)
+      told_dead_.emplace(rank.value, std::move(cause));
+    else if (!peer->down.load(std::memory_order_relaxed) && !peer->link().watched())
+      enter_death(*peer, std::move(cause));  // (relaxed: set under this lock)
   }
 }
 

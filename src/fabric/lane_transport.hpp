@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/backing.hpp"
@@ -52,6 +53,7 @@ class LaneTransport final : public Transport {
   [[nodiscard]] bool reaches(Rank rank) const noexcept override;
   [[nodiscard]] std::span<std::byte> packet_area() noexcept override;
   std::unique_ptr<Port> open_port(uint32_t number) override;
+  void peer_died(Rank peer, std::string_view cause) noexcept override;
   [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept override;
 
   bool can_read(Rank peer) noexcept override;
@@ -127,6 +129,7 @@ class LaneTransport final : public Transport {
   Peer::Mapping* map_segment(Peer& peer, const MemoryKey& key) noexcept;
   void enter_death(Peer& peer, std::string cause) noexcept;
   void wake_own_ports() noexcept;
+  void take_the_launchers_word() noexcept;
 
   Job& job_;
   LaneSetup options_;
@@ -146,7 +149,11 @@ class LaneTransport final : public Transport {
   std::vector<Death> deaths_;
   std::map<std::byte*, Allocation> allocations_;
   std::array<uint32_t, kSharedRows> shared_uses_{};  // how often each row was given out
+  std::map<int, std::string> told_dead_;             // by the launcher, before they were met
   std::atomic<std::size_t> death_count_{0};
+
+  std::mutex words_lock_;                            // after `setup_`, or alone
+  std::vector<std::pair<Rank, std::string>> words_;  // the launcher's, not taken yet
 };
 
 }  // namespace weft::fabric

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,6 +37,8 @@ constexpr std::string_view kAddressKey = "fabric.shm";
 constexpr std::string_view kSegmentPart = ".seg";
 std::string bell_part(uint32_t port) { return fmt::format(".bell{}", port); }
 std::string shared_part(uint32_t segment) { return fmt::format(".mem{}", segment); }
+/// How often peers are asked for that cannot be watched (no pidfd_open, no descriptors left).
+constexpr long kAskEveryNs = 100'000'000;
 
 /// A shared mapping, with the descriptor that it came from.
 class SharedMapping {
@@ -65,11 +68,12 @@ void advise(const SharedMapping& memory) noexcept {
 class ShmLink final : public PeerLink {
  public:
   ShmLink(const ShmAddress& address, std::unique_ptr<SharedMapping> segment, Descriptor pidfd,
-          int deaths, std::string dir)
+          int deaths, bool watched, std::string dir)
       : address_(address),
         segment_(std::move(segment)),
         pidfd_(std::move(pidfd)),
         deaths_(deaths),
+        watched_(watched),
         dir_(std::move(dir)) {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(segment_->base());
     bells_.resize(header.geometry.ports);
@@ -135,6 +139,7 @@ class ShmLink final : public PeerLink {
     if (gone_) ::epoll_ctl(deaths_, EPOLL_CTL_DEL, pidfd_.get(), nullptr);
     return gone_;
   }
+  [[nodiscard]] bool watched() const noexcept override { return watched_; }
 
  private:
   [[nodiscard]] Layout layout_of() const noexcept {
@@ -146,6 +151,7 @@ class ShmLink final : public PeerLink {
   std::unique_ptr<SharedMapping> segment_;
   Descriptor pidfd_;
   int deaths_;
+  bool watched_;
   std::string dir_;
   std::vector<Descriptor> bells_;
   std::vector<std::span<std::byte>> maps_;
@@ -202,13 +208,10 @@ class ShmBacking final : public Backing {
     const std::string_view fault = header_fault(header, text_hash(job_.id()), text_hash(job_.key()),
                                                 peer.value, segment->size());
     if (!fault.empty()) throw Error(Errc::protocol, fmt::format("its segment: {}", fault));
-    if (pidfd) {
-      epoll_event event{};
-      event.events = EPOLLIN;
-      ::epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, pidfd.get(), &event);
-    }
+    const bool watched = peer == job_.rank() || (pidfd && watch(pidfd.get()));
+    if (!watched) wake_in_time();
     return std::make_unique<ShmLink>(address, std::move(segment), std::move(pidfd), deaths_.get(),
-                                     store_.dir());
+                                     watched, store_.dir());
   }
 
   std::span<std::byte> allocate_shared(std::size_t bytes, uint32_t segment,
@@ -242,11 +245,34 @@ class ShmBacking final : public Backing {
   }
 
   [[nodiscard]] int deaths_fd() const noexcept override { return deaths_.get(); }
+  [[nodiscard]] bool somebody_ended() noexcept override {
+    pollfd ask{deaths_.get(), POLLIN, 0};
+    const bool ended = ::poll(&ask, 1, 0) > 0;
+    uint64_t times = 0;
+    if (ended && timer_) (void)!::read(timer_.get(), &times, sizeof times);
+    return ended;
+  }
 
  private:
+  [[nodiscard]] bool watch(int fd) const noexcept {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    return ::epoll_ctl(deaths_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  }
+  /// From now on sleepers are woken to ask for those who are not watched. Where that cannot be had,
+  /// who polls asks all the same.
+  void wake_in_time() noexcept {
+    if (timer_) return;
+    Descriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    const itimerspec often{{0, kAskEveryNs}, {0, kAskEveryNs}};
+    if (timer && ::timerfd_settime(timer.get(), 0, &often, nullptr) == 0 && watch(timer.get()))
+      timer_ = std::move(timer);
+  }
+
   Job& job_;
   ShmStore store_;
   Descriptor deaths_;
+  Descriptor timer_;  ///< only if a peer is not watched
   ShmAddress address_;
   std::unique_ptr<SharedMapping> segment_;
   std::map<uint32_t, BellPipe> bells_;

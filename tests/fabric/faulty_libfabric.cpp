@@ -12,6 +12,7 @@
 #include <atomic>
 #include <iterator>
 #include <mutex>
+#include <utility>
 
 #include "fabric/libfabric_tables.hpp"
 
@@ -128,8 +129,17 @@ int getname(fid* object, void* address, std::size_t* bytes) {
   return error != 0 ? error : Own::real(endpoint->cm).getname(object, address, bytes);
 }
 
+/// Whether this send is to be taken and to have no end. (What a provider's endpoint stands on has
+/// one for each peer, perhaps, and calls all of them the same.)
+bool is_endless(const fid_ep* endpoint, fi_addr_t to) {
+  if (!g_fails.load() || g_fault.call != Call::endless_send) return false;
+  static const std::pair first(endpoint, to);
+  return first == std::pair(endpoint, to) && error_of(Call::endless_send) != 0;
+}
+
 ssize_t sendv(fid_ep* endpoint, const iovec* pieces, void** descriptors, std::size_t count,
               fi_addr_t to, void* context) {
+  if (is_endless(endpoint, to)) return 0;
   const int error = error_of(Call::send);
   return error != 0
              ? error
@@ -317,12 +327,12 @@ fi_info* dupinfo(const fi_info* info) {
 
 std::string Fault::text() const {
   static constexpr const char* kCalls[] = {
-      "getinfo",        "dupinfo",      "fabric",      "domain", "wait_open",  "av_open",
-      "cq_open",        "get_wait",     "endpoint",    "bind",   "bind_queue", "enable",
-      "getname",        "insert",       "send",        "inject", "receive",    "tagged_send",
-      "tagged_receive", "receive_many", "least_room",  "cancel", "enter",      "bind_memory",
-      "enable_memory",  "memory_key",   "remote_read", "read",   "completion", "read_error",
-      "unreadable",     "trywait",      "wait",        "close"};
+      "getinfo",        "dupinfo",      "fabric",      "domain",       "wait_open",  "av_open",
+      "cq_open",        "get_wait",     "endpoint",    "bind",         "bind_queue", "enable",
+      "getname",        "insert",       "send",        "inject",       "receive",    "tagged_send",
+      "tagged_receive", "receive_many", "least_room",  "cancel",       "enter",      "bind_memory",
+      "enable_memory",  "memory_key",   "remote_read", "read",         "completion", "read_error",
+      "unreadable",     "trywait",      "wait",        "endless_send", "close"};
   static_assert(std::size(kCalls) == static_cast<std::size_t>(Call::close) + 1);
   static constexpr const char* kHow[] = {"once", "now and then", "always"};
   return std::string(kCalls[static_cast<int>(call)]) + ", error " + std::to_string(code) + ", " +

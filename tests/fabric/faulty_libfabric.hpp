@@ -48,7 +48,9 @@ enum class Call : int {
   unreadable,   ///< … ever
   trywait,
   wait,
-  close,  ///< is done, and answers with an error
+  endless_send,  ///< what is sent to whom is sent to first is taken, and nothing is heard of it
+                 ///< again
+  close,         ///< is done, and answers with an error
 };
 enum class How : int { once, now_and_then, always };  ///< then: a quarter, in no period
 

@@ -9,15 +9,23 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "fabric/conformance_ranks.hpp"
 #include "fabric/error_cases.hpp"
 #include "fabric/exacting_libfabric.hpp"
+#include "fabric/fork_job.hpp"
+#include "fabric/parts.hpp"
 #include "fabric/tcp_providers.hpp"
+#include "weft/base/config.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft::fabric::test {
 namespace {
@@ -164,6 +172,60 @@ TEST_P(OfiErrors, OfOffersLeaveThemOut) {
     one.offers = 0;
   }
   expect_all(cases, GetParam(), kArrived);
+}
+
+/// Rank 0 of three, in a process of its own: its provider never lets go of what is for rank 1, and
+/// may have four messages at a time. Rank 2 is not to suffer.
+int speak_past_one_whose_sends_have_no_end(const char* provider) {
+  register_fabric_config();
+  base::set_config("fabric.ofi.provider", provider);
+  base::set_config("fabric.ofi.silence_s", "2");
+  base::set_config("fabric.ofi.under_way", "4");
+  FaultyLibfabric::install();
+  FaultyLibfabric::begin({Call::endless_send, FI_EIO, How::always});
+  const auto jobs = make_local_job(3);
+  std::array<std::unique_ptr<Transport>, 3> transports;
+  std::array<std::unique_ptr<Port>, 3> ports;
+  for (std::size_t rank = 0; rank < transports.size(); ++rank) {
+    transports[rank] = make_ofi_part(*jobs[rank], small_geometry(), {});
+    ports[rank] = transports[rank]->open_port(0);
+    FaultyLibfabric::pause();  // the others' objects are the provider's own
+  }
+  std::vector<std::thread> fences;
+  for (const auto& job : jobs) fences.emplace_back([&] { job->fence(); });
+  for (std::thread& one : fences) one.join();
+
+  std::array<Recorder, 3> sinks;
+  uint32_t packet = 0;
+  const auto send = [&](Rank to) {
+    return poll_until(*ports[0], sinks[0],
+                      [&] {
+                        return ports[0]->try_send_packet(to, 0, bytes_of("x"), packet, 64) ==
+                               Post::posted;
+                      }) &&
+           ++packet != 0;
+  };
+  const auto arrive = [&](std::size_t count) {
+    return poll_until(*ports[0], sinks[0], [&] {
+      for (const std::size_t rank : {1, 2}) ports[rank]->poll(sinks[rank], 64);
+      return sinks[2].frames.size() == count && !sinks[0].downs.empty();
+    });
+  };
+  for (int i = 0; i < 5; ++i) WEFT_EXPECT_IN_RANK(send(Rank{1}));
+  for (int i = 0; i < 3; ++i) WEFT_EXPECT_IN_RANK(send(Rank{2}));
+  WEFT_EXPECT_IN_RANK(arrive(3));
+  for (int i = 0; i < 5; ++i) WEFT_EXPECT_IN_RANK(send(Rank{2}));
+  WEFT_EXPECT_IN_RANK(arrive(8));
+  WEFT_EXPECT_IN_RANK(FaultyLibfabric::calls() >= 4);
+  WEFT_EXPECT_IN_RANK(sinks[0].downs.size() == 1 && sinks[0].downs[0].first == Rank{1});
+  return 0;
+}
+
+/// One peer's sends do not keep others from being spoken to, nor make these seem dead.
+TEST_P(OfiErrors, ThatNeverComeForOnePeerDoNotKeepOthersWaiting) {
+  SharedJob alone(1);
+  EXPECT_TRUE(ended_well(
+      alone.start(0, [](Job&) { return speak_past_one_whose_sends_have_no_end(GetParam()); })));
 }
 
 /// Sets a limit of this process.

@@ -78,6 +78,11 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     base::set_config("fabric.security", GetParam() ? "mac" : "plain");
     jobs_ = make_local_job(2);
     job_ = std::make_unique<SlowJob>(*jobs_[0]);
+    start();
+  }
+  /// A transport of the job: the first, or the next.
+  void start() {
+    endpoint_.reset();
     std::thread rank([&] { victim_ = make_ofi_transport(*job_, small_geometry()); });
     // Rank 1's card: the truth, but nobody of ours listens there.
     info_ = ofi::choose_provider(true, false);
@@ -95,8 +100,8 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     jobs_[1]->fence();
     rank.join();
     port_ = victim_->open_port(0);
-    const Card theirs = Card::parse(jobs_[1]->get(Rank{0}, "fabric.ofi"));
-    to_ = endpoint_->insert(theirs.addresses[0]);
+    theirs_ = Card::parse(jobs_[1]->get(Rank{0}, "fabric.ofi"));
+    to_ = endpoint_->insert(theirs_.addresses[0]);
     key_ = std::make_unique<FrameKey>(jobs_[1]->key());
     stamp_ = dynamic_cast<ofi::OfiTransport&>(*victim_).stamp();
   }
@@ -133,7 +138,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, text.data(), text.size());
     if (!GetParam()) return bytes;
-    const auto tag = key_->tag({0, 0, sequence}, std::span(bytes).first(head), {});
+    const auto tag = key_->tag({0, 0, sequence, theirs_.salt}, std::span(bytes).first(head), {});
     std::memcpy(bytes.data() + head, tag.data(), tag.size());
     return bytes;
   }
@@ -160,6 +165,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
   ofi::Info info_;
   ofi::Fid<fid_fabric> fabric_;
   std::unique_ptr<ofi::Endpoint> endpoint_;
+  Card theirs_;
   fi_addr_t to_ = 0;
   uint32_t stamp_ = 0;
   std::unique_ptr<FrameKey> key_;
@@ -220,13 +226,30 @@ TEST_P(OfiStrangers, NoChangedBitIsBelievedWhereFramesAreTagged) {
   EXPECT_FALSE(job_->was_asked) << "strangers have the launcher asked";
   // Nor what was meant for somebody else.
   auto other = frame(0, "good");
-  const auto tag =
-      key_->tag({0, 1, 0}, std::span(other).first(other.size() - FrameKey::kTagBytes), {});
+  const auto tag = key_->tag({0, 1, 0, theirs_.salt},
+                             std::span(other).first(other.size() - FrameKey::kTagBytes), {});
   std::copy(tag.begin(), tag.end(), other.end() - FrameKey::kTagBytes);
   send(other);
   poll_until_strays(count + 1);
   send(good);
   EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+}
+
+TEST_P(OfiStrangers, WhatWasSentToAnEarlierTransportOfTheJobIsNotBelievedByTheNext) {
+  if (!GetParam()) GTEST_SKIP() << "frames have no tags";
+  const auto recorded = frame(0, "recorded");
+  send(recorded);
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+  sink_ = Recorder();
+  port_.reset();
+  victim_.reset();
+  start();
+  send(recorded);
+  poll_until_strays(1);
+  EXPECT_TRUE(sink_.frames.empty() && sink_.downs.empty());
+  send(frame(0, "new"));
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() == 1; }));
+  EXPECT_EQ(sink_.frames[0].head, "new");
 }
 
 // Else its heartbeats would stop, and others would take this rank for dead.

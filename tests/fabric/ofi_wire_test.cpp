@@ -145,18 +145,21 @@ TEST(OfiWire, ATagLiesBetweenBodyAndPacket) {
     EXPECT_FALSE(decode(bytes, limits));
     const std::size_t head = sizeof(WireHeader) + one.header.length;
     const auto whole = std::span<const std::byte>(bytes);
-    const auto tag = key.tag({1, 0, 7}, whole.first(head), whole.subspan(head));
+    const auto tag = key.tag({1, 0, 7, {}}, whole.first(head), whole.subspan(head));
     bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(head), tag.begin(), tag.end());
     const auto frame = decode(bytes, limits);
     ASSERT_TRUE(frame.has_value());
     EXPECT_EQ(frame->body.size(), one.header.length);
     EXPECT_EQ(frame->packet.size(), one.header.bytes);
-    EXPECT_TRUE(FrameKey::is_same(key.tag({1, 0, 7}, frame->head, frame->packet), frame->tag));
-    EXPECT_FALSE(FrameKey::is_same(other.tag({1, 0, 7}, frame->head, frame->packet), frame->tag));
-    EXPECT_FALSE(FrameKey::is_same(key.tag({2, 0, 7}, frame->head, frame->packet), frame->tag));
-    EXPECT_FALSE(FrameKey::is_same(key.tag({1, 1, 7}, frame->head, frame->packet), frame->tag));
+    EXPECT_TRUE(FrameKey::is_same(key.tag({1, 0, 7, {}}, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(
+        FrameKey::is_same(other.tag({1, 0, 7, {}}, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(key.tag({2, 0, 7, {}}, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(key.tag({1, 1, 7, {}}, frame->head, frame->packet), frame->tag));
     EXPECT_FALSE(FrameKey::is_same(
         key.tag({1, 0, 7 + (uint64_t{1} << 32)}, frame->head, frame->packet), frame->tag));
+    EXPECT_FALSE(FrameKey::is_same(
+        key.tag({1, 0, 7, FrameKey::fresh_salt()}, frame->head, frame->packet), frame->tag));
     EXPECT_FALSE(FrameKey::is_same(tag, frame->tag.first(8)));
     EXPECT_FALSE(decode(std::span(bytes).first(bytes.size() - 1), limits));
   }

@@ -1,11 +1,16 @@
 // Senders and receivers that are killed or stopped: at random moments, and at every instruction.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <map>
 #include <random>
 #include <thread>
@@ -240,6 +245,81 @@ TEST_P(Kill, AReceiverThatDiesFreesItsSenders) {
   std::byte buffer[8];
   EXPECT_EQ(transport->read_memory(Rank{1}, 4096, buffer), Errc::peer_died);
   wait_for(receiver);
+}
+
+/// From now on this process has no pidfd_open, as on older kernels; false: it cannot be taken away.
+bool without_pidfds() {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{static_cast<unsigned short>(std::size(filter)), filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 &&
+         ::syscall(SYS_pidfd_open, ::getpid(), 0) == -1 && errno == ENOSYS;
+}
+
+/// A rank 0 without pidfds meets rank 1; `then` is its life from there, which lasts until that one
+/// is down.
+template <class Then>
+void beside_one_that_is_not_watched(bool it_is_killed, Then then) {
+  constexpr uint64_t kMet = 1, kUnable = 2;
+  SharedJob shared(2);
+  const pid_t observer = shared.start(0, [&](Job& job) {
+    if (!without_pidfds()) {
+      shared.word(0) = kUnable;
+      return 0;
+    }
+    const auto transport = make_shm_transport(job, small_geometry());
+    const auto port = transport->open_port(0);
+    Recorder sink;
+    WEFT_EXPECT_IN_RANK(sleep_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+    WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), 3, 8) == Post::posted);
+    shared.word(0) = kMet;
+    WEFT_EXPECT_IN_RANK(then(*transport, *port, sink));
+    WEFT_EXPECT_IN_RANK(sink.downs.size() == 1 && sink.downs[0].first == Rank{1});
+    WEFT_EXPECT_IN_RANK(sink.returned == std::vector<uint32_t>{3});
+    return 0;
+  });
+  const pid_t other = shared.start(1, [&](Job& job) {
+    const auto transport = make_shm_transport(job, small_geometry());
+    const auto port = transport->open_port(0);
+    while (port->try_send(Rank{0}, 0, bytes_of("hello"), {}) == Post::retry) ::sched_yield();
+    ::pause();
+    return 0;
+  });
+  while (shared.word(0).load() == 0) ::usleep(1000);
+  if (it_is_killed) {
+    ::usleep(100'000);
+    ::kill(other, SIGKILL);
+    wait_for(other);
+  }
+  EXPECT_TRUE(ended_well(observer));
+  if (!it_is_killed || shared.word(0) == kUnable) {
+    ::kill(other, SIGKILL);
+    wait_for(other);
+  }
+  if (shared.word(0) == kUnable) GTEST_SKIP() << "no system call can be taken away here";
+}
+
+TEST_P(Kill, APeerThatCannotBeWatchedIsAskedFor) {
+  beside_one_that_is_not_watched(true, [](Transport&, Port& port, Recorder& sink) {
+    return poll_until(port, sink, [&] { return !sink.downs.empty(); });
+  });
+}
+
+TEST_P(Kill, ASleeperIsWokenByTheDeathOfAPeerThatCannotBeWatched) {
+  beside_one_that_is_not_watched(true, [](Transport&, Port& port, Recorder& sink) {
+    return sleep_until(port, sink, [&] { return !sink.downs.empty(); });
+  });
+}
+
+TEST_P(Kill, OfAPeerThatCannotBeWatchedTheLaunchersWordIsTaken) {
+  beside_one_that_is_not_watched(false, [](Transport& transport, Port& port, Recorder& sink) {
+    transport.peer_died(Rank{1}, "rank 1 was lost");
+    return sleep_until(port, sink, [&] { return !sink.downs.empty(); }) &&
+           sink.downs[0].second == "rank 1 was lost";
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Shm, Kill, ::testing::Values("memfd", "file"),

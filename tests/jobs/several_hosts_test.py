@@ -205,6 +205,16 @@ class Surroundings(SeveralHostsTest):
                      f"Cpus_allowed_list: {allowed[i % cores]}" for i in range(3)]
         self.assertEqual(sorted(job.out.splitlines()), expected)
 
+    def test_sigpipe_is_as_weftrun_found_it(self):
+        bit = 1 << (signal.SIGPIPE - 1)
+        for ignored in False, True:
+            job = self.start("--launch-degree", 1, "--hosts", names(3), "-n", 3, "grep", "SigIgn:",
+                             "/proc/self/status", preexec_fn=lambda: signal.signal(
+                                 signal.SIGPIPE, signal.SIG_IGN if ignored else signal.SIG_DFL),
+                             restore_signals=False).finish()
+            masks = [int(line.split()[1], 16) & bit for line in job.out.splitlines()]
+            self.assertEqual((masks, job.err), ([bit * ignored] * 3, ""))
+
     def test_verbose(self):
         job = self.run_job("--hosts", names(3), "-n", 6, "--verbose", "sh", "-c", "echo $PMIX_RANK $$")
         said = re.findall(r"weftrun: rank (\d+): pid (\d+) on ([^\s,]+)", job.err)
@@ -248,6 +258,55 @@ class InputOutput(SeveralHostsTest):
             job = self.good("--hosts", "host1,host0", "-n", 1, "cat", stdin=file)
         self.assertEqual(job.out.encode(), text)
         self.assertEqual(self.good("--hosts", "host1", "-n", 1, "cat").out, "")
+
+    # A shell's part: a session with a terminal, standard input, which it gives to the command that it runs;
+    # SIGUSR1: it has it itself, SIGUSR2: the command does.
+    SHELL = ("import fcntl, os, signal, subprocess, sys, termios\n"
+             "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+             "signal.signal(signal.SIGTTOU, signal.SIG_IGN)\n"
+             "def begin():\n"
+             "    os.setpgid(0, 0)\n"
+             "    os.tcsetpgrp(0, os.getpid())\n"
+             "    signal.signal(signal.SIGTTOU, signal.SIG_DFL)\n"
+             "one = subprocess.Popen(sys.argv[1:], preexec_fn=begin)\n"
+             "signal.signal(signal.SIGUSR1, lambda *_: os.tcsetpgrp(0, os.getpgrp()))\n"
+             "signal.signal(signal.SIGUSR2, lambda *_: os.tcsetpgrp(0, one.pid))\n"
+             "sys.exit(one.wait())\n")
+
+    def test_terminal_of_another_job_is_not_read(self):
+        ours, theirs = os.openpty()
+        self.addCleanup(os.close, ours)
+        job = JobTest.start(self, "--host-timeout", 1, "--hosts", names(2, 1), "-n", 2, "sh", "-c",
+                            "echo ready; test $PMIX_RANK = 0 || exec sleep 1000; read line; echo got $line; "
+                            "exit 3", env=HOSTS.environment(), stdin=theirs, start_new_session=True,
+                            at=lambda *command: [sys.executable, "-c", self.SHELL,
+                                                 *HOSTS.command("host0", *command)])
+        os.close(theirs)
+        for _ in range(2):
+            self.assertEqual(job.process.stdout.readline(), b"ready\n")
+        weftrun = next(pid for pid in job.pids() if command_of(pid).startswith(weftrun_job.WEFTRUN)
+                       and DAEMON not in command_of(pid))
+
+        def give_terminal(number, owner):
+            job.process.send_signal(number)
+            self.assertTrue(eventually(lambda: os.tcgetpgrp(ours) == owner))
+
+        # As Ctrl-Z, and then `bg`; what is typed then is the shell's.
+        os.kill(weftrun, signal.SIGTSTP)
+        self.assertTrue(eventually(lambda: state_of(weftrun) == "T"))
+        give_terminal(signal.SIGUSR1, job.process.pid)
+        os.kill(weftrun, signal.SIGCONT)
+        self.assertTrue(eventually(lambda: state_of(weftrun) != "T"))
+        os.write(ours, b"typed\n")
+        for _ in range(25):
+            time.sleep(0.1)
+            self.assertNotEqual(state_of(weftrun), "T", "it was stopped by reading the terminal")
+        self.assertEqual(len(job.ranks("read")), 1)
+        # `fg`.
+        give_terminal(signal.SIGUSR2, weftrun)
+        job.finish()
+        self.assertEqual((job.code, job.out), (3, "got typed\n"), job.err)
+        self.assertEqual(job.left_behind(), [])
 
     def test_input_that_nobody_wants(self):
         text = b"x" * 3_000_000
@@ -396,8 +455,10 @@ class Refusals(SeveralHostsTest):
                      "true")
         self.refused(2, "--fake-nodes: not with other hosts", "--fake-nodes", 2, "--hosts", names(2),
                      "-n", 2, "true")
-        self.refused(2, "--host-timeout -1", "--host-timeout", -1, "--hosts", names(2), "-n", 2,
-                     "true")
+        for option in "--host-timeout", "--launch-timeout":
+            for seconds in -1, 0, "nan":
+                self.refused(2, f"{option} {seconds}: must be positive", option, seconds, "--hosts",
+                             names(2), "-n", 2, "true")
         self.refused(2, "--launch-degree 0", "--launch-degree", 0, "--hosts", names(2), "-n", 2,
                      "true")
 
@@ -431,6 +492,13 @@ class Refusals(SeveralHostsTest):
         self.refused(1, "^weftrun: host host1: cannot change to the folder /dev/shm/own: No such file "
                         "or directory; ending the job\n$", "--hosts", names(2), "-n", 2, "true",
                      cwd="/dev/shm/own")
+
+    def test_launcher_that_is_slow_to_answer(self):
+        # weftrun does nothing for longer than an address gets to answer while there are others.
+        agent = self.script("kill -STOP $PPID; (sleep 5; kill -CONT $PPID) >/dev/null 2>&1 &\n"
+                            f'exec {HOSTS.agent} "$@"')
+        job = self.good("--launch-agent", agent, "--hosts", names(2), "-n", 2, PROBE, "exchange")
+        self.assertEqual(job.out, "good\n" * 2)
 
     def test_temp_folder_of_this_host_alone(self):
         self.addCleanup(HOSTS.do, "host0", "rm", "-rf", "/dev/shm/own")
@@ -552,6 +620,39 @@ class Killed(SeveralHostsTest):
             self.assertRegex(job.err, "^weftrun: host host1: .*; rank 1 is lost; ending the job\n$")
             self.assertEqual("its PMIx server broke down (SIGSEGV)" in job.err, of_pmix)
             self.assertEqual(job.left_behind(), [])
+
+    def test_last_unfinished_line_of_a_lost_host(self):
+        for tag in (), ("--tag-output",):
+            job = self.start(*tag, "--hosts", names(2), "-n", 2, "sh", "-c",
+                             "test $PMIX_RANK = 0 && exec sleep 1000; printf half; sleep 0.3; echo >&2; "
+                             "exec sleep 1000")
+            job.process.stderr.readline()
+            os.kill(self.one_at(job, "host1", DAEMON), signal.SIGKILL)
+            job.finish()
+            self.assertEqual((job.code, job.out), (1, "[1] half" if tag else "half"))
+            self.assertEqual(job.left_behind(), [])
+
+    def test_what_was_printed_before_a_daemon_gave_up(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        job = self.start("--hosts", names(2), "-n", 2, "sh", "-c",
+                         "test $PMIX_RANK = 0 && exec sleep 1000; echo ready; cd $0; "
+                         "(while ! test -e go; do sleep 0.05; done; echo late; touch gone) & wait", folder)
+        self.assertEqual(job.process.stdout.readline(), b"ready\n")
+        daemon, guardian = (self.one_at(job, "host1", word) for word in (DAEMON, "weft-guardian"))
+        os.kill(daemon, signal.SIGSTOP)
+        self.assertTrue(eventually(lambda: state_of(daemon) == "T"))
+        os.kill(guardian, signal.SIGKILL)
+        self.assertTrue(eventually(lambda: state_of(guardian) in "Z"))
+        # What outlived its rank prints when the daemon has yet to hear of the guardian's end.
+        with open(f"{folder}/go", "w", encoding="utf-8"):
+            pass
+        self.assertTrue(eventually(lambda: os.path.exists(f"{folder}/gone")))
+        os.kill(daemon, signal.SIGCONT)
+        job.finish()
+        self.assertEqual((job.code, job.out), (1, "late\n"), job.err)
+        self.assertIn("host host1: the guardian process died; rank 1 is lost; ending the job", job.err)
+        self.assertEqual(job.left_behind(), [])
 
     def test_stopped_daemon(self):
         job = self.family()

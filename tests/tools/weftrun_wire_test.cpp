@@ -52,7 +52,7 @@ std::vector<Message> one_of_each() {
       {.say = Say::output, .member = 3, .rank = 9, .value = 1, .text = "out"},
       {.say = Say::output_end, .member = 3, .rank = 9, .value = 1},
       {.say = Say::input_credit, .value = 1, .number = 7},
-      {.say = Say::fence_in, .number = 7, .text = "data"},
+      {.say = Say::fence_in, .value = 1, .number = 7, .text = "data"},
       {.say = Say::swept, .member = 3},
       {.say = Say::lost, .member = 3, .text = "how"},
       {.say = Say::said, .member = 3, .text = "line"},

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -35,6 +36,9 @@
 namespace weft::run {
 namespace {
 
+/// What a daemon that has to give up takes at most to say so.
+constexpr uint64_t kLastWordsTime = 1000 * kMillisecond;
+
 class Daemon final : public Branch::Owner {
  public:
   Daemon(const Summons& summons, char** argv_area);
@@ -51,6 +55,7 @@ class Daemon final : public Branch::Owner {
   void settle_in();
   void start_guardian(char** argv_area);
   void loop();
+  void say_last_words(const std::string& problem);
   void on_up();
   void from_above(const Message& message);
   void act(const Message& message);
@@ -152,6 +157,7 @@ void Daemon::start_guardian(char** argv_area) {
 }
 
 int Daemon::run() {
+  std::string problem;
   try {
     std::vector<char*> environment;
     for (std::string& pair : own_environment_) environment.push_back(pair.data());
@@ -171,14 +177,28 @@ int Daemon::run() {
     up({.say = Say::ready, .member = member_});
     loop();
   } catch (const std::exception& error) {
-    up({.say = Say::lost, .member = member_, .text = error.what()});
+    problem = error.what();
   }
   // First the ranks end, then whoever watches us may know.
   guardian_->dismiss();
+  if (!problem.empty()) say_last_words(problem);
   note_job_is_over();
   remove_tree(temp_dir_);
   branch_->close();
   return over_ ? 0 : 1;
+}
+
+/// What the ranks had still printed, and why this host is lost: after that, nobody listens.
+void Daemon::say_last_words(const std::string& problem) {
+  pipes_.drain(member_, [this](const Message& message) { joined_.link.send(message); });
+  joined_.link.send({.say = Say::lost, .member = member_, .text = problem});
+  const uint64_t until = base::now_ns() + kLastWordsTime;
+  while (joined_.link.wants_room() && base::now_ns() < until) {
+    pollfd one{joined_.link.fd(), POLLOUT, 0};
+    constexpr int kPauseMs = 50;
+    poll(&one, 1, kPauseMs);
+    joined_.link.flush();
+  }
 }
 
 void Daemon::watch(int fd, uint64_t tag, uint32_t events, int operation) {
@@ -444,7 +464,7 @@ void Daemon::child_said(int child, const std::string& line) {
 int run_daemon(char** argv_area) {
   // The agent's parent may end before the job does; what ends us is the end of our connection.
   prctl(PR_SET_PDEATHSIG, 0);
-  std::signal(SIGPIPE, SIG_IGN);
+  ignore_sigpipe();
   try {
     const Summons summons = read_summons(STDIN_FILENO);
     const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -37,7 +37,9 @@ void Exchange::from_server(PmixServer::Event event) {
 
 void Exchange::fence_in(const Message& message) {
   if (incomplete_) return;
-  fences_[message.number].data += message.text;
+  Fence& fence = fences_[message.number];
+  fence.well &= message.value == 0;
+  fence.data += message.text;
   came(message.number);
 }
 
@@ -45,12 +47,15 @@ void Exchange::came(uint64_t number) {
   Fence& fence = fences_[number];
   if (++fence.came < branches_) return;
   std::string data = std::exchange(fence.data, {});
-  // What cannot be sent was not collected; whoever asked for it hears so.
-  const bool well = data.size() <= kMostText;
+  // What cannot be sent was not collected; whoever asked for it, on whichever host, hears so.
+  const bool well = fence.well && data.size() <= kMostText;
   if (!well) data.clear();
-  if (member_ != 0) return ways_.up({.say = Say::fence_in, .number = number, .text = data});
+  const int value = well ? 0 : 1;
+  if (member_ != 0)
+    return ways_.up(
+        {.say = Say::fence_in, .value = value, .number = number, .text = std::move(data)});
   const Message out{
-      .say = Say::fence_out, .value = well ? 0 : 1, .number = number, .text = std::move(data)};
+      .say = Say::fence_out, .value = value, .number = number, .text = std::move(data)};
   ways_.down(out);
   fence_out(out);
 }

@@ -49,6 +49,7 @@ class Exchange {
  private:
   struct Fence {
     int came = 0;               ///< branches, this host's ranks being one
+    bool well = true;           ///< all of what they collected is there
     std::string data;           ///< what they collected
     PmixServer::Answer answer;  ///< tells the ranks that are here
   };

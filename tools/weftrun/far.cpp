@@ -11,11 +11,15 @@
 #include <system_error>
 #include <utility>
 
+#include "weft/base/clock.hpp"
 #include "weftrun/far_pipes.hpp"
 #include "weftrun/job_environment.hpp"
 
 namespace weft::run {
 namespace {
+
+/// How often it is seen whether a terminal is ours again.
+constexpr uint64_t kLookAtInput = 500 * kMillisecond;
 
 enum FarTag : uint64_t { kFarBranch, kFarAnswers, kFarInput };
 
@@ -88,7 +92,12 @@ void Far::serve() {
   }
 }
 
-void Far::on_time(uint64_t now) { branch_->on_time(now); }
+void Far::on_time(uint64_t now) {
+  branch_->on_time(now);
+  if (look_at_input_at_ > now) return;
+  look_at_input_at_ = UINT64_MAX;
+  watch_input();
+}
 
 bool Far::all(bool Member::*flag) const {
   return std::all_of(members_.begin() + 1, members_.end(),
@@ -220,9 +229,19 @@ void Far::lose(int member, const std::string& how) {
   owner_.far_progress();
 }
 
+/// Not from a terminal that belongs to another job of the shell now: that would stop us (SIGTTIN),
+/// and the daemons would take our silence for our end.
+bool Far::may_read_input() const {
+  const pid_t owner = tcgetpgrp(in_.get());  // -1: no terminal, or none of our session
+  return owner < 0 || owner == getpgrp();
+}
+
 /// Listens to our standard input while there is somebody to take it, and room there.
 void Far::watch_input() {
-  const bool wanted = in_ && in_room_ > 0;
+  const bool has_room = in_ && in_room_ > 0;
+  const bool wanted = has_room && may_read_input();
+  // Nobody tells us when it is ours again.
+  if (has_room && !wanted) look_at_input_at_ = base::now_ns() + kLookAtInput;
   if (!in_can_wait_) {
     while (in_ && in_room_ > 0) read_input();
     return;
@@ -255,8 +274,11 @@ void Far::close_input() {
 void Far::read_input() {
   std::array<char, 65536> buffer;
   if (!in_) return;
+  if (!may_read_input()) return watch_input();
   const ssize_t got = read(in_.get(), buffer.data(), buffer.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  // It is another job's since we looked.
+  if (got < 0 && errno == EIO && tcgetpgrp(in_.get()) >= 0) return;
   const int reader = spec_.member_of_rank(0);
   if (got <= 0) {
     close_input();

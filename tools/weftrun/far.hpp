@@ -1,6 +1,7 @@
 // weftrun's side of a job of several hosts: the other hosts, as the launcher sees them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -53,7 +54,9 @@ class Far final : public Branch::Owner {
   /// Readable when `serve` has something to do.
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
   void serve();
-  [[nodiscard]] uint64_t next_deadline() const { return branch_->next_deadline(); }
+  [[nodiscard]] uint64_t next_deadline() const {
+    return std::min(branch_->next_deadline(), look_at_input_at_);
+  }
   void on_time(uint64_t now);
 
   void start();
@@ -91,6 +94,7 @@ class Far final : public Branch::Owner {
   void lose(int member, const std::string& how);
   void to(int member, const Message& message);
   void act(const Message& message);
+  [[nodiscard]] bool may_read_input() const;
   void read_input();
   void watch_input();
   void close_input();
@@ -106,7 +110,8 @@ class Far final : public Branch::Owner {
   Fd in_;
   bool in_can_wait_ = true;  ///< epoll tells when something is there; else there always is
   bool in_watched_ = false;
-  int64_t in_room_ = 0;  ///< bytes that rank 0's host takes
+  uint64_t look_at_input_at_ = UINT64_MAX;  ///< whether it is a terminal of ours again
+  int64_t in_room_ = 0;                     ///< bytes that rank 0's host takes
 };
 
 }  // namespace weft::run

@@ -109,6 +109,11 @@ void Launcher::take_signals() {
   sigemptyset(&ours);
   for (const int signal : kPassedOn) sigaddset(&ours, signal);
   pthread_sigmask(SIG_BLOCK, &ours, &signals_before_);
+  // Reading a terminal that is another job's by now is an error, and does not stop us.
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTTIN);
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   signals_ = Fd(signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) fail("signalfd");
 }
@@ -151,7 +156,7 @@ void Launcher::start_guardian(char** argv_area) {
 
 int Launcher::run() {
   try {
-    std::signal(SIGPIPE, SIG_IGN);
+    ignore_sigpipe();
     // Only now that the guardian knows of it: so that it is removed whenever we are killed.
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(

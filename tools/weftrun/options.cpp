@@ -123,11 +123,14 @@ std::optional<Usage> check(const Options& options) {
   if (options.fake_nodes < 1 || options.fake_nodes > options.ranks)
     return Usage{kUsage, fmt::format("--fake-nodes {}: must be from 1 to the number of ranks, {}",
                                      options.fake_nodes, options.ranks)};
-  for (const auto& [name, seconds] : {std::pair("timeout", options.timeout_s),
-                                      std::pair("launch-timeout", options.launch_timeout_s),
+  if (!(options.timeout_s >= 0 && options.timeout_s <= kMostSeconds))
+    return Usage{kUsage, fmt::format("--timeout {}: must be from 0 (none) to {}", options.timeout_s,
+                                     kMostSeconds)};
+  for (const auto& [name, seconds] : {std::pair("launch-timeout", options.launch_timeout_s),
                                       std::pair("host-timeout", options.host_timeout_s)})
-    if (seconds < 0 || seconds > kMostSeconds)
-      return Usage{kUsage, fmt::format("--{} {}: must be positive", name, seconds)};
+    if (!(seconds > 0 && seconds <= kMostSeconds))
+      return Usage{kUsage, fmt::format("--{} {}: must be positive, and {} at most", name, seconds,
+                                       kMostSeconds)};
   if (options.launch_degree < 1)
     return Usage{kUsage,
                  fmt::format("--launch-degree {}: must be 1 or more", options.launch_degree)};

@@ -15,6 +15,9 @@ namespace {
 volatile int g_error = 0;
 const char* volatile g_step = "";
 
+/// What SIGPIPE did before we ignored it, which an exec would pass on; SIG_ERR: we do not.
+sighandler_t g_sigpipe = SIG_ERR;
+
 [[noreturn]] void give_up(const char* step) {
   g_error = errno;
   g_step = step;
@@ -46,6 +49,7 @@ bool bind_to(const Place& place) {
   dup2(plan.out, STDOUT_FILENO);
   dup2(plan.err, STDERR_FILENO);
   setrlimit(RLIMIT_NOFILE, &plan.descriptors);
+  if (g_sigpipe != SIG_ERR) signal(SIGPIPE, g_sigpipe);
   pthread_sigmask(SIG_SETMASK, &plan.signal_mask, nullptr);
   execve(plan.program, plan.argv, plan.envp);
   give_up("exec");
@@ -66,5 +70,7 @@ __attribute__((noinline)) SpawnResult spawn(const SpawnPlan& plan) {
   }
   return {pid, 0, ""};
 }
+
+void ignore_sigpipe() noexcept { g_sigpipe = signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace weft::run

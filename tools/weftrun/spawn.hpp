@@ -57,4 +57,8 @@ struct SpawnResult {
 /// (Under ThreadSanitizer, which makes a fork of vfork, a failed exec looks like exit code 126.)
 SpawnResult spawn(const SpawnPlan& plan);
 
+/// Ignores SIGPIPE in this process. What it or its forks `spawn` from then on finds that signal as
+/// this process did.
+void ignore_sigpipe() noexcept;
+
 }  // namespace weft::run

@@ -22,8 +22,16 @@
 namespace weft::run {
 namespace {
 
-/// What one address gets to answer, while there are others.
+/// What one address gets to answer, while there are others; in the next round twice as much.
 constexpr uint64_t kAddressTime = 3000 * kMillisecond;
+/// Between two rounds.
+constexpr int kPauseMs = 100;
+
+/// Why it was in vain.
+struct Problem {
+  std::string text;
+  bool may_pass = false;  ///< somebody is there, or may be
+};
 
 /// Waits until `fd` is ready for `events`; false when the time is over before.
 bool wait_for(int fd, short events, uint64_t until) {
@@ -38,13 +46,13 @@ bool wait_for(int fd, short events, uint64_t until) {
 }
 
 /// A connection, or why there is none.
-Fd connect_to(const std::string& address, int port, uint64_t until, std::string& problem) {
+Fd connect_to(const std::string& address, int port, uint64_t until, Problem& problem) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    problem = "no address";
+    problem = {"no address"};
     return {};
   }
   Fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -59,7 +67,7 @@ Fd connect_to(const std::string& address, int port, uint64_t until, std::string&
       getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   }
   if (error != 0) {
-    problem = error_text(error);
+    problem = {error_text(error), error == ETIMEDOUT};
     return {};
   }
   const int on = 1;
@@ -96,6 +104,27 @@ bool greet(Link& link, const Summons& summons, uint64_t until) {
   return true;
 }
 
+/// The job, if who started us is there and answers.
+std::optional<Joined> try_address(const Summons& summons, const std::string& address,
+                                  uint64_t answer_until, uint64_t job_until, Problem& problem) {
+  Fd socket = connect_to(address, summons.port, answer_until, problem);
+  if (!socket) return std::nullopt;
+  Link link(std::move(socket), {summons.member + 1, 1});
+  if (!greet(link, summons, answer_until)) {
+    const bool was_silent = base::now_ns() >= answer_until;
+    problem = {was_silent ? "no answer" : "somebody else is there", true};
+    return std::nullopt;
+  }
+  link.trust({summons.member + 1, 1});
+  const std::optional<Message> job = hear(link, job_until);
+  std::optional<JobSpec> spec;
+  if (job && job->say == Say::job) spec = decode_spec(job->text);
+  if (!spec || summons.member >= spec->members())
+    throw std::runtime_error("what started this daemon sent no job");
+  link.trust({spec->members(), spec->ranks()});
+  return Joined{std::move(link), *std::move(spec), job->text};
+}
+
 }  // namespace
 
 Summons read_summons(int fd) {
@@ -117,30 +146,26 @@ Summons read_summons(int fd) {
 }
 
 Joined join(const Summons& summons) {
-  const uint64_t until = base::now_ns() + static_cast<uint64_t>(summons.launch_ms) * kMillisecond;
-  std::string problems;
-  for (const std::string& address : summons.addresses) {
-    const uint64_t now = base::now_ns();
-    const uint64_t patience = std::min(until, now + kAddressTime);
-    std::string problem = "somebody else is there";
-    Fd socket = connect_to(address, summons.port, patience, problem);
-    if (socket) {
-      Link link(std::move(socket), {summons.member + 1, 1});
-      if (greet(link, summons, patience)) {
-        link.trust({summons.member + 1, 1});
-        const std::optional<Message> job = hear(link, until);
-        std::optional<JobSpec> spec;
-        if (job && job->say == Say::job) spec = decode_spec(job->text);
-        if (!spec || summons.member >= spec->members())
-          throw std::runtime_error("what started this daemon sent no job");
-        link.trust({spec->members(), spec->ranks()});
-        return {std::move(link), *std::move(spec), job->text};
-      }
+  const uint64_t launch = static_cast<uint64_t>(summons.launch_ms) * kMillisecond;
+  const uint64_t until = base::now_ns() + launch;
+  for (uint64_t patience = kAddressTime;; patience = std::min(2 * patience, launch)) {
+    std::string problems;
+    bool may_pass = false;
+    for (const std::string& address : summons.addresses) {
+      Problem problem;
+      const uint64_t address_until = std::min(until, base::now_ns() + patience);
+      if (std::optional<Joined> joined =
+              try_address(summons, address, address_until, until, problem))
+        return *std::move(joined);
+      may_pass |= problem.may_pass;
+      problems += fmt::format("{}{} port {}: {}", problems.empty() ? "" : "; ", address,
+                              summons.port, problem.text);
     }
-    problems += fmt::format("{}{} port {}: {}", problems.empty() ? "" : "; ", address, summons.port,
-                            problem);
+    // Refused by all: whoever started us listened before, and does no more.
+    if (!may_pass || base::now_ns() >= until)
+      throw std::runtime_error(fmt::format("cannot reach who started this daemon ({})", problems));
+    poll(nullptr, 0, kPauseMs);
   }
-  throw std::runtime_error(fmt::format("cannot reach who started this daemon ({})", problems));
 }
 
 }  // namespace weft::run

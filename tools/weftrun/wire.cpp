@@ -54,7 +54,7 @@ constexpr std::array kRules = std::to_array<Rule>({
     {Say::output, true, true, 0, 1, false, 1, kMostText},
     {Say::output_end, true, true, 0, 1},
     {Say::input_credit, false, false, 0, 1, true},
-    {Say::fence_in, false, false, 0, 0, true, 0, kMostText},
+    {Say::fence_in, false, false, 0, 1, true, 0, kMostText},
     {Say::swept, true},
     {Say::lost, true, false, 0, 0, false, 0, kWords},
     {Say::said, true, false, 0, 0, false, 0, kWords},

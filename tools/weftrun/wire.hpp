@@ -43,7 +43,8 @@ enum class Say : uint8_t {
   output,        ///< `rank` printed `text` to its stream `value`: 0 output, 1 errors
   output_end,    ///< it closed it
   input_credit,  ///< `number` bytes of input were taken; `value` 1: no more is wanted
-  fence_in,      ///< all ranks of a branch came to fence `number`; `text`: what they collected
+  fence_in,      ///< all ranks of a branch came to fence `number`, well or not (`value` 0, 1);
+                 ///< `text`: what they collected
   swept,         ///< `member` has no process of the job left
   lost,          ///< `member` and all below it are gone; `text`: how
   said,          ///< `member`'s launch agent or daemon printed a line

@@ -40,7 +40,8 @@ struct Channel {
   uint64_t messages_sent = 0, messages_allowed = 0;
   uint64_t control_sent = 0, control_allowed = 0;
   uint64_t reports_sent = 0;
-  uint32_t under_way = 0;  ///< frames in the provider's hands
+  uint32_t under_way = 0;  ///< frames in the provider's hands, but for abandoned ones
+  uint32_t given_up = 0;   ///< of these: the peer is down, and the engine does not count them
   uint32_t reads = 0;      ///< of its memory, in the provider's hands
   uint8_t report_due = 0;  ///< WireFlags that the next report shall have, or kOwed; 0: none is due
   bool busy = false;       ///< among the engine's channels that have something to send

@@ -283,7 +283,7 @@ void Engine::seal(const Channel& to, OutFrame& frame) noexcept {
   if (limits_.tag_bytes == 0) [[likely]]
     return;
   const auto tag = transport_.frame_key()->tag(
-      {static_cast<uint32_t>(to.peer.rank().value), to.port, frame.number},
+      {static_cast<uint32_t>(to.peer.rank().value), to.port, frame.number, to.peer.salt()},
       {frame.bytes(), frame.length}, frame.packet);
   std::memcpy(frame.bytes() + frame.length, tag.data(), tag.size());
 }
@@ -324,8 +324,10 @@ bool Engine::hand_over(Channel& to, OutFrame& frame) noexcept {
 void Engine::note_sent(OutFrame& frame, int error) noexcept {
   Channel& to = *frame.channel;
   frame.under_way = false;
-  --under_way_;
-  if (!frame.abandoned) --to.under_way;
+  if (!frame.abandoned) {
+    --to.under_way;
+    --(to.given_up != 0 ? to.given_up : under_way_);
+  }
   // Of a peer that died meanwhile, it goes back to the pool: see drop_outbox.
   if (!frame.packet.empty() && --in_hands_[frame.header().index] == 0 &&
       transport_.book().is_lent(frame.header().index, transport_.self().value,
@@ -395,6 +397,8 @@ void Engine::drop_outbox(Channel& one) noexcept {
       return;
     transport_.book().lend(frame.header().index, transport_.self().value, port);
   });
+  // What a provider never lets go of is not to keep others waiting.
+  under_way_ -= one.under_way - std::exchange(one.given_up, one.under_way);
   one.outbox.clear([this](OutFrame& frame) { free(frame); });
   one.returns.clear();
   one.starved = false;

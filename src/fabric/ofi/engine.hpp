@@ -259,7 +259,8 @@ class Engine {
   Endpoint endpoint_;  // goes before what it writes to
   Descriptor bell_, self_bell_;
   uint32_t sends_left_ = effort_.sends;  ///< until it receives again
-  uint32_t under_way_ = 0;               ///< frames in the provider's hands
+  /// Frames in the provider's hands, but for abandoned ones, and those for peers that are down.
+  uint32_t under_way_ = 0;
   bool armed_ = false;
   bool rang_ = false;  ///< since it was armed
   uint64_t keeper_saw_ = 0;

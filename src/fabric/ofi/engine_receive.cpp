@@ -165,8 +165,8 @@ bool Engine::take_frame(const Decoded& frame) noexcept {
 bool Engine::is_genuine(const Decoded& frame, uint64_t number) const noexcept {
   if (limits_.tag_bytes == 0) [[likely]]
     return true;
-  const auto tag =
-      transport_.frame_key()->tag({limits_.self, number_, number}, frame.head, frame.packet);
+  const auto tag = transport_.frame_key()->tag({limits_.self, number_, number, transport_.salt()},
+                                               frame.head, frame.packet);
   return FrameKey::is_same(tag, frame.tag);
 }
 

@@ -185,6 +185,9 @@ void Engine::look_after_locked() noexcept {
 void Engine::check_way(Channel& one) noexcept {
   const uint64_t patience = transport_.silence_ns();
   const uint64_t now = transport_.awake_ns();
+  // It waits for its turn: others have all that may be in the provider's hands.
+  if (one.under_way == 0 && one.outbox.has_unsent() && !may_hand_over()) [[unlikely]]
+    one.moved_ns = now;
   if (patience != 0 && now - std::min(now, one.moved_ns) > patience &&
       now - std::min(now, one.peer.heard_ns()) < patience / 2)
     transport_.mark_down(one.peer, fmt::format("got nothing of what was sent to it for {} s",
@@ -209,6 +212,7 @@ void Engine::look_at_held(Channel& one) noexcept {
     std::memcpy(copy->bytes(), held.bytes(), held.length);
     held.abandoned = true;
     --one.under_way;
+    --under_way_;
     return copy;
   });
   enqueue(one);

@@ -8,7 +8,7 @@ namespace weft::fabric::ofi {
 
 namespace {
 
-constexpr std::string_view kPurpose = "weft.fabric.ofi.frames.1";
+constexpr std::string_view kPurpose = "weft.fabric.ofi.frames.2";
 
 const unsigned char* raw(const std::byte* at) { return reinterpret_cast<const unsigned char*>(at); }
 const unsigned char* raw(std::string_view text) {
@@ -32,9 +32,15 @@ FrameKey::FrameKey(std::string_view secret) {
 
 FrameKey::~FrameKey() { sodium_memzero(key_.data(), key_.size()); }
 
+FrameKey::Salt FrameKey::fresh_salt() noexcept {
+  Salt salt;
+  randombytes_buf(salt.data(), salt.size());
+  return salt;
+}
+
 FrameKey::Tag FrameKey::tag(const About& about, std::span<const std::byte> head,
                             std::span<const std::byte> packet) const noexcept {
-  static_assert(sizeof about == 16);
+  static_assert(sizeof about == 32);  // nothing in between
   const std::span<const std::byte> to_bytes = std::as_bytes(std::span(&about, 1));
   crypto_generichash_state state;
   crypto_generichash_init(&state, key_.data(), key_.size(), kTagBytes);

@@ -90,6 +90,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
       self_(job.rank()),
       stamp_(static_cast<uint32_t>(text_hash(job.id()) ^ text_hash(job.key()))),
       frame_key_(setup.is_tagged ? std::make_unique<const FrameKey>(job.key()) : nullptr),
+      salt_(setup.is_tagged ? FrameKey::fresh_salt() : FrameKey::Salt{}),
       max_inline_(
           static_cast<uint32_t>(setup.inline_cells * FrameQueue::kCell - sizeof(FrameQueue::Word))),
       pid_(::getpid()),
@@ -116,7 +117,8 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
             tag_bytes(),
             host_name(),
             {},
-            setup.receive == ReceiveStrategy::sized};
+            setup.receive == ReceiveStrategy::sized,
+            salt_};
   const base::SignalsBlocked blocked;  // providers may start threads, too
   for (uint32_t port = 0; port < setup.geometry.ports; ++port) {
     engines_.push_back(std::make_unique<Engine>(*this, port, info, *fabric));

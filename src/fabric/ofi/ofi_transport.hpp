@@ -96,6 +96,8 @@ class OfiTransport final : public Transport {
   [[nodiscard]] uint32_t stamp() const noexcept { return stamp_; }
   /// Null: frames have no tags.
   [[nodiscard]] const FrameKey* frame_key() const noexcept { return frame_key_.get(); }
+  /// In the tags of what is sent to this rank.
+  [[nodiscard]] const FrameKey::Salt& salt() const noexcept { return salt_; }
   [[nodiscard]] uint32_t tag_bytes() const noexcept {
     return frame_key_ ? uint32_t{FrameKey::kTagBytes} : 0;
   }
@@ -182,6 +184,7 @@ class OfiTransport final : public Transport {
   const Rank self_;
   const uint32_t stamp_;
   const std::unique_ptr<const FrameKey> frame_key_;
+  const FrameKey::Salt salt_;
   const uint32_t max_inline_;
   bool is_over_tcp_ = false;  ///< of the provider; as the constructor leaves it
   const int64_t pid_;

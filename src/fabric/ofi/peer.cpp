@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -28,7 +29,7 @@ Pages::~Pages() {
 
 namespace {
 
-constexpr uint32_t kCardVersion = 3;
+constexpr uint32_t kCardVersion = 4;
 constexpr std::size_t kMostAddressBytes = 256;
 
 /// Takes the next word off the front of `text`.
@@ -48,9 +49,9 @@ uint32_t next_number(std::string_view& text) {
   return number;
 }
 
-std::vector<std::byte> next_address(std::string_view& text) {
+std::vector<std::byte> next_bytes(std::string_view& text, std::size_t least, std::size_t most) {
   const std::string_view word = next_word(text);
-  if (word.empty() || word.size() % 2 != 0 || word.size() > 2 * kMostAddressBytes)
+  if (word.size() % 2 != 0 || word.size() < 2 * least || word.size() > 2 * most)
     throw Error(Errc::protocol, "its address is no address");
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < word.size(); i += 2) {
@@ -63,6 +64,11 @@ std::vector<std::byte> next_address(std::string_view& text) {
   return bytes;
 }
 
+void append_bytes(std::string& text, std::span<const std::byte> bytes) {
+  text += ' ';
+  for (const std::byte byte : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+}
+
 }  // namespace
 
 std::string Card::text() const {
@@ -71,11 +77,8 @@ std::string Card::text() const {
       fmt::format("{} {} {} {} {} {} {} {} {} {}", kCardVersion, g.ports, g.lane_cells,
                   g.control_cells, g.packet_bytes, g.packets, inline_cells, tag_bytes,
                   sorts_by_size ? 1 : 0, host.empty() ? "?" : host);
-  for (const auto& address : addresses) {
-    text += ' ';
-    for (const std::byte byte : address)
-      text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  }
+  append_bytes(text, salt);
+  for (const auto& address : addresses) append_bytes(text, address);
   return text;
 }
 
@@ -90,7 +93,10 @@ Card Card::parse(std::string_view text) {
   card.sorts_by_size = next_number(text) != 0;
   check_geometry(g, card.inline_cells);
   card.host = next_word(text);
-  for (uint32_t port = 0; port < g.ports; ++port) card.addresses.push_back(next_address(text));
+  const auto salt = next_bytes(text, card.salt.size(), card.salt.size());
+  std::copy(salt.begin(), salt.end(), card.salt.begin());
+  for (uint32_t port = 0; port < g.ports; ++port)
+    card.addresses.push_back(next_bytes(text, 1, kMostAddressBytes));
   return card;
 }
 

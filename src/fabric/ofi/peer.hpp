@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fabric/ofi/frame_key.hpp"
 #include "fabric/ofi/pages.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -26,6 +27,7 @@ struct Card {
   std::string host;
   std::vector<std::vector<std::byte>> addresses;  ///< one for each port
   bool sorts_by_size = false;  ///< messages to it have their size's number as a tag (SizeClasses)
+  FrameKey::Salt salt{};       ///< of this transport: in the tags of all that is sent to it
 
   [[nodiscard]] std::string text() const;
   /// Throws Error(protocol) if it makes no sense.
@@ -61,6 +63,7 @@ class Peer {
     return lent_[index].exchange(lent, std::memory_order_acq_rel);
   }
 
+  [[nodiscard]] const FrameKey::Salt& salt() const noexcept { return card_.salt; }
   [[nodiscard]] const std::string& host() const noexcept { return card_.host; }
 
   // When something came from it, by the transport's awake_ns. relaxed, all of them: a stamp that
