@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "mpi/collectives/blocks.hpp"
@@ -19,6 +20,10 @@ struct Reduction {
   int64_t count = 0;
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
+  /// Elements lie between those that follow them, as columns of a matrix do, and may overlap them.
+  [[nodiscard]] bool interlaces() const noexcept {
+    return type->true_extent() > std::abs(type->extent());
+  }
   /// Elements [first, first + some) of a vector.
   [[nodiscard]] Block part(const void* vector, int64_t first, int64_t some) const noexcept {
     return {element(vector, first), some, type};

@@ -243,6 +243,64 @@ void nans(int from, int count) {
   }
 }
 
+/// Of the columns' numbers below, so many ints apart.
+int height = 0;
+void add_columns(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) {
+    for (const int row : {0, height})
+      static_cast<int*>(inout)[i + row] += static_cast<int*>(in)[i + row];
+  }
+}
+void keep_lower_columns(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) {
+    for (const int row : {0, height})
+      static_cast<int*>(inout)[i + row] = static_cast<int*>(in)[i + row];
+  }
+}
+
+/// Elements that are columns of two rows, `apart` ints one from the other: those of other ranks lie
+/// between a rank's own, or overlap them.
+void columns(Form form, const std::vector<int>& counts, int apart, bool commutes) {
+  MPI_Datatype pair;
+  MPI_Datatype column;
+  MPI_Type_vector(2, 1, apart, MPI_INT, &pair);
+  MPI_Type_create_resized(pair, 0, sizeof(int), &column);
+  MPI_Type_commit(&column);
+  MPI_Op op;
+  MPI_Op_create(commutes ? add_columns : keep_lower_columns, commutes ? 1 : 0, &op);
+  height = apart;
+  int total = 0;
+  int before = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) before = total;
+    total += counts[static_cast<std::size_t>(r)];
+  }
+  const int mine = counts[static_cast<std::size_t>(rank)];
+  std::vector<int> from;
+  for (int i = 0; i < total + apart; ++i) from.push_back((rank + 1) * 1000 + i);
+  std::vector<int> expected(from.size(), -1);
+  for (int i = 0; i < mine; ++i) {
+    for (const int row : {0, apart}) {
+      const int at = before + i + row;
+      expected[static_cast<std::size_t>(i + row)] =
+          commutes ? size * (size + 1) / 2 * 1000 + size * at : 1000 + at;
+    }
+  }
+  std::vector<int> to(from.size(), -1);
+  WEFT_CALL(form, 2, Reduce_scatter, Ireduce_scatter, from.data(), to.data(), counts.data(), column,
+            op, MPI_COMM_WORLD);
+  WEFT_EXPECT(to == expected, "Reduce_scatter of columns");
+  if (counts.front() == counts.back()) {
+    to.assign(to.size(), -1);
+    WEFT_CALL(form, 2, Reduce_scatter_block, Ireduce_scatter_block, from.data(), to.data(), mine,
+              column, op, MPI_COMM_WORLD);
+    WEFT_EXPECT(to == expected, "Reduce_scatter_block of columns");
+  }
+  MPI_Op_free(&op);
+  MPI_Type_free(&column);
+  MPI_Type_free(&pair);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -261,6 +319,14 @@ int main(int argc, char** argv) {
           scans(c);
         }
       }
+    }
+  }
+  for (const Form form : kForms) {
+    for (const bool commutes : {false, true}) {
+      std::vector<int> counts(static_cast<std::size_t>(size), 1);
+      counts[0] = 3;
+      columns(form, counts, size + 2, commutes);
+      columns(form, std::vector<int>(static_cast<std::size_t>(size), 2), 2, commutes);
     }
   }
   for (int from = 0; from < size; ++from) {
