@@ -9,6 +9,7 @@
 #include "mpi/abi/calls.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/types/builder.hpp"
+#include "mpi/types/numbers.hpp"
 #include "mpi/types/predefined.hpp"
 
 namespace weft::mpi {
@@ -38,14 +39,13 @@ MPI_Datatype look_up(const Key& key, Make make) {
   return handle;
 }
 
-/// Integers that MINLOC and MAXLOC have loops for: as indices, any that the compiler has (MPI
-/// 6.9.4).
+/// Indices of MINLOC and MAXLOC: any integers that the compiler has (MPI 6.9.4).
 bool is_index(const Datatype& type) noexcept {
   switch (type.family()) {
     case Family::c_integer:
     case Family::fortran_integer:
     case Family::multi_language:
-      return type.element() != Element::i128;
+      return true;
     default:
       return false;
   }
@@ -53,8 +53,8 @@ bool is_index(const Datatype& type) noexcept {
 
 /// What they compare: floating-point numbers, too.
 bool is_value(const Datatype& type) noexcept {
-  return is_index(type) || (type.family() == Family::floating && type.element() != Element::f16 &&
-                            type.element() != Element::f128);
+  const bool computes = WEFT_MPI_HAS_HALF != 0 || type.element() != Element::f16;
+  return is_index(type) || (type.family() == Family::floating && computes);
 }
 
 MPI_Datatype named_pair(MPI_Datatype value, MPI_Datatype index) noexcept {

@@ -243,6 +243,30 @@ void nans(int from, int count) {
   }
 }
 
+__extension__ typedef __int128 Int128;  // NOLINT(modernize-use-using): only so
+
+/// The largest value and who has it, in pairs of the widest numbers.
+template <class Value, class Index>
+void widest(MPI_Datatype value_type, MPI_Datatype index_type, Form form) {
+  struct Pair {
+    Value value;
+    Index index;
+  };
+  MPI_Datatype pair = MPI_DATATYPE_NULL;
+  MPI_Type_get_value_index(value_type, index_type, &pair);
+  WEFT_EXPECT(pair != MPI_DATATYPE_NULL, "a pair of wide numbers");
+  if (pair == MPI_DATATYPE_NULL) return;
+  Pair mine[2] = {};
+  mine[0].value = static_cast<Value>(rank % 2);
+  mine[1].value = static_cast<Value>(-rank);
+  mine[0].index = mine[1].index = static_cast<Index>(rank);
+  Pair all[2] = {};
+  WEFT_CALL(form, 2, Allreduce, Iallreduce, mine, all, 2, pair, MPI_MAXLOC, MPI_COMM_WORLD);
+  const int first = size > 1 ? 1 : 0;
+  WEFT_EXPECT(all[0].value == first && all[0].index == first, "the first of the largest");
+  WEFT_EXPECT(all[1].value == 0 && all[1].index == 0, "the largest");
+}
+
 /// Of the columns' numbers below, so many ints apart.
 int height = 0;
 void add_columns(void* in, void* inout, int* count, MPI_Datatype*) {
@@ -322,6 +346,11 @@ int main(int argc, char** argv) {
     }
   }
   for (const Form form : kForms) {
+    widest<Int128, int>(MPI_INTEGER16, MPI_INT, form);
+    widest<int, Int128>(MPI_INT, MPI_INTEGER16, form);
+#if defined(__SIZEOF_FLOAT128__)
+    widest<__float128, int>(MPI_REAL16, MPI_INT, form);
+#endif
     for (const bool commutes : {false, true}) {
       std::vector<int> counts(static_cast<std::size_t>(size), 1);
       counts[0] = 3;
