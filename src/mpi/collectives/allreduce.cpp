@@ -27,7 +27,12 @@ Schedule all_reduce_pair(Team team, Reduction reduction, const void* from, void*
   Step<2> step;
   step.recv(team, partner, reduction.whole(to));
   step.send(team, partner, reduction.whole(from));
-  if (co_await step) reduction.fold(from, to, reduction.count);
+  if (!co_await step) co_return;
+  if (team.rank == 0) {
+    reduction.fold(from, to, reduction.count);
+  } else {
+    reduction.fold_higher(from, to, reduction.count);
+  }
 }
 
 /// The one that gives its vector away first, and gets the result at the end.

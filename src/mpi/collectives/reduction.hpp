@@ -37,11 +37,17 @@ struct Reduction {
   void fold(const void* from, void* to, int64_t some) const {
     if (some != 0) mpi::reduce(*op, from, to, some, *type, handle);
   }
+  /// to = to op from: `from` is of higher ranks. Operations that commute only.
+  void fold_higher(const void* from, void* to, int64_t some) const {
+    if (some != 0) mpi::reduce_turned(*op, from, to, some, *type, handle);
+  }
   /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may
   /// have changed places.
   void combine(std::byte*& mine, std::byte*& other, bool other_is_lower) const {
-    if (other_is_lower || op->commutative) {
+    if (other_is_lower) {
       fold(other, mine, count);
+    } else if (op->commutative) {
+      fold_higher(other, mine, count);
     } else {
       fold(mine, other, count);
       std::swap(mine, other);
@@ -49,8 +55,10 @@ struct Reduction {
   }
   /// The same for a part of a vector, which stays where it is; `other` is spoilt.
   void combine_part(std::byte* mine, std::byte* other, int64_t some, bool other_is_lower) const {
-    if (other_is_lower || op->commutative) {
+    if (other_is_lower) {
       fold(other, mine, some);
+    } else if (op->commutative) {
+      fold_higher(other, mine, some);
     } else {
       fold(mine, other, some);
       copy({other, some, type}, {mine, some, type});

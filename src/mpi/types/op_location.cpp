@@ -24,6 +24,7 @@ void locate(const void* in, void* inout, int64_t count) {
       b[i].index = a[i].index;
     } else if ((unordered ? is_nan(a[i].value) : a[i].value == b[i].value) &&
                a[i].index < b[i].index) {
+      b[i].value = a[i].value;  // equal, but perhaps not the same bits
       b[i].index = a[i].index;
     }
   }

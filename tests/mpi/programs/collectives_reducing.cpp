@@ -243,6 +243,28 @@ void nans(int from, int count) {
   }
 }
 
+/// All ranks have the same bits, where some give +0 and others -0.
+template <class Number>
+void zeros(MPI_Datatype type, Form form, int count) {
+  const auto length = static_cast<std::size_t>(count);
+  for (const bool max : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      std::vector<Number> from(length);
+      for (std::size_t i = 0; i < length; ++i) {
+        const bool minus = (static_cast<std::size_t>(rank) + i) % 2 == 0;
+        from[i] = std::copysign(Number{0}, minus ? Number{-1} : Number{1});
+      }
+      std::vector<Number> to = from;
+      WEFT_CALL(form, 1, Allreduce, Iallreduce, in_place ? MPI_IN_PLACE : from.data(), to.data(),
+                count, type, max ? MPI_MAX : MPI_MIN, MPI_COMM_WORLD);
+      std::vector<Number> of_first = to;
+      MPI_Bcast(of_first.data(), count, type, 0, MPI_COMM_WORLD);
+      WEFT_EXPECT(std::memcmp(of_first.data(), to.data(), length * sizeof(Number)) == 0,
+                  "zeros of unlike signs, of " + std::to_string(count));
+    }
+  }
+}
+
 __extension__ typedef __int128 Int128;  // NOLINT(modernize-use-using): only so
 
 /// The largest value and who has it, in pairs of the widest numbers.
@@ -351,6 +373,10 @@ int main(int argc, char** argv) {
 #if defined(__SIZEOF_FLOAT128__)
     widest<__float128, int>(MPI_REAL16, MPI_INT, form);
 #endif
+    for (const int count : {1, 3, 40, 9001}) {
+      zeros<float>(MPI_FLOAT, form, count);
+      zeros<double>(MPI_DOUBLE, form, count);
+    }
     for (const bool commutes : {false, true}) {
       std::vector<int> counts(static_cast<std::size_t>(size), 1);
       counts[0] = 3;
