@@ -16,7 +16,8 @@ namespace weft::mpi {
 struct Reduction {
   const Op* op = nullptr;
   const Datatype* type = nullptr;
-  MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function
+  MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function: what it gave
+  MPI_Datatype spare = MPI_DATATYPE_NULL;  ///< the same type, where it may free that before the end
   int64_t count = 0;
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
@@ -35,11 +36,11 @@ struct Reduction {
 
   /// to = from op to: `from` is of lower ranks.
   void fold(const void* from, void* to, int64_t some) const {
-    if (some != 0) mpi::reduce(*op, from, to, some, *type, handle);
+    if (some != 0) mpi::reduce(*op, from, to, some, *type, usable_handle());
   }
   /// to = to op from: `from` is of higher ranks. Operations that commute only.
   void fold_higher(const void* from, void* to, int64_t some) const {
-    if (some != 0) mpi::reduce_turned(*op, from, to, some, *type, handle);
+    if (some != 0) mpi::reduce_turned(*op, from, to, some, *type, usable_handle());
   }
   /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may
   /// have changed places.
@@ -52,6 +53,9 @@ struct Reduction {
       fold(mine, other, count);
       std::swap(mine, other);
     }
+  }
+  [[nodiscard]] MPI_Datatype usable_handle() const noexcept {
+    return spare == MPI_DATATYPE_NULL || datatypes().find(handle) == type ? handle : spare;
   }
   /// The same for a part of a vector, which stays where it is; `other` is spoilt.
   void combine_part(std::byte* mine, std::byte* other, int64_t some, bool other_is_lower) const {

@@ -243,6 +243,47 @@ void nans(int from, int count) {
   }
 }
 
+MPI_Datatype handle_given = MPI_DATATYPE_NULL;
+int given_size = 0;
+void add_and_note(void* in, void* inout, int* count, MPI_Datatype* type) {
+  handle_given = *type;
+  MPI_Type_size(*type, &given_size);
+  for (int i = 0; i < 2 * *count; ++i)
+    static_cast<std::int64_t*>(inout)[i] += static_cast<std::int64_t*>(in)[i];
+}
+
+/// A program's function is given the program's handle, if that is still one.
+void handles(Form form) {
+  MPI_Datatype pair;
+  MPI_Type_contiguous(2, MPI_INT64_T, &pair);
+  MPI_Type_commit(&pair);
+  const MPI_Datatype given = pair;
+  MPI_Op op;
+  MPI_Op_create(add_and_note, 1, &op);
+  const std::int64_t from[2] = {rank, 1};
+  std::int64_t to[2] = {};
+  handle_given = MPI_DATATYPE_NULL;
+  WEFT_CALL(form, 2, Allreduce, Iallreduce, from, to, 1, pair, op, MPI_COMM_WORLD);
+  WEFT_EXPECT(to[1] == size, "Allreduce of pairs");
+  // Some combine, and the others are given what these come to.
+  WEFT_EXPECT(handle_given == given || handle_given == MPI_DATATYPE_NULL, "the program's handle");
+  const int is_noted = handle_given == given ? 1 : 0;
+  int noted = 0;
+  MPI_Allreduce(&is_noted, &noted, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  WEFT_EXPECT(noted > 0 || size == 1, "the program's handle at anybody");
+  MPI_Request request;
+  given_size = 0;
+  MPI_Allreduce_init(from, to, 1, pair, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  MPI_Type_free(&pair);
+  MPI_Start(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Request_free(&request);
+  WEFT_EXPECT(to[1] == size, "Allreduce of pairs whose type was freed");
+  WEFT_EXPECT(given_size == 0 || (given_size == 16 && handle_given != given),
+              "another handle of a type that was freed");
+  MPI_Op_free(&op);
+}
+
 /// All ranks have the same bits, where some give +0 and others -0.
 template <class Number>
 void zeros(MPI_Datatype type, Form form, int count) {
@@ -368,6 +409,7 @@ int main(int argc, char** argv) {
     }
   }
   for (const Form form : kForms) {
+    handles(form);
     widest<Int128, int>(MPI_INTEGER16, MPI_INT, form);
     widest<int, Int128>(MPI_INT, MPI_INTEGER16, form);
 #if defined(__SIZEOF_FLOAT128__)
