@@ -208,6 +208,10 @@ void set_reduction(Call& call, const void* from, void* to, int64_t count, MPI_Da
   }
   call.out.base = address(from);
   call.in.base = address(gets ? to : nullptr);
+  if (!call.reduction.op->predefined) {
+    const auto place = reinterpret_cast<uintptr_t>(from != nullptr ? from : to);
+    call.reduction.phase = static_cast<int64_t>(place % Scratch::kAlignment);
+  }
 }
 
 void need_intra(const Call& call) {

@@ -120,7 +120,8 @@ Schedule inter_reduce(const Call& call) {
     co_await step;
   } else if (call.root != MPI_PROC_NULL) {
     Scratch room;
-    std::byte* combined = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+    std::byte* combined =
+        leads(call) ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
     const Schedule up =
         reduce(our_side(call), our_levels(call), reduction, call.out.base, combined, 0);
     co_await part(up);
@@ -135,7 +136,7 @@ Schedule combine_packed(const Call& call, std::byte* packed) {
   Reduction one = call.reduction;
   one.count = 1;
   Scratch room;
-  std::byte* const combined = leads(call) ? room.elements(1, *one.type) : nullptr;
+  std::byte* const combined = leads(call) ? room.elements(1, *one.type, one.phase) : nullptr;
   for (int64_t i = 0; i < call.reduction.count; ++i) {
     const Schedule up =
         reduce(our_side(call), our_levels(call), one, one.element(call.out.base, i), combined, 0);
@@ -148,7 +149,8 @@ Schedule combine_packed(const Call& call, std::byte* packed) {
 Schedule swap_combined(const Call& call, void* theirs) {
   const Reduction& reduction = call.reduction;
   Scratch room;
-  std::byte* ours = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+  std::byte* ours =
+      leads(call) ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
   const Schedule up = reduce(our_side(call), our_levels(call), reduction, call.out.base, ours, 0);
   co_await part(up);
   if (!leads(call)) co_return;
@@ -216,7 +218,8 @@ Schedule inter_reduce_scatter_packed(const Call& call) {
 Schedule inter_reduce_scatter(const Call& call) {
   const Reduction& reduction = call.reduction;
   Scratch room;
-  std::byte* all = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+  std::byte* all =
+      leads(call) ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
   const Schedule across = swap_combined(call, all);
   co_await part(across);
   const Team ours = our_side(call);

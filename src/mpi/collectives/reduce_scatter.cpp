@@ -33,7 +33,7 @@ Schedule reduce_then_scatter(Team team, Reduction reduction, const void* from, v
   std::byte* all = nullptr;
   std::vector<MPI_Count> begins;
   if (team.rank == 0) {
-    all = room.elements(reduction.count, *reduction.type);
+    all = room.elements(reduction.count, *reduction.type, reduction.phase);
     begins = begins_of(parts, team.size);
   }
   const Schedule up = reduce(team, nullptr, reduction, from, all, 0);
@@ -56,10 +56,10 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
   const int64_t count = count_of(parts, team.rank);
   Scratch room;
   Scratch own_room;
-  std::byte* coming = room.elements(count, *reduction.type);
+  std::byte* coming = room.elements(count, *reduction.type, reduction.phase);
   // In place the result must wait until all of the vector has gone.
   auto* mine = static_cast<std::byte*>(to);
-  if (from == to) mine = own_room.elements(count, *reduction.type);
+  if (from == to) mine = own_room.elements(count, *reduction.type, reduction.phase);
   copy(part(team.rank), reduction.part(mine, 0, count));
   Step<2> step;
   for (int distance = 1; distance < team.size; ++distance) {
@@ -84,10 +84,11 @@ Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* f
   const auto ranks = static_cast<std::size_t>(team.size);
   const bool apart = reduction.interlaces();
   const auto rooms = std::make_unique<Scratch[]>(apart ? ranks : 1);
-  std::byte* const all = apart ? nullptr : rooms[0].elements(count * team.size, *reduction.type);
+  std::byte* const all =
+      apart ? nullptr : rooms[0].elements(count * team.size, *reduction.type, reduction.phase);
   std::vector<std::byte*> blocks;
   for (std::size_t i = 0; i < ranks; ++i) {
-    blocks.push_back(apart ? rooms[i].elements(count, *reduction.type)
+    blocks.push_back(apart ? rooms[i].elements(count, *reduction.type, reduction.phase)
                            : reduction.element(all, static_cast<int64_t>(i) * count));
   }
   const auto of_rank = [&](int rank) {

@@ -19,6 +19,7 @@ struct Reduction {
   MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function: what it gave
   MPI_Datatype spare = MPI_DATATYPE_NULL;  ///< the same type, where it may free that before the end
   int64_t count = 0;
+  int64_t phase = 0;  ///< how a program's vectors lie in memory, for its function: for Scratch
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
   /// Elements lie between those that follow them, as columns of a matrix do, and may overlap them.

@@ -243,6 +243,64 @@ void nans(int from, int count) {
   }
 }
 
+/// Where the double of an element below lies, and how far elements are apart.
+std::size_t double_at = 0;
+std::size_t extent = 0;
+int misaligned = 0;
+void add_doubles(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(*count); ++i) {
+    const char* lower = static_cast<char*>(in) + i * extent + double_at;
+    char* mine = static_cast<char*>(inout) + i * extent + double_at;
+    for (const char* each : {lower, static_cast<const char*>(mine)}) {
+      if (reinterpret_cast<std::uintptr_t>(each) % alignof(double) != 0) ++misaligned;
+    }
+    double a = 0;
+    double b = 0;
+    std::memcpy(&a, lower, sizeof a);
+    std::memcpy(&b, mine, sizeof b);
+    b += a;
+    std::memcpy(mine, &b, sizeof b);
+  }
+}
+
+/// A program's function finds all vectors aligned as its own are: an int and a double that do not
+/// begin where the element does, or a double alone in vectors that begin 4 bytes before.
+void alignment(Form form, int count, bool with_int) {
+  const int lengths[] = {1, 1};
+  const MPI_Aint places[] = {with_int ? 8 : 4, 4};
+  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_INT};
+  MPI_Datatype fields;
+  MPI_Datatype type;
+  MPI_Type_create_struct(with_int ? 2 : 1, lengths, places, types, &fields);
+  double_at = with_int ? 8 : 4;
+  extent = with_int ? 16 : 8;
+  MPI_Type_create_resized(fields, 0, static_cast<MPI_Aint>(extent), &type);
+  MPI_Type_commit(&type);
+  MPI_Op op;
+  MPI_Op_create(add_doubles, 1, &op);
+  const std::size_t vectors = static_cast<std::size_t>(count) * static_cast<std::size_t>(size);
+  std::vector<double> from(vectors * 2 + 2, 1.0);
+  std::vector<double> to(vectors * 2 + 2, 0.0);
+  void* given = reinterpret_cast<char*>(from.data()) + (with_int ? 0 : 4);
+  void* got = reinterpret_cast<char*>(to.data()) + (with_int ? 0 : 4);
+  misaligned = 0;
+  for (int root = 0; root < size; ++root) {
+    WEFT_CALL(form, 1, Reduce, Ireduce, given, got, count, type, op, root, MPI_COMM_WORLD);
+  }
+  WEFT_CALL(form, 1, Allreduce, Iallreduce, given, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_CALL(form, 1, Allreduce, Iallreduce, MPI_IN_PLACE, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_EXPECT(to[1] == 1.0 * size * size || !with_int, "sums of aligned doubles");
+  WEFT_CALL(form, 1, Reduce_scatter_block, Ireduce_scatter_block, given, got, count, type, op,
+            MPI_COMM_WORLD);
+  WEFT_CALL(form, 1, Scan, Iscan, given, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_CALL(form, 1, Exscan, Iexscan, given, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_EXPECT(misaligned == 0, std::to_string(misaligned) + " misaligned doubles, of vectors of " +
+                                   std::to_string(count) + (with_int ? ", with ints" : ""));
+  MPI_Op_free(&op);
+  MPI_Type_free(&type);
+  MPI_Type_free(&fields);
+}
+
 MPI_Datatype handle_given = MPI_DATATYPE_NULL;
 int given_size = 0;
 void add_and_note(void* in, void* inout, int* count, MPI_Datatype* type) {
@@ -410,6 +468,9 @@ int main(int argc, char** argv) {
   }
   for (const Form form : kForms) {
     handles(form);
+    for (const int count : {1, 3, 700, 9001}) {
+      for (const bool with_int : {false, true}) alignment(form, count, with_int);
+    }
     widest<Int128, int>(MPI_INTEGER16, MPI_INT, form);
     widest<int, Int128>(MPI_INT, MPI_INTEGER16, form);
 #if defined(__SIZEOF_FLOAT128__)
