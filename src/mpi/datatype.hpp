@@ -106,6 +106,8 @@ class Datatype : public Counted {
   /// so hold for types made of it.
   [[nodiscard]] int64_t alignment() const noexcept { return alignment_; }
   [[nodiscard]] bool marked() const noexcept { return marked_; }
+  /// False: an optional type of Fortran's that its compiler lacks (MPI 21.4.1).
+  [[nodiscard]] bool supported() const noexcept { return supported_; }
   /// The handle of a predefined type.
   [[nodiscard]] MPI_Datatype predefined_handle() const noexcept { return predefined_handle_; }
 
@@ -135,6 +137,7 @@ class Datatype : public Counted {
   bool contiguous_ = false;
   bool committed_ = false;
   bool predefined_ = false;
+  bool supported_ = true;
 
  public:
   std::shared_ptr<const TypeRecipe> recipe;  ///< none: a named type

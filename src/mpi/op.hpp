@@ -29,5 +29,9 @@ void check_op(const Op& operation, const Datatype& type);
 /// what a program's function is given as its datatype.
 void reduce(const Op& operation, const void* in, void* inout, int64_t count, const Datatype& type,
             MPI_Datatype handle);
+/// inout[i] = inout[i] op in[i], of operations that commute: the same bits as `reduce` the other
+/// way around.
+void reduce_turned(const Op& operation, const void* in, void* inout, int64_t count,
+                   const Datatype& type, MPI_Datatype handle);
 
 }  // namespace weft::mpi

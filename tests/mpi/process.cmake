@@ -1,5 +1,7 @@
 # Beginning and end of a process, the ABI, errors, info, the tool interface, and what surrounds them.
 weft_mpi_test(abi RANKS 1 2 SOURCES programs/abi.cpp)
+weft_mpi_test(abi_told_early RANKS 1 2 PROGRAM abi ARGUMENTS early)
+weft_mpi_test(abi_told_late RANKS 1 2 PROGRAM abi ARGUMENTS late)
 target_include_directories(mpi_program_abi PRIVATE ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(mpi_program_abi PRIVATE ${CMAKE_DL_LIBS})
 weft_mpi_test(life RANKS 1 2 4 SOURCES programs/life.cpp)

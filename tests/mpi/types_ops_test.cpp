@@ -166,8 +166,8 @@ class TypesOps : public testing::Test {
         if (wins || (other.value == expected.value && other.index < expected.index)) {
           expected = other;
         }
-        ASSERT_EQ(result[i].value, expected.value) << what << ' ' << i;
-        ASSERT_EQ(result[i].index, expected.index) << what << ' ' << i;
+        ASSERT_TRUE(result[i].value == expected.value) << what << ' ' << i;
+        ASSERT_TRUE(result[i].index == expected.index) << what << ' ' << i;
       }
     }
   }
@@ -269,6 +269,18 @@ TEST_F(TypesOps, Pairs) {
   expect_pair<unsigned long, short>(pair, "unsigned long, short");
   calls::Type_get_value_index(MPI_LONG_DOUBLE, MPI_UINT8_T, &pair);
   expect_pair<long double, uint8_t>(pair, "long double, uint8_t");
+  calls::Type_get_value_index(MPI_INTEGER16, MPI_INT, &pair);
+  expect_pair<Int128, int>(pair, "INTEGER16, int");
+  calls::Type_get_value_index(MPI_SHORT, MPI_INTEGER16, &pair);
+  expect_pair<short, Int128>(pair, "short, INTEGER16");
+#if defined(__FLT16_MANT_DIG__)
+  calls::Type_get_value_index(MPI_REAL2, MPI_INT, &pair);
+  expect_pair<_Float16, int>(pair, "REAL2, int");
+#endif
+#if defined(__SIZEOF_FLOAT128__)
+  calls::Type_get_value_index(MPI_REAL16, MPI_INT, &pair);
+  expect_pair<__float128, int>(pair, "REAL16, int");
+#endif
 }
 
 bool goes(MPI_Op op, MPI_Datatype type) {
@@ -305,9 +317,10 @@ TEST_F(TypesOps, EveryPairOfValueAndIndexGoes) {
                                               MPI_AINT,
                                               MPI_OFFSET,
                                               MPI_COUNT,
-                                              MPI_INTEGER};
+                                              MPI_INTEGER,
+                                              MPI_INTEGER16};
   std::vector<MPI_Datatype> values = integers;
-  values.insert(values.end(), {MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE});
+  values.insert(values.end(), {MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_REAL16});
   for (const MPI_Datatype value : values) {
     for (const MPI_Datatype index : integers) {
       MPI_Datatype pair;

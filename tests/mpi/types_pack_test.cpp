@@ -259,6 +259,9 @@ TEST_F(TypesPack, DistributedArraysGiveEachProcessItsElements) {
       {{7, 9}, {kCyclic, kBlock}, {kDefault, 5}, {2, 2}, false},
       {{4, 5, 6}, {kNone, kCyclic, kBlock}, {kDefault, 2, kDefault}, {1, 3, 2}, false},
       {{4, 5, 6}, {kCyclic, kNone, kCyclic}, {1, kDefault, 4}, {3, 1, 2}, true},
+      // The argument of a dimension that is not distributed means nothing.
+      {{4, 5}, {kNone, kBlock}, {0, kDefault}, {1, 2}, true},
+      {{4, 5}, {kCyclic, kNone}, {2, -7}, {2, 1}, false},
   };
   for (const OwnedCheck& array : cases) {
     int size = 1;

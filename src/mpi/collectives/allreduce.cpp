@@ -27,7 +27,12 @@ Schedule all_reduce_pair(Team team, Reduction reduction, const void* from, void*
   Step<2> step;
   step.recv(team, partner, reduction.whole(to));
   step.send(team, partner, reduction.whole(from));
-  if (co_await step) reduction.fold(from, to, reduction.count);
+  if (!co_await step) co_return;
+  if (team.rank == 0) {
+    reduction.fold(from, to, reduction.count);
+  } else {
+    reduction.fold_higher(from, to, reduction.count);
+  }
 }
 
 /// The one that gives its vector away first, and gets the result at the end.
@@ -43,7 +48,7 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
   const Pairing pairing(team);
   Scratch room;
   std::byte* mine = as_bytes(to);
-  std::byte* other = room.elements(reduction.count, *reduction.type);
+  std::byte* other = room.elements(reduction.count, *reduction.type, reduction.phase);
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
   if (pairing.doubles(team.rank)) {
@@ -75,7 +80,7 @@ Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, vo
   if (from != to && !straight) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
   if (pairing.doubles(team.rank)) {
-    other = room.elements(reduction.count, *reduction.type);
+    other = room.elements(reduction.count, *reduction.type, reduction.phase);
     step.recv(team, team.rank - 1, reduction.whole(other));
     if (co_await step) reduction.combine_part(as_bytes(to), other, reduction.count, true);
   }
@@ -86,7 +91,8 @@ Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, vo
     halves.halve(pairing.number < number);
     const int64_t begin = halves.begin();
     const int64_t count = halves.count();
-    if (!straight && other == nullptr) other = room.elements(reduction.count, *reduction.type);
+    if (!straight && other == nullptr)
+      other = room.elements(reduction.count, *reduction.type, reduction.phase);
     step.recv(team, partner, reduction.part(straight ? to : other, begin, count));
     step.send(team, partner,
               reduction.part(straight ? from : to, halves.other_begin(), halves.other_count()));
@@ -124,7 +130,7 @@ Schedule all_reduce_ring(Team team, Reduction reduction, const void* from, void*
     return reduction.part(vector, begin(part), begin(part + 1) - begin(part));
   };
   Scratch room;
-  std::byte* other = room.elements(longest, *reduction.type);
+  std::byte* other = room.elements(longest, *reduction.type, reduction.phase);
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   const int left = (team.rank - 1 + size) % size;
   const int right = (team.rank + 1) % size;
@@ -187,7 +193,7 @@ Schedule all_reduce_sparing(Team team, Reduction reduction, void* to) {
   co_await part(up);
   if (mine.rank == 0) {
     Scratch room;
-    std::byte* const other = room.elements(reduction.count, *reduction.type);
+    std::byte* const other = room.elements(reduction.count, *reduction.type, reduction.phase);
     Step<2> step;
     step.recv(team, half - first, reduction.whole(other));
     step.send(team, half - first, reduction.whole(to));
@@ -253,7 +259,7 @@ bool reduce_on_board(BoardUse& use, const Team& node, bool alone, const Reductio
       use.note(MPI_ERR_TRUNCATE, place);
       fits = false;
     } else if (rooms != nullptr) {
-      vectors[member] = rooms[place].elements(reduction.count, *reduction.type);
+      vectors[member] = rooms[place].elements(reduction.count, *reduction.type, reduction.phase);
       reduction.type->unpack(vectors[member], reduction.count, 0, shown);
     }
   }
@@ -309,7 +315,7 @@ Schedule all_reduce_of_two(Team team, Reduction reduction, const void* from, voi
   Scratch room;
   std::byte* other = shown->data();
   if (!reduction.type->contiguous()) {
-    other = room.elements(reduction.count, *reduction.type);
+    other = room.elements(reduction.count, *reduction.type, reduction.phase);
     reduction.type->unpack(other, reduction.count, 0, *shown);
   }
   if (team.rank == 0) {

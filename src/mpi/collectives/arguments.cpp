@@ -159,7 +159,28 @@ void refuse_alias(const Call& call) {
 
 void refuse_larger(const Call& call) {
   if (call.in_place || call.comm->inter) return;
-  if (call.out.whole().bytes() > call.in[call.comm->rank].bytes())
+  const int rank = call.comm->rank;
+  Block given = call.out.whole();
+  Block room = call.in.whole();
+  switch (call.kind) {
+    case Kind::gather:
+    case Kind::gatherv:
+      if (rank != call.root) return;
+      [[fallthrough]];
+    case Kind::allgather:
+    case Kind::allgatherv:
+      room = call.in[rank];
+      break;
+    case Kind::scatter:
+    case Kind::scatterv:
+      if (rank != call.root) return;
+      given = call.out[rank];
+      break;
+    default:
+      given = call.out[rank];
+      room = call.in[rank];
+  }
+  if (given.bytes() > room.bytes())
     fail(MPI_ERR_TRUNCATE, "what this rank gives itself in a collective is larger than its room");
 }
 
@@ -187,6 +208,10 @@ void set_reduction(Call& call, const void* from, void* to, int64_t count, MPI_Da
   }
   call.out.base = address(from);
   call.in.base = address(gets ? to : nullptr);
+  if (!call.reduction.op->predefined) {
+    const auto place = reinterpret_cast<uintptr_t>(from != nullptr ? from : to);
+    call.reduction.phase = static_cast<int64_t>(place % Scratch::kAlignment);
+  }
 }
 
 void need_intra(const Call& call) {

@@ -40,12 +40,14 @@ void copy(const Block& from, const Block& to) {
   }
 }
 
-std::byte* Scratch::elements(int64_t count, const Datatype& type) {
+std::byte* Scratch::elements(int64_t count, const Datatype& type, int64_t phase) {
   if (count == 0) return small_;
   const int64_t last = (count - 1) * type.extent();
   const int64_t low = std::min<int64_t>(0, last) + type.true_lower_bound();
   const int64_t high = std::max<int64_t>(0, last) + type.true_lower_bound() + type.true_extent();
-  return bytes(high - low) - low;
+  // Bytes in front that nothing uses: bytes() begins at a multiple of kAlignment.
+  const int64_t before = (low + phase) & (kAlignment - 1);
+  return bytes(high - low + before) + before - low;
 }
 
 }  // namespace weft::mpi

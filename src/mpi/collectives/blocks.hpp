@@ -65,13 +65,16 @@ class Scratch {
     if (large_ == nullptr) throw std::bad_alloc();
     return large_;
   }
-  /// Room for elements: the address that plays the buffer, which need not be the room's start. Once
-  /// per object.
-  [[nodiscard]] std::byte* elements(int64_t count, const Datatype& type);
+  /// Room for elements: the address that plays the buffer, which need not be the room's start. It
+  /// is `phase` bytes from a multiple of kAlignment, so that elements are aligned as in a buffer
+  /// that is. Once per object.
+  [[nodiscard]] std::byte* elements(int64_t count, const Datatype& type, int64_t phase = 0);
+
+  static constexpr int64_t kAlignment = 16;
 
  private:
   std::byte* large_ = nullptr;
-  alignas(16) std::byte small_[256];
+  alignas(kAlignment) std::byte small_[256];
 };
 
 /// A block as one run of bytes: itself if its type is contiguous, or else a copy in packed form.

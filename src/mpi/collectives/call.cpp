@@ -174,12 +174,12 @@ class CollectiveWork final : public RequestWork {
   }
 
  private:
-  /// A program's function is given the datatype's handle, and the program may free its own before
-  /// the end.
+  /// A program's function is given the datatype's handle: the program's, or where that was freed
+  /// before the end, another.
   void keep_handle() {
     if (!op_ || op_->predefined || type_->predefined()) return;
     own_handle_ = datatypes().add(Held<Datatype>(type_).release());
-    call_.reduction.handle = own_handle_;
+    call_.reduction.spare = own_handle_;
   }
 
   /// Programs end the arrays of counts and displacements once the call has returned, which other

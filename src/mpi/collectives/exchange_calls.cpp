@@ -12,6 +12,7 @@ Call check_Alltoall(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendt
   set_in(call, recvbuf, recvcount, recvtype);
   set_out(call, sendbuf, sendcount, sendtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 
@@ -22,6 +23,7 @@ Call check_Alltoallv(const void* sendbuf, Counts sendcounts, Counts sdispls, MPI
   set_in(call, recvbuf, recvcounts, rdispls, recvtype, call.comm->remote_size);
   set_out(call, sendbuf, sendcounts, sdispls, sendtype, call.comm->remote_size);
   refuse_aliases(call, call.comm->remote_size);
+  refuse_larger(call);
   return call;
 }
 
@@ -34,6 +36,7 @@ Call check_Alltoallw(const void* sendbuf, Counts sendcounts, Counts sdispls,
             {.base = address(recvbuf), .counts = recvcounts, .places = rdispls}, recvtypes,
             call.comm->remote_size);
   refuse_aliases(call, call.comm->remote_size);
+  refuse_larger(call);
   return call;
 }
 

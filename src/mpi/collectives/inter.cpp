@@ -120,7 +120,8 @@ Schedule inter_reduce(const Call& call) {
     co_await step;
   } else if (call.root != MPI_PROC_NULL) {
     Scratch room;
-    std::byte* combined = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+    std::byte* combined =
+        leads(call) ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
     const Schedule up =
         reduce(our_side(call), our_levels(call), reduction, call.out.base, combined, 0);
     co_await part(up);
@@ -129,11 +130,27 @@ Schedule inter_reduce(const Call& call) {
   }
 }
 
+/// What this side combines to, at its rank 0 in packed form: element by element, since all of a
+/// vector may overlap itself.
+Schedule combine_packed(const Call& call, std::byte* packed) {
+  Reduction one = call.reduction;
+  one.count = 1;
+  Scratch room;
+  std::byte* const combined = leads(call) ? room.elements(1, *one.type, one.phase) : nullptr;
+  for (int64_t i = 0; i < call.reduction.count; ++i) {
+    const Schedule up =
+        reduce(our_side(call), our_levels(call), one, one.element(call.out.base, i), combined, 0);
+    co_await part(up);
+    if (leads(call)) copy(one.whole(combined), bytes_at(packed + i * one.bytes(), one.bytes()));
+  }
+}
+
 /// Both sides' ranks 0 change what their sides combined to; `theirs` needs room there only.
 Schedule swap_combined(const Call& call, void* theirs) {
   const Reduction& reduction = call.reduction;
   Scratch room;
-  std::byte* ours = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+  std::byte* ours =
+      leads(call) ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
   const Schedule up = reduce(our_side(call), our_levels(call), reduction, call.out.base, ours, 0);
   co_await part(up);
   if (!leads(call)) co_return;
@@ -152,26 +169,68 @@ Schedule inter_allreduce(const Call& call) {
   co_await part(spread);
 }
 
+/// Where each rank's part begins, in elements.
+std::vector<MPI_Count> begins_of(const Call& call) {
+  std::vector<MPI_Count> begins;
+  int64_t sum = 0;
+  for (int i = 0; i < call.comm->size(); ++i) {
+    begins.push_back(sum);
+    sum += call.in.counts.null() ? call.in.count : call.in.counts[static_cast<std::size_t>(i)];
+  }
+  begins.push_back(sum);
+  return begins;
+}
+
+/// What interlaces goes across and down as bytes.
+Schedule inter_reduce_scatter_packed(const Call& call) {
+  const int64_t bytes = call.reduction.bytes();
+  const int64_t size = call.reduction.type->size();
+  Scratch our_room;
+  Scratch their_room;
+  std::byte* const ours = leads(call) ? our_room.bytes(bytes) : nullptr;
+  std::byte* const theirs = leads(call) ? their_room.bytes(bytes) : nullptr;
+  const Schedule up = combine_packed(call, ours);
+  co_await part(up);
+  Step<2> step;
+  if (leads(call)) {
+    const Team other = their_side(call);
+    step.recv(other, 0, bytes_at(theirs, bytes));
+    step.send(other, 0, bytes_at(ours, bytes));
+  }
+  co_await step;
+  const std::vector<MPI_Count> begins = begins_of(call);
+  std::vector<MPI_Count> places;
+  std::vector<MPI_Count> counts;
+  for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+    places.push_back(begins[i] * size);
+    counts.push_back((begins[i + 1] - begins[i]) * size);
+  }
+  Parts parts{.base = theirs, .type = &byte_type()};
+  parts.counts = Counts(counts.data());
+  parts.places = Counts(places.data());
+  const Team team = our_side(call);
+  const Block mine = {call.in.base, counts[static_cast<std::size_t>(team.rank)] / size,
+                      call.reduction.type};
+  const Schedule down = scatter_straight(team, parts, mine, 0);
+  co_await part(down);
+}
+
 Schedule inter_reduce_scatter(const Call& call) {
   const Reduction& reduction = call.reduction;
   Scratch room;
-  std::byte* all = leads(call) ? room.elements(reduction.count, *reduction.type) : nullptr;
+  std::byte* all =
+      leads(call) ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
   const Schedule across = swap_combined(call, all);
   co_await part(across);
   const Team ours = our_side(call);
   Parts parts{.base = all, .count = call.in.count, .type = reduction.type};
-  std::vector<MPI_Count> begins;
+  const std::vector<MPI_Count> begins = begins_of(call);
   if (!call.in.counts.null()) {
-    int64_t sum = 0;
-    for (int i = 0; i < ours.size; ++i) {
-      begins.push_back(sum);
-      sum += call.in.counts[static_cast<std::size_t>(i)];
-    }
     parts.counts = call.in.counts;
     parts.places = Counts(begins.data());
   }
-  const int64_t count =
-      call.in.counts.null() ? call.in.count : call.in.counts[static_cast<std::size_t>(ours.rank)];
+  const auto rank = static_cast<std::size_t>(ours.rank);
+  const int64_t count = begins[rank + 1] - begins[rank];
   const Schedule down = scatter_straight(ours, parts, {call.in.base, count, reduction.type}, 0);
   co_await part(down);
 }
@@ -203,7 +262,9 @@ Schedule inter_schedule_of(const Call& call) {
       return inter_allreduce(call);
     case Kind::reduce_scatter:
     case Kind::reduce_scatter_block:
-      return inter_reduce_scatter(call);
+      return call.reduction.bytes() != 0 && call.reduction.interlaces()
+                 ? inter_reduce_scatter_packed(call)
+                 : inter_reduce_scatter(call);
     default:
       fail(MPI_ERR_COMM, "this collective is for intra-communicators only");
   }

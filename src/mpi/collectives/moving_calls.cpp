@@ -29,6 +29,7 @@ Call check_Gather(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtyp
   if (role.gives_all) set_in(call, recvbuf, recvcount, recvtype);
   if (!role.gives_all || !call.comm->inter) set_given(call, role, sendbuf, sendcount, sendtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 
@@ -43,6 +44,7 @@ Call check_Gatherv(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
   }
   if (!role.gives_all || !call.comm->inter) set_given(call, role, sendbuf, sendcount, sendtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 
@@ -63,6 +65,7 @@ Call check_Scatter(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendty
   }
   if (!role.gives_all || !call.comm->inter) set_gotten(call, role, recvbuf, recvcount, recvtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 
@@ -78,6 +81,7 @@ Call check_Scatterv(const void* sendbuf, Counts sendcounts, Counts displs, MPI_D
   }
   if (!role.gives_all || !call.comm->inter) set_gotten(call, role, recvbuf, recvcount, recvtype);
   refuse_alias(call);
+  refuse_larger(call);
   return call;
 }
 

@@ -23,7 +23,7 @@ Schedule reduce_straight(Team team, Reduction reduction, const void* from, void*
   }
   const int others = std::min<int>(team.size - 1, kFewRanks);
   Scratch room;
-  std::byte* const came = room.elements(others * reduction.count, *reduction.type);
+  std::byte* const came = room.elements(others * reduction.count, *reduction.type, reduction.phase);
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   for (int place = 1; place < team.size;) {
     const int first = place;
@@ -57,9 +57,9 @@ Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to,
     const bool is_first = mine == nullptr;
     if (is_first) {
       mine = place == 0 ? static_cast<std::byte*>(to)
-                        : first_room.elements(reduction.count, *reduction.type);
+                        : first_room.elements(reduction.count, *reduction.type, reduction.phase);
     } else if (other == nullptr) {
-      other = second_room.elements(reduction.count, *reduction.type);
+      other = second_room.elements(reduction.count, *reduction.type, reduction.phase);
     }
     step.recv(team, rank_of(place + distance), reduction.whole(is_first ? mine : other));
     const bool has_come = co_await step;
@@ -92,7 +92,7 @@ Schedule reduce_in_order(Team team, Reduction reduction, ReduceBy by, const void
                          int root) {
   Scratch room;
   void* top_to = to;
-  if (team.rank == 0) top_to = room.elements(reduction.count, *reduction.type);
+  if (team.rank == 0) top_to = room.elements(reduction.count, *reduction.type, reduction.phase);
   const Schedule up = reduce_whole(team, reduction, by, from, top_to, 0);
   co_await part(up);
   Step<1> step;
@@ -118,9 +118,10 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
   }
   Scratch room;
   Scratch own_room;
-  std::byte* other = room.elements(reduction.count, *reduction.type);
+  std::byte* other = room.elements(reduction.count, *reduction.type, reduction.phase);
   auto* mine = static_cast<std::byte*>(to);
-  if (team.rank != root) mine = own_room.elements(reduction.count, *reduction.type);
+  if (team.rank != root)
+    mine = own_room.elements(reduction.count, *reduction.type, reduction.phase);
   if (from != mine) copy(reduction.whole(from), reduction.whole(mine));
   if (pairing.doubles(team.rank)) {
     step.recv(team, team.rank - 1, reduction.whole(other));
@@ -183,7 +184,7 @@ Schedule reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction, con
   Scratch room;
   void* node_to = to;
   if (team.rank == leader && team.rank != root) {
-    node_to = room.elements(reduction.count, *reduction.type);
+    node_to = room.elements(reduction.count, *reduction.type, reduction.phase);
   }
   const Schedule inside =
       pick(map.node(*team.comm, team.tag), reduction, from, node_to, map.place_of(leader));

@@ -1,4 +1,5 @@
 // Reduce_scatter: reduced at one rank and scattered, or each part sent to its owner, who combines.
+#include <memory>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -32,7 +33,7 @@ Schedule reduce_then_scatter(Team team, Reduction reduction, const void* from, v
   std::byte* all = nullptr;
   std::vector<MPI_Count> begins;
   if (team.rank == 0) {
-    all = room.elements(reduction.count, *reduction.type);
+    all = room.elements(reduction.count, *reduction.type, reduction.phase);
     begins = begins_of(parts, team.size);
   }
   const Schedule up = reduce(team, nullptr, reduction, from, all, 0);
@@ -55,10 +56,10 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
   const int64_t count = count_of(parts, team.rank);
   Scratch room;
   Scratch own_room;
-  std::byte* coming = room.elements(count, *reduction.type);
+  std::byte* coming = room.elements(count, *reduction.type, reduction.phase);
   // In place the result must wait until all of the vector has gone.
   auto* mine = static_cast<std::byte*>(to);
-  if (from == to) mine = own_room.elements(count, *reduction.type);
+  if (from == to) mine = own_room.elements(count, *reduction.type, reduction.phase);
   copy(part(team.rank), reduction.part(mine, 0, count));
   Step<2> step;
   for (int distance = 1; distance < team.size; ++distance) {
@@ -71,7 +72,8 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
   if (mine != to) copy(reduction.part(mine, 0, count), reduction.part(to, 0, count));
 }
 
-/// All contributions side by side, then combined in the order of ranks.
+/// All contributions, then combined in the order of ranks: side by side, or each in a room of its
+/// own where they would interlace.
 Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* from, void* to,
                                    Parts parts) {
   const std::vector<MPI_Count> begins = begins_of(parts, team.size);
@@ -79,9 +81,19 @@ Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* f
     return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
   };
   const int64_t count = count_of(parts, team.rank);
-  Scratch room;
-  std::byte* all = room.elements(count * team.size, *reduction.type);
-  const auto of_rank = [&](int rank) { return reduction.part(all, rank * count, count); };
+  const auto ranks = static_cast<std::size_t>(team.size);
+  const bool apart = reduction.interlaces();
+  const auto rooms = std::make_unique<Scratch[]>(apart ? ranks : 1);
+  std::byte* const all =
+      apart ? nullptr : rooms[0].elements(count * team.size, *reduction.type, reduction.phase);
+  std::vector<std::byte*> blocks;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    blocks.push_back(apart ? rooms[i].elements(count, *reduction.type, reduction.phase)
+                           : reduction.element(all, static_cast<int64_t>(i) * count));
+  }
+  const auto of_rank = [&](int rank) {
+    return reduction.part(blocks[static_cast<std::size_t>(rank)], 0, count);
+  };
   copy(part(team.rank), of_rank(team.rank));
   Step<16> step;
   for (int distance = 1; distance < team.size; ++distance) {
@@ -113,7 +125,8 @@ Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void
              ? ReduceScatterBy::reduce_then_scatter
              : ReduceScatterBy::pairwise;
   }
-  if (by == ReduceScatterBy::reduce_then_scatter) {
+  // A rank's own elements overlap nothing, but all of a vector may, which is given only.
+  if (by == ReduceScatterBy::reduce_then_scatter && !reduction.interlaces()) {
     return reduce_then_scatter(team, reduction, from, to, parts);
   }
   return reduction.op->commutative ? reduce_at_owners(team, reduction, from, to, parts)

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "mpi/collectives/blocks.hpp"
@@ -15,10 +16,16 @@ namespace weft::mpi {
 struct Reduction {
   const Op* op = nullptr;
   const Datatype* type = nullptr;
-  MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function
+  MPI_Datatype handle = MPI_DATATYPE_NULL;  ///< for a program's function: what it gave
+  MPI_Datatype spare = MPI_DATATYPE_NULL;  ///< the same type, where it may free that before the end
   int64_t count = 0;
+  int64_t phase = 0;  ///< how a program's vectors lie in memory, for its function: for Scratch
 
   [[nodiscard]] int64_t bytes() const noexcept { return count * type->size(); }
+  /// Elements lie between those that follow them, as columns of a matrix do, and may overlap them.
+  [[nodiscard]] bool interlaces() const noexcept {
+    return type->true_extent() > std::abs(type->extent());
+  }
   /// Elements [first, first + some) of a vector.
   [[nodiscard]] Block part(const void* vector, int64_t first, int64_t some) const noexcept {
     return {element(vector, first), some, type};
@@ -30,22 +37,33 @@ struct Reduction {
 
   /// to = from op to: `from` is of lower ranks.
   void fold(const void* from, void* to, int64_t some) const {
-    if (some != 0) mpi::reduce(*op, from, to, some, *type, handle);
+    if (some != 0) mpi::reduce(*op, from, to, some, *type, usable_handle());
+  }
+  /// to = to op from: `from` is of higher ranks. Operations that commute only.
+  void fold_higher(const void* from, void* to, int64_t some) const {
+    if (some != 0) mpi::reduce_turned(*op, from, to, some, *type, usable_handle());
   }
   /// Combines `mine` with `other`, of lower or higher ranks. The result is in `mine`: the two may
   /// have changed places.
   void combine(std::byte*& mine, std::byte*& other, bool other_is_lower) const {
-    if (other_is_lower || op->commutative) {
+    if (other_is_lower) {
       fold(other, mine, count);
+    } else if (op->commutative) {
+      fold_higher(other, mine, count);
     } else {
       fold(mine, other, count);
       std::swap(mine, other);
     }
   }
+  [[nodiscard]] MPI_Datatype usable_handle() const noexcept {
+    return spare == MPI_DATATYPE_NULL || datatypes().find(handle) == type ? handle : spare;
+  }
   /// The same for a part of a vector, which stays where it is; `other` is spoilt.
   void combine_part(std::byte* mine, std::byte* other, int64_t some, bool other_is_lower) const {
-    if (other_is_lower || op->commutative) {
+    if (other_is_lower) {
       fold(other, mine, some);
+    } else if (op->commutative) {
+      fold_higher(other, mine, some);
     } else {
       fold(mine, other, some);
       copy({other, some, type}, {mine, some, type});

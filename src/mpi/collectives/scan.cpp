@@ -8,8 +8,8 @@ Schedule scan(Team team, Reduction reduction, const void* from, void* to) {
   if (reduction.bytes() == 0) co_return;
   Scratch run_room;
   Scratch other_room;
-  std::byte* run = run_room.elements(reduction.count, *reduction.type);
-  std::byte* other = other_room.elements(reduction.count, *reduction.type);
+  std::byte* run = run_room.elements(reduction.count, *reduction.type, reduction.phase);
+  std::byte* other = other_room.elements(reduction.count, *reduction.type, reduction.phase);
   copy(reduction.whole(from), reduction.whole(run));
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
@@ -28,8 +28,8 @@ Schedule exclusive_scan(Team team, Reduction reduction, const void* from, void* 
   if (reduction.bytes() == 0) co_return;
   Scratch run_room;
   Scratch other_room;
-  std::byte* run = run_room.elements(reduction.count, *reduction.type);
-  std::byte* other = other_room.elements(reduction.count, *reduction.type);
+  std::byte* run = run_room.elements(reduction.count, *reduction.type, reduction.phase);
+  std::byte* other = other_room.elements(reduction.count, *reduction.type, reduction.phase);
   copy(reduction.whole(from), reduction.whole(run));
   bool has_lower = false;  // rank 0 never has: its buffer stays as it is
   Step<2> step;

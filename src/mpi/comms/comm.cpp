@@ -5,6 +5,7 @@
 
 #include "mpi/collectives/posts.hpp"
 #include "mpi/collectives/promise.hpp"
+#include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/process.hpp"
@@ -74,6 +75,7 @@ MPI_Comm make_agreed(const Council& council, Wanted wanted) {
   Held<Comm> made = draft(std::move(wanted.group), wanted.parent);
   made->topology = std::move(wanted.topology);
   if (wanted.errhandler) made->errhandler = std::move(wanted.errhandler);
+  take_hints(*made, wanted.hints);
   open_comm(*made, std::move(context));
   return give_handle(std::move(made));
 }

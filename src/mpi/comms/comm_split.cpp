@@ -47,15 +47,16 @@ Held<Group> with_color(const Group& group, const std::vector<Wish>& wishes, int 
 }
 
 /// `strict`: only parts that are smaller than the whole are made.
-MPI_Comm split_intra(Comm& parent, const Wish& wish, bool strict) {
+MPI_Comm split_intra(Comm& parent, const Wish& wish, const Info* hints, bool strict) {
   const std::vector<Wish> wishes = gather_wishes(parent, wish);
   Held<Group> part;
   if (wish.color != MPI_UNDEFINED) part = with_color(*parent.local_group, wishes, wish.color);
   if (strict && part && part->size() == parent.size()) part = {};
-  return make_agreed(council_of(parent), {std::move(part), &parent});
+  return make_agreed(council_of(parent),
+                     {.group = std::move(part), .parent = &parent, .hints = hints});
 }
 
-MPI_Comm split_inter(Comm& parent, const Wish& wish, bool strict) {
+MPI_Comm split_inter(Comm& parent, const Wish& wish, const Info* hints, bool strict) {
   const std::vector<Wish> ours = gather_wishes(*parent.local_comm, wish);
   std::vector<Wish> theirs(static_cast<std::size_t>(parent.remote_size));
   tell_other_side(parent, bytes_of(ours), bytes_of(theirs));
@@ -67,11 +68,14 @@ MPI_Comm split_inter(Comm& parent, const Wish& wish, bool strict) {
     const bool all = local->size() == parent.size() && remote->size() == parent.remote_size;
     if (remote->size() == 0 || (strict && all)) local = {};
   }
-  return make_inter(council_of(parent), {std::move(local), std::move(remote), &parent});
+  return make_inter(
+      council_of(parent),
+      {.local = std::move(local), .remote = std::move(remote), .parent = &parent, .hints = hints});
 }
 
-MPI_Comm split(Comm& parent, const Wish& wish, bool strict = false) {
-  return parent.inter ? split_inter(parent, wish, strict) : split_intra(parent, wish, strict);
+MPI_Comm split(Comm& parent, const Wish& wish, const Info* hints = nullptr, bool strict = false) {
+  return parent.inter ? split_inter(parent, wish, hints, strict)
+                      : split_intra(parent, wish, hints, strict);
 }
 
 int node_color() { return runtime().job().node_of(runtime().rank()); }
@@ -141,10 +145,9 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   begin_output(newcomm);
   const int color = color_of_type(split_type, hints);
   compare_calls(parent, Kind::comm_split_type);
-  *newcomm = split(parent, {color, key}, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
+  *newcomm = split(parent, {color, key}, hints, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
   if (*newcomm == MPI_COMM_NULL) return;
   Comm& made = mpi::comm(*newcomm);
-  take_hints(made, hints);
   if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
     note_hardware(made, split_type == MPI_COMM_TYPE_HW_GUIDED ? hints->get(kHardwareKey)->c_str()
                                                               : kSharedMemory);

@@ -60,10 +60,10 @@ void set_receive_order(Topology& graph) {
 
 MPI_Comm make_graph_comm(Comm& parent, std::shared_ptr<Topology> graph, const Info* info) {
   set_receive_order(*graph);
-  const MPI_Comm made = make_agreed(
-      council_of(parent), {.group = parent.local_group, .parent = &parent, .topology = graph});
-  take_hints(comm(made), info);
-  return made;
+  return make_agreed(council_of(parent), {.group = parent.local_group,
+                                          .parent = &parent,
+                                          .topology = std::move(graph),
+                                          .hints = info});
 }
 
 /// Edges by the process that they go to, once to each end. Those between the same two processes

@@ -109,11 +109,9 @@ void Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info inf
   require_member(members);
   const Council council = council_named(name, members);
   make_sure(council);
-  *newcomm =
-      make_agreed(council, {.group = Held<Group>(&members), .errhandler = std::move(handler)});
-  Comm& made = comm(*newcomm);
-  made.session = members.session;
-  take_hints(made, hints);
+  *newcomm = make_agreed(
+      council, {.group = Held<Group>(&members), .errhandler = std::move(handler), .hints = hints});
+  comm(*newcomm).session = members.session;
 }
 
 void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group,
@@ -136,10 +134,9 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   make_sure(council);
   *newintercomm = make_inter(council, {.local = Held<Group>(&local),
                                        .remote = std::move(remote),
-                                       .errhandler = std::move(handler)});
-  Comm& made = comm(*newintercomm);
-  made.session = local.session;
-  take_hints(made, hints);
+                                       .errhandler = std::move(handler),
+                                       .hints = hints});
+  comm(*newintercomm).session = local.session;
 }
 
 }  // namespace calls

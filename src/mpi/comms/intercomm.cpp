@@ -5,6 +5,7 @@
 #include "mpi/collectives.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/group_sets.hpp"
+#include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"
 
 namespace weft::mpi {
@@ -102,6 +103,7 @@ MPI_Comm make_inter(Council council, WantedInter wanted) {
     made->errhandler = wanted.errhandler;
     made->local_comm->errhandler = wanted.errhandler;
   }
+  take_hints(*made, wanted.hints);
   open_comm(*made->local_comm, std::move(inner));
   open_comm(*made, std::move(context));
   return give_handle(std::move(made));

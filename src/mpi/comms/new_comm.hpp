@@ -11,6 +11,8 @@
 
 namespace weft::mpi {
 
+class Info;
+
 /// An intra-communicator without a context, which inherits from `parent` (may be nullptr) its error
 /// handler. This process is a member.
 [[nodiscard]] Held<Comm> draft(Held<Group> group, Comm* parent);
@@ -29,6 +31,7 @@ struct Wanted {
   Comm* parent = nullptr;
   std::shared_ptr<Topology> topology{};
   Held<Errhandler> errhandler{};  ///< empty: the parent's
+  const Info* hints = nullptr;
 };
 MPI_Comm make_agreed(const Council& council, Wanted wanted);
 
@@ -39,6 +42,7 @@ struct WantedInter {
   Held<Group> remote;
   Comm* parent = nullptr;
   Held<Errhandler> errhandler{};  ///< empty: the parent's
+  const Info* hints = nullptr;
 };
 MPI_Comm make_inter(Council council, WantedInter wanted);
 

@@ -1,29 +1,20 @@
 // What a program may ask about the ABI, and what a Fortran binding tells us about its types; the
 // hardware that a process runs on.
-#include <array>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/info.hpp"
+#include "mpi/types/fortran.hpp"
 #include "weft/base/topology.hpp"
 
 namespace weft::mpi {
 namespace {
 
-/// A Fortran LOGICAL of one size: its two values, as bytes.
-struct Booleans {
-  bool set = false;
-  std::array<std::byte, 16> yes{};
-  std::array<std::byte, 16> no{};
-};
-
-/// Told once by a Fortran binding. Sizes 1, 2, 4, 8, 16.
+/// Told once by a Fortran binding, before or after initialization.
 struct Fortran {
   std::mutex lock;
-  std::array<Booleans, 5> booleans;
   bool info_set = false;
   std::vector<std::pair<std::string, std::string>> info;
 };
@@ -33,9 +24,9 @@ Fortran& fortran() {
   return one;
 }
 
-Booleans& booleans_of(int size) {
-  for (std::size_t i = 0; i < 5; ++i)
-    if (size == 1 << i) return fortran().booleans[i];
+void check_logical_size(int size) {
+  for (const int each : {1, 2, 4, 8, 16})
+    if (size == each) return;
   fail(MPI_ERR_ARG, "a LOGICAL has 1, 2, 4, 8 or 16 bytes");
 }
 
@@ -76,6 +67,7 @@ void Abi_set_fortran_info(MPI_Info info) {
   if (told == nullptr) fail(MPI_ERR_INFO, "MPI_INFO_NULL says nothing about Fortran's types");
   const std::scoped_lock guard(fortran().lock);
   if (fortran().info_set) fail(MPI_ERR_ABI, "Fortran's types were told before");
+  tell_fortran_types(fortran_types(*told));
   fortran().info = told->all();
   fortran().info_set = true;
 }
@@ -83,25 +75,23 @@ void Abi_set_fortran_info(MPI_Info info) {
 void Abi_get_fortran_booleans(int logical_size, void* logical_true, void* logical_false,
                               int* is_set) {
   need(is_set);
-  const std::scoped_lock guard(fortran().lock);
-  const Booleans& known = booleans_of(logical_size);
-  *is_set = known.set ? 1 : 0;
-  if (!known.set) return;
+  check_logical_size(logical_size);
+  const FortranBooleans* const known = fortran_booleans();
+  *is_set = known != nullptr ? 1 : 0;
+  if (known == nullptr) return;
   need(logical_true);
   need(logical_false);
-  std::memcpy(logical_true, known.yes.data(), static_cast<std::size_t>(logical_size));
-  std::memcpy(logical_false, known.no.data(), static_cast<std::size_t>(logical_size));
+  store_logical(known->yes, logical_size, logical_true);
+  store_logical(known->no, logical_size, logical_false);
 }
 
 void Abi_set_fortran_booleans(int logical_size, void* logical_true, void* logical_false) {
   need(logical_true);
   need(logical_false);
+  check_logical_size(logical_size);
   const std::scoped_lock guard(fortran().lock);
-  Booleans& known = booleans_of(logical_size);
-  if (known.set) fail(MPI_ERR_ABI, "the values of this LOGICAL were told before");
-  std::memcpy(known.yes.data(), logical_true, static_cast<std::size_t>(logical_size));
-  std::memcpy(known.no.data(), logical_false, static_cast<std::size_t>(logical_size));
-  known.set = true;
+  if (fortran_booleans() != nullptr) fail(MPI_ERR_ABI, "the values of LOGICALs were told before");
+  tell_fortran_booleans(logical_size, logical_true, logical_false);
 }
 
 void Get_hw_resource_info(MPI_Info* hw_info) {

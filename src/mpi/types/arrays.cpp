@@ -80,8 +80,10 @@ struct DimensionShare {
 void check_share(const DimensionShare& share) {
   require(share.size > 0, MPI_ERR_ARG, "a size of the array is not positive");
   require(share.processes > 0, MPI_ERR_ARG, "a size of the process grid is not positive");
-  require(share.argument == MPI_DISTRIBUTE_DFLT_DARG || share.argument > 0, MPI_ERR_ARG,
-          "a distribution argument is not positive");
+  // That of a dimension that is not distributed is ignored (MPI 5.1.4).
+  require(share.distribution == MPI_DISTRIBUTE_NONE || share.argument == MPI_DISTRIBUTE_DFLT_DARG ||
+              share.argument > 0,
+          MPI_ERR_ARG, "a distribution argument is not positive");
   switch (share.distribution) {
     case MPI_DISTRIBUTE_BLOCK:
       require(share.argument == MPI_DISTRIBUTE_DFLT_DARG ||

@@ -194,6 +194,7 @@ Held<Datatype> TypeBuilder::copy(const Datatype& type) {
   result->marked_ = type.marked_;
   result->contiguous_ = type.contiguous_;
   result->committed_ = type.committed_;
+  result->supported_ = type.supported_;
   result->recipe = type.recipe;
   result->plan = type.plan;
   return result;

@@ -28,6 +28,7 @@ class TypeBuilder {
   /// Makes `type` one of the predefined ones (those that have a recipe but no constructor that
   /// programs free after).
   static void make_predefined(Datatype& type, std::shared_ptr<const TypeRecipe> recipe);
+  static void set_unsupported(Datatype& type) { type.supported_ = false; }
   static void set_handle(Datatype& type, MPI_Datatype handle) { type.predefined_handle_ = handle; }
 
  private:

@@ -1,5 +1,6 @@
 // Predefined types without a name: Fortran's by precision and range, pairs by their parts; the size
 // and pair look-ups that find named ones.
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -8,6 +9,7 @@
 #include "mpi/abi/calls.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/types/builder.hpp"
+#include "mpi/types/numbers.hpp"
 #include "mpi/types/predefined.hpp"
 
 namespace weft::mpi {
@@ -37,14 +39,13 @@ MPI_Datatype look_up(const Key& key, Make make) {
   return handle;
 }
 
-/// Integers that MINLOC and MAXLOC have loops for: as indices, any that the compiler has (MPI
-/// 6.9.4).
+/// Indices of MINLOC and MAXLOC: any integers that the compiler has (MPI 6.9.4).
 bool is_index(const Datatype& type) noexcept {
   switch (type.family()) {
     case Family::c_integer:
     case Family::fortran_integer:
     case Family::multi_language:
-      return type.element() != Element::i128;
+      return true;
     default:
       return false;
   }
@@ -52,8 +53,8 @@ bool is_index(const Datatype& type) noexcept {
 
 /// What they compare: floating-point numbers, too.
 bool is_value(const Datatype& type) noexcept {
-  return is_index(type) || (type.family() == Family::floating && type.element() != Element::f16 &&
-                            type.element() != Element::f128);
+  const bool computes = WEFT_MPI_HAS_HALF != 0 || type.element() != Element::f16;
+  return is_index(type) || (type.family() == Family::floating && computes);
 }
 
 MPI_Datatype named_pair(MPI_Datatype value, MPI_Datatype index) noexcept {
@@ -70,6 +71,14 @@ MPI_Datatype named_pair(MPI_Datatype value, MPI_Datatype index) noexcept {
   if (value == MPI_DOUBLE_PRECISION) return MPI_2DOUBLE_PRECISION;
   if (value == MPI_INTEGER) return MPI_2INTEGER;
   return MPI_DATATYPE_NULL;
+}
+
+/// The first that has enough, and that Fortran's compiler has.
+MPI_Datatype first_supported(std::initializer_list<std::pair<bool, MPI_Datatype>> kinds) {
+  for (const auto& [is_enough, type] : kinds) {
+    if (is_enough && any_datatype(type).supported()) return type;
+  }
+  fail(MPI_ERR_ARG, "no type has that precision and range");
 }
 
 }  // namespace
@@ -116,12 +125,12 @@ namespace calls {
 
 void Type_create_f90_integer(int r, MPI_Datatype* newtype) {
   require(newtype != nullptr, MPI_ERR_ARG, "no place for the new datatype");
-  const MPI_Datatype base = r <= 2    ? MPI_INTEGER1
-                            : r <= 4  ? MPI_INTEGER2
-                            : r <= 9  ? MPI_INTEGER4
-                            : r <= 18 ? MPI_INTEGER8
-                                      : MPI_INTEGER16;
   if (r < 0 || r > 38) fail(MPI_ERR_ARG, "no integer type has that range");
+  const MPI_Datatype base = first_supported({{r <= 2, MPI_INTEGER1},
+                                             {r <= 4, MPI_INTEGER2},
+                                             {r <= 9, MPI_INTEGER4},
+                                             {r <= 18, MPI_INTEGER8},
+                                             {true, MPI_INTEGER16}});
   *newtype = f90_type(MPI_COMBINER_F90_INTEGER, MPI_UNDEFINED, r, any_datatype(base));
 }
 
@@ -145,14 +154,18 @@ int real_kind(int precision, int range) {
 
 void Type_create_f90_real(int p, int r, MPI_Datatype* newtype) {
   require(newtype != nullptr, MPI_ERR_ARG, "no place for the new datatype");
-  const MPI_Datatype kinds[] = {MPI_REAL4, MPI_REAL8, MPI_REAL16};
-  *newtype = f90_type(MPI_COMBINER_F90_REAL, p, r, any_datatype(kinds[real_kind(p, r)]));
+  const int kind = real_kind(p, r);
+  const MPI_Datatype base =
+      first_supported({{kind == 0, MPI_REAL4}, {kind <= 1, MPI_REAL8}, {true, MPI_REAL16}});
+  *newtype = f90_type(MPI_COMBINER_F90_REAL, p, r, any_datatype(base));
 }
 
 void Type_create_f90_complex(int p, int r, MPI_Datatype* newtype) {
   require(newtype != nullptr, MPI_ERR_ARG, "no place for the new datatype");
-  const MPI_Datatype kinds[] = {MPI_COMPLEX8, MPI_COMPLEX16, MPI_COMPLEX32};
-  *newtype = f90_type(MPI_COMBINER_F90_COMPLEX, p, r, any_datatype(kinds[real_kind(p, r)]));
+  const int kind = real_kind(p, r);
+  const MPI_Datatype base = first_supported(
+      {{kind == 0, MPI_COMPLEX8}, {kind <= 1, MPI_COMPLEX16}, {true, MPI_COMPLEX32}});
+  *newtype = f90_type(MPI_COMBINER_F90_COMPLEX, p, r, any_datatype(base));
 }
 
 void Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type,
@@ -161,7 +174,8 @@ void Type_get_value_index(MPI_Datatype value_type, MPI_Datatype index_type,
   const Datatype& value = any_datatype(value_type);
   const Datatype& index = any_datatype(index_type);
   *pair_type = named_pair(value_type, index_type);
-  if (*pair_type == MPI_DATATYPE_NULL && is_value(value) && is_index(index)) {
+  const bool exist = value.supported() && index.supported();
+  if (*pair_type == MPI_DATATYPE_NULL && exist && is_value(value) && is_index(index)) {
     *pair_type = unnamed_pair(value_type, index_type);
   }
 }
@@ -185,7 +199,8 @@ void Type_match_size(int typeclass, int size, MPI_Datatype* datatype) {
       {MPIX_TYPECLASS_LOGICAL, 8, MPI_LOGICAL8},  {MPIX_TYPECLASS_LOGICAL, 16, MPI_LOGICAL16},
   };
   for (const Match& match : matches) {
-    if (match.typeclass == typeclass && match.size == size) {
+    if (match.typeclass == typeclass && match.size == size &&
+        any_datatype(match.type).supported()) {
       *datatype = match.type;
       return;
     }

@@ -198,6 +198,15 @@ void reduce(const Op& operation, const void* in, void* inout, int64_t count, con
   loop(in, inout, count);
 }
 
+void reduce_turned(const Op& operation, const void* in, void* inout, int64_t count,
+                   const Datatype& type, MPI_Datatype handle) {
+  const ReduceLoop loop = operation.predefined
+                              ? turned_loop(static_cast<Operation>(operation.place), type.element())
+                              : nullptr;
+  if (loop == nullptr) return reduce(operation, in, inout, count, type, handle);
+  if (count != 0) loop(in, inout, count);
+}
+
 void open_predefined_ops() {
   for (const NamedOp& each : named_ops()) {
     auto* made = new Op;

@@ -1,4 +1,5 @@
 // MPI_BAND, MPI_BOR, MPI_BXOR and their logical namesakes.
+#include "mpi/types/fortran.hpp"
 #include "mpi/types/numbers.hpp"
 #include "mpi/types/op_loops.hpp"
 
@@ -37,6 +38,33 @@ struct LogicalXor {
     return static_cast<T>(static_cast<int>(a != 0) ^ static_cast<int>(b != 0));
   }
 };
+
+/// Of Fortran's LOGICALs, whose values a binding may have told: all but false is true.
+template <class T, template <class> class Function>
+void fortran_loop(const void* in, void* inout, int64_t count) {
+  const FortranBooleans* const told = fortran_booleans();
+  if (told == nullptr) return reduce_loop<T, Function<T>>(in, inout, count);
+  const auto yes = static_cast<T>(told->yes);
+  const auto no = static_cast<T>(told->no);
+  const T* __restrict a = static_cast<const T*>(in);
+  T* __restrict b = static_cast<T*>(inout);
+  const Function<bool> function{};
+  for (int64_t i = 0; i < count; ++i) b[i] = function(a[i] != no, b[i] != no) ? yes : no;
+}
+
+template <class T>
+ReduceLoop fortran(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::land:
+      return fortran_loop<T, LogicalAnd>;
+    case Operation::lor:
+      return fortran_loop<T, LogicalOr>;
+    case Operation::lxor:
+      return fortran_loop<T, LogicalXor>;
+    default:
+      return nullptr;
+  }
+}
 
 template <class T>
 ReduceLoop bits(Operation operation) noexcept {
@@ -93,16 +121,17 @@ ReduceLoop bit_loop(Operation operation, Element element) noexcept {
 ReduceLoop logical_loop(Operation operation, Element element) noexcept {
   switch (element) {
     case Element::boolean:
-    case Element::l8:
       return bits<uint8_t>(operation);
+    case Element::l8:
+      return fortran<uint8_t>(operation);
     case Element::l16:
-      return bits<uint16_t>(operation);
+      return fortran<uint16_t>(operation);
     case Element::l32:
-      return bits<uint32_t>(operation);
+      return fortran<uint32_t>(operation);
     case Element::l64:
-      return bits<uint64_t>(operation);
+      return fortran<uint64_t>(operation);
     case Element::l128:
-      return bits<Uint128>(operation);
+      return fortran<Uint128>(operation);
     default:
       return integer_bits(operation, element);
   }

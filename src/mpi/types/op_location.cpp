@@ -24,6 +24,7 @@ void locate(const void* in, void* inout, int64_t count) {
       b[i].index = a[i].index;
     } else if ((unordered ? is_nan(a[i].value) : a[i].value == b[i].value) &&
                a[i].index < b[i].index) {
+      b[i].value = a[i].value;  // equal, but perhaps not the same bits
       b[i].index = a[i].index;
     }
   }
@@ -47,6 +48,8 @@ ReduceLoop by_index(Operation operation, Element index) noexcept {
       return of<Value, int64_t>(operation);
     case Element::c_long:
       return of<Value, long>(operation);
+    case Element::i128:
+      return of<Value, Int128>(operation);
     case Element::u8:
       return of<Value, uint8_t>(operation);
     case Element::u16:
@@ -83,6 +86,8 @@ ReduceLoop location_loop(Operation operation, Element value, Element index) noex
       return by_index<int64_t>(operation, index);
     case Element::c_long:
       return by_index<long>(operation, index);
+    case Element::i128:
+      return by_index<Int128>(operation, index);
     case Element::u8:
       return by_index<uint8_t>(operation, index);
     case Element::u16:
@@ -99,6 +104,12 @@ ReduceLoop location_loop(Operation operation, Element value, Element index) noex
       return by_index<double>(operation, index);
     case Element::f80:
       return by_index<long double>(operation, index);
+    case Element::f128:
+      return by_index<Quad>(operation, index);
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      return by_index<Half>(operation, index);
+#endif
     default:
       return nullptr;
   }

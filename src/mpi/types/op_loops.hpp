@@ -34,6 +34,9 @@ using ReduceLoop = void (*)(const void* in, void* inout, int64_t count);
 /// says check_op.
 [[nodiscard]] ReduceLoop arithmetic_loop(Operation operation, Element element) noexcept;
 [[nodiscard]] ReduceLoop order_loop(Operation operation, Element element) noexcept;
+/// inout[i] = inout[i] op in[i], where that may be other bits: what is equal need not be the same.
+/// Else nullptr.
+[[nodiscard]] ReduceLoop turned_loop(Operation operation, Element element) noexcept;
 [[nodiscard]] ReduceLoop bit_loop(Operation operation, Element element) noexcept;
 [[nodiscard]] ReduceLoop logical_loop(Operation operation, Element element) noexcept;
 [[nodiscard]] ReduceLoop location_loop(Operation operation, Element value, Element index) noexcept;

@@ -6,7 +6,7 @@ namespace weft::mpi {
 namespace {
 
 // A NaN wins against all numbers: whether the result is one does not depend on the order in which
-// ranks combine.
+// ranks combine. Of equals (zeros of either sign) the second is taken.
 template <class T>
 struct Smaller {
   T operator()(T a, T b) const noexcept { return a < b || is_nan(a) ? a : b; }
@@ -15,13 +15,42 @@ template <class T>
 struct Larger {
   T operator()(T a, T b) const noexcept { return b < a || is_nan(a) ? a : b; }
 };
+template <class T, template <class> class Function>
+struct Turned {
+  T operator()(T a, T b) const noexcept { return Function<T>{}(b, a); }
+};
 
 template <class T>
 ReduceLoop ordered(Operation operation) noexcept {
   return operation == Operation::min ? reduce_loop<T, Smaller<T>> : reduce_loop<T, Larger<T>>;
 }
+template <class T>
+ReduceLoop turned(Operation operation) noexcept {
+  return operation == Operation::min ? reduce_loop<T, Turned<T, Smaller>>
+                                     : reduce_loop<T, Turned<T, Larger>>;
+}
 
 }  // namespace
+
+ReduceLoop turned_loop(Operation operation, Element element) noexcept {
+  if (operation != Operation::min && operation != Operation::max) return nullptr;
+  switch (element) {
+    case Element::f32:
+      return turned<float>(operation);
+    case Element::f64:
+      return turned<double>(operation);
+    case Element::f80:
+      return turned<long double>(operation);
+    case Element::f128:
+      return turned<Quad>(operation);
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      return turned<Half>(operation);
+#endif
+    default:
+      return nullptr;
+  }
+}
 
 ReduceLoop order_loop(Operation operation, Element element) noexcept {
   switch (element) {

@@ -1,9 +1,12 @@
 // The table of named datatypes: what the ABI's handles stand for.
 #include "mpi/types/predefined.hpp"
 
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "mpi/types/builder.hpp"
+#include "mpi/types/fortran.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -118,23 +121,63 @@ const std::vector<Named>& named_types() {
 #undef WEFT_NAMED
 #undef WEFT_PAIR
 
+/// What Fortran's types are outlasts the named ones: it is told once, at any time.
+struct Definitions {
+  std::mutex lock;
+  FortranTypes fortran;
+  bool are_open = false;
+  std::vector<Held<Datatype>> former;  ///< calls that are under way may use them
+};
+Definitions& definitions() {
+  static Definitions& one = *new Definitions;
+  return one;
+}
+
+Held<Datatype> made(const Named& named, const FortranTypes& fortran) {
+  const Element element = fortran.element_of(named.handle, named.element);
+  if (named.family == Family::pair) {
+    const Element index = fortran.element_of(named.handle, named.index);
+    return TypeBuilder::pair(named.handle, element, index, named.name);
+  }
+  Held<Datatype> type = TypeBuilder::basic(named.handle, element, named.family, named.name);
+  if (fortran.lacks(named.handle)) TypeBuilder::set_unsupported(*type);
+  return type;
+}
+
 }  // namespace
 
 void open_predefined_types() {
+  Definitions& all = definitions();
+  const std::scoped_lock guard(all.lock);
   for (const Named& named : named_types()) {
-    Held<Datatype> type =
-        named.family == Family::pair
-            ? TypeBuilder::pair(named.handle, named.element, named.index, named.name)
-            : TypeBuilder::basic(named.handle, named.element, named.family, named.name);
-    datatypes().define(named.handle, type.release());
+    datatypes().define(named.handle, made(named, all.fortran).release());
   }
+  all.are_open = true;
 }
 
 void close_predefined_types() noexcept {
+  Definitions& all = definitions();
+  const std::scoped_lock guard(all.lock);
   for (const Named& named : named_types()) {
     Datatype* type = datatypes().find(named.handle);
     datatypes().define(named.handle, nullptr);
     if (type != nullptr) type->drop();
+  }
+  all.former.clear();
+  all.are_open = false;
+}
+
+void tell_fortran_types(FortranTypes types) {
+  Definitions& all = definitions();
+  const std::scoped_lock guard(all.lock);
+  all.fortran = std::move(types);
+  for (const Named& named : named_types()) {
+    if (!all.are_open) break;
+    const bool changes = all.fortran.element_of(named.handle, named.element) != named.element ||
+                         all.fortran.lacks(named.handle);
+    if (!changes) continue;
+    all.former.push_back(Held<Datatype>::adopt(datatypes().find(named.handle)));
+    datatypes().define(named.handle, made(named, all.fortran).release());
   }
 }
 

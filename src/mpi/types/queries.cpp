@@ -44,7 +44,7 @@ void Type_free(MPI_Datatype* datatype) {
 void Type_size(MPI_Datatype datatype, MPI_Count* size) {
   const Datatype& type = any_datatype(datatype);
   require(size != nullptr, MPI_ERR_ARG, "no place for the size");
-  *size = type.size();
+  *size = type.supported() ? type.size() : MPI_UNDEFINED;
 }
 
 void Type_get_extent(MPI_Datatype datatype, MPI_Count* lb, MPI_Count* extent) {

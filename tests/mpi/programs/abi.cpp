@@ -1,5 +1,6 @@
 // The binary interface: every name can be found, with both prefixes; sizes and values that the
-// standard fixes; a tool that stands between.
+// standard fixes; a tool that stands between. With an argument, what a Fortran binding tells of its
+// compiler "early", before MPI_Init, or "late", which a process can do once.
 #include <dlfcn.h>
 
 #include <cstddef>
@@ -112,6 +113,156 @@ void about() {
   MPI_Info_free(&info);
 }
 
+MPI_Info fortran_info(const char* integer_size) {
+  MPI_Info told;
+  MPI_Info_create(&told);
+  MPI_Info_set(told, "mpi_integer_size", integer_size);
+  MPI_Info_set(told, "mpi_logical_size", "8");
+  MPI_Info_set(told, "mpi_real_size", "8");
+  MPI_Info_set(told, "mpi_double_precision_size", "8");
+  MPI_Info_set(told, "mpi_real8_supported", "true");
+  for (const char* lacking : {"mpi_real16_supported", "mpi_integer2_supported",
+                              "mpi_complex8_supported", "mpi_double_complex_supported"}) {
+    MPI_Info_set(told, lacking, "false");
+  }
+  return told;
+}
+
+/// The values of .TRUE. and .FALSE.
+struct Booleans {
+  int32_t yes;
+  int32_t no;
+};
+
+void tell_fortran(const Booleans& booleans) {
+  int32_t yes = booleans.yes;
+  int32_t no = booleans.no;
+  WEFT_CHECK(MPI_Abi_set_fortran_booleans(4, &yes, &no) == MPI_SUCCESS);
+  MPI_Info told = fortran_info("8");
+  WEFT_CHECK(MPI_Abi_set_fortran_info(told) == MPI_SUCCESS);
+  MPI_Info_free(&told);
+}
+
+/// What makes no sense changes nothing, and may be told again, rightly.
+void refused_fortran() {
+  MPI_Info told = fortran_info("3");
+  WEFT_CHECK_CLASS(MPI_ERR_INFO_VALUE, MPI_Abi_set_fortran_info(told));
+  MPI_Info_set(told, "mpi_integer_size", "8");
+  MPI_Info_set(told, "mpi_real2_supported", "perhaps");
+  WEFT_CHECK_CLASS(MPI_ERR_INFO_VALUE, MPI_Abi_set_fortran_info(told));
+  MPI_Info_free(&told);
+  MPI_Abi_get_fortran_info(&told);
+  WEFT_CHECK(told == MPI_INFO_NULL);
+  int32_t one = 1;
+  WEFT_CHECK_CLASS(MPI_ERR_ARG, MPI_Abi_set_fortran_booleans(3, &one, &one));
+  int size = 0;
+  MPI_Type_size(MPI_INTEGER, &size);
+  WEFT_CHECK(size == 4);
+}
+
+void told_sizes() {
+  struct Expected {
+    MPI_Datatype type;
+    int size;
+  };
+  const Expected all[] = {{MPI_INTEGER, 8},
+                          {MPI_LOGICAL, 8},
+                          {MPI_REAL, 8},
+                          {MPI_COMPLEX, 16},
+                          {MPI_DOUBLE_PRECISION, 8},
+                          {MPI_2INTEGER, 16},
+                          {MPI_2REAL, 16},
+                          {MPI_2DOUBLE_PRECISION, 16},
+                          {MPI_INTEGER4, 4},
+                          {MPI_REAL8, 8},
+                          {MPI_INT, 4},
+                          {MPI_REAL16, MPI_UNDEFINED},
+                          {MPI_INTEGER2, MPI_UNDEFINED},
+                          {MPI_COMPLEX8, MPI_UNDEFINED},
+                          {MPI_DOUBLE_COMPLEX, MPI_UNDEFINED}};
+  for (const Expected& each : all) {
+    int size = 0;
+    MPI_Count count = 0;
+    MPI_Type_size(each.type, &size);
+    MPI_Type_size_c(each.type, &count);
+    WEFT_CHECK(size == each.size && count == each.size);
+  }
+  MPI_Datatype type;
+  WEFT_CHECK_CLASS(MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_REAL, 16, &type));
+  WEFT_CHECK(MPI_Type_match_size(MPI_TYPECLASS_REAL, 8, &type) == MPI_SUCCESS);
+  WEFT_CHECK_CLASS(MPI_ERR_ARG, MPI_Type_create_f90_real(30, MPI_UNDEFINED, &type));
+  int size = 0;
+  MPI_Type_create_f90_integer(3, &type);  // the two bytes that would do are not there
+  MPI_Type_size(type, &size);
+  WEFT_CHECK(size == 4);
+}
+
+void told_reductions() {
+  int rank = 0;
+  int ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const int64_t number = (int64_t{1} << 40) + rank;
+  int64_t sum = 0;
+  MPI_Allreduce(&number, &sum, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD);
+  WEFT_CHECK(sum == ranks * (int64_t{1} << 40) + ranks * (ranks - 1) / 2);
+  const double real = rank + 0.1;
+  double most = 0;
+  MPI_Allreduce(&real, &most, 1, MPI_REAL, MPI_MAX, MPI_COMM_WORLD);
+  WEFT_CHECK(most == ranks - 1 + 0.1);
+  const int64_t pair[2] = {-number, rank};
+  int64_t place[2] = {};
+  MPI_Allreduce(pair, place, 1, MPI_2INTEGER, MPI_MAXLOC, MPI_COMM_WORLD);
+  WEFT_CHECK(place[0] == -(int64_t{1} << 40) && place[1] == 0);
+}
+
+/// Of what is told for LOGICALs of four bytes, all others have as much as fits.
+template <class T>
+void told_booleans(MPI_Datatype type, const Booleans& booleans) {
+  const T yes = static_cast<T>(booleans.yes);
+  const T no = static_cast<T>(booleans.no);
+  T known[2] = {};
+  int set = 0;
+  MPI_Abi_get_fortran_booleans(sizeof(T), &known[0], &known[1], &set);
+  WEFT_CHECK(set == 1 && known[0] == yes && known[1] == no);
+  const T from[4] = {no, no, yes, yes};
+  for (const MPI_Op op : {MPI_LAND, MPI_LOR, MPI_LXOR}) {
+    T to[4] = {no, yes, no, yes};
+    WEFT_CHECK(MPI_Reduce_local(from, to, 4, type, op) == MPI_SUCCESS);
+    WEFT_CHECK(to[0] == no && to[1] == (op == MPI_LAND ? no : yes) && to[2] == to[1] &&
+               to[3] == (op == MPI_LXOR ? no : yes));
+  }
+  int rank = 0;
+  int ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const T mine = rank == 0 ? yes : no;
+  T all = 0;
+  MPI_Allreduce(&mine, &all, 1, type, MPI_LAND, MPI_COMM_WORLD);
+  WEFT_CHECK(all == (ranks == 1 ? yes : no));
+  MPI_Allreduce(&mine, &all, 1, type, MPI_LOR, MPI_COMM_WORLD);
+  WEFT_CHECK(all == yes);
+}
+
+void told_fortran(const Booleans& booleans) {
+  told_sizes();
+  told_reductions();
+  told_booleans<int8_t>(MPI_LOGICAL1, booleans);
+  told_booleans<int32_t>(MPI_LOGICAL4, booleans);
+  told_booleans<int64_t>(MPI_LOGICAL, booleans);
+  // C's are as they were.
+  int to = 0;
+  const int from = 5;
+  MPI_Reduce_local(&from, &to, 1, MPI_INT, MPI_LOR);
+  WEFT_CHECK(to == 1);
+  MPI_Info told = fortran_info("8");
+  WEFT_CHECK_CLASS(MPI_ERR_ABI, MPI_Abi_set_fortran_info(told));
+  int32_t yes = 1;
+  int32_t no = 0;
+  WEFT_CHECK_CLASS(MPI_ERR_ABI, MPI_Abi_set_fortran_booleans(4, &yes, &no));
+  MPI_Info_free(&told);
+}
+
 /// Functions that are not there yet say so, and nothing else happens.
 void unsupported() {
   MPI_Win win = MPI_WIN_NULL;
@@ -134,9 +285,21 @@ extern "C" int MPI_Barrier(MPI_Comm comm) {
 }
 
 int main(int argc, char** argv) {
+  const std::string told = argc > 1 ? argv[1] : "";
+  const Booleans booleans = told == "early" ? Booleans{-1, 0} : Booleans{7, 3};
+  if (told == "early") tell_fortran(booleans);
   MPI_Init(&argc, &argv);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  if (!told.empty()) {
+    if (told == "late") {
+      refused_fortran();
+      tell_fortran(booleans);
+    }
+    told_fortran(booleans);
+    MPI_Finalize();
+    return result();
+  }
   names();
   handles();
   fortran();

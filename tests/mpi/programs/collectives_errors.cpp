@@ -143,6 +143,106 @@ void at_second_try() {
   WEFT_EXPECT(rank != size - 1 || sum == size * (size - 1) / 2, "Reduce again");
 }
 
+/// One rank has less room than it gives itself: MPI_ERR_TRUNCATE. Called again, rightly, it is in
+/// step with the others, who called once.
+void too_large_for_oneself() {
+  const MPI_Comm world = MPI_COMM_WORLD;
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<int> from(2 * ranks);
+  std::vector<int> to(ranks);
+  std::vector<int> places(ranks);
+  std::vector<int> bytes(ranks);
+  std::iota(places.begin(), places.end(), 0);
+  for (std::size_t i = 0; i < ranks; ++i) bytes[i] = 4 * static_cast<int>(i);
+  const std::vector<int> ones(ranks, 1);
+  std::vector<int> twice(ranks, 1);
+  twice[static_cast<std::size_t>(rank)] = 2;
+  const std::vector<MPI_Datatype> ints(ranks, MPI_INT);
+  const int root = size - 1;
+  const auto fill = [&] {
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = rank * 1000 + static_cast<int>(i);
+    to.assign(ranks, -1);
+  };
+  const auto expect_all = [&](const char* what) {
+    bool right = true;
+    for (int i = 0; i < size; ++i)
+      right = right && to[static_cast<std::size_t>(i)] == i * 1000 + rank;
+    WEFT_EXPECT(right, what);
+  };
+  const auto expect_gathered = [&](const char* what) {
+    bool right = true;
+    for (int i = 0; i < size; ++i) right = right && to[static_cast<std::size_t>(i)] == i * 1000;
+    WEFT_EXPECT(right, what);
+  };
+  const bool errs = rank == root;
+  for (int round = 0; round < 3; ++round) {  // the first few make no use of a board
+    fill();
+    if (errs)
+      expect(MPI_Alltoall(from.data(), 2, MPI_INT, to.data(), 1, MPI_INT, world), MPI_ERR_TRUNCATE,
+             "Alltoall");
+    MPI_Alltoall(from.data(), 1, MPI_INT, to.data(), 1, MPI_INT, world);
+    expect_all("Alltoall again");
+    fill();
+    if (errs)
+      expect(MPI_Alltoallv(from.data(), twice.data(), places.data(), MPI_INT, to.data(),
+                           ones.data(), places.data(), MPI_INT, world),
+             MPI_ERR_TRUNCATE, "Alltoallv");
+    MPI_Alltoallv(from.data(), ones.data(), places.data(), MPI_INT, to.data(), ones.data(),
+                  places.data(), MPI_INT, world);
+    expect_all("Alltoallv again");
+    fill();
+    if (errs)
+      expect(MPI_Alltoallw(from.data(), twice.data(), bytes.data(), ints.data(), to.data(),
+                           ones.data(), bytes.data(), ints.data(), world),
+             MPI_ERR_TRUNCATE, "Alltoallw");
+    MPI_Alltoallw(from.data(), ones.data(), bytes.data(), ints.data(), to.data(), ones.data(),
+                  bytes.data(), ints.data(), world);
+    expect_all("Alltoallw again");
+    fill();
+    if (errs)
+      expect(MPI_Gather(from.data(), 2, MPI_INT, to.data(), 1, MPI_INT, root, world),
+             MPI_ERR_TRUNCATE, "Gather");
+    MPI_Gather(from.data(), 1, MPI_INT, to.data(), 1, MPI_INT, root, world);
+    if (errs) expect_gathered("Gather again");
+    fill();
+    if (errs)
+      expect(MPI_Gatherv(from.data(), 2, MPI_INT, to.data(), ones.data(), places.data(), MPI_INT,
+                         root, world),
+             MPI_ERR_TRUNCATE, "Gatherv");
+    MPI_Gatherv(from.data(), 1, MPI_INT, to.data(), ones.data(), places.data(), MPI_INT, root,
+                world);
+    if (errs) expect_gathered("Gatherv again");
+    fill();
+    if (errs)
+      expect(MPI_Scatter(from.data(), 2, MPI_INT, to.data(), 1, MPI_INT, root, world),
+             MPI_ERR_TRUNCATE, "Scatter");
+    MPI_Scatter(from.data(), 1, MPI_INT, to.data(), 1, MPI_INT, root, world);
+    WEFT_EXPECT(to[0] == root * 1000 + rank, "Scatter again");
+    fill();
+    if (errs)
+      expect(MPI_Scatterv(from.data(), twice.data(), places.data(), MPI_INT, to.data(), 1, MPI_INT,
+                          root, world),
+             MPI_ERR_TRUNCATE, "Scatterv");
+    MPI_Scatterv(from.data(), ones.data(), places.data(), MPI_INT, to.data(), 1, MPI_INT, root,
+                 world);
+    WEFT_EXPECT(to[0] == root * 1000 + rank, "Scatterv again");
+    fill();
+    if (errs)
+      expect(MPI_Allgather(from.data(), 2, MPI_INT, to.data(), 1, MPI_INT, world), MPI_ERR_TRUNCATE,
+             "Allgather");
+    MPI_Allgather(from.data(), 1, MPI_INT, to.data(), 1, MPI_INT, world);
+    expect_gathered("Allgather again");
+    MPI_Request request;
+    fill();
+    if (errs)
+      expect(MPI_Ialltoall(from.data(), 2, MPI_INT, to.data(), 1, MPI_INT, world, &request),
+             MPI_ERR_TRUNCATE, "Ialltoall");
+    MPI_Ialltoall(from.data(), 1, MPI_INT, to.data(), 1, MPI_INT, world, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect_all("Ialltoall again");
+  }
+}
+
 void inter_and_requests() {
   int x = 0;
   int y = 0;
@@ -196,6 +296,7 @@ int main(int argc, char** argv) {
   operations();
   buffers();
   at_second_try();
+  too_large_for_oneself();
   inter_and_requests();
   truncation();
   int sum = 0;

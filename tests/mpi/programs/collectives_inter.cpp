@@ -164,6 +164,47 @@ void reductions(int count, Form form, MPI_Datatype type, MPI_Op op) {
               at("Reduce_scatter", count, form));
 }
 
+/// Elements of two ints, `kApart` of them from each other: all of a vector overlaps itself, what a
+/// rank gets does not.
+constexpr int kApart = 2;
+void add_apart(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) {
+    for (const int at : {i, i + kApart}) static_cast<int*>(inout)[at] += static_cast<int*>(in)[at];
+  }
+}
+void overlapping(Form form) {
+  MPI_Datatype gaps;
+  MPI_Datatype type;
+  MPI_Type_vector(2, 1, kApart, MPI_INT, &gaps);
+  MPI_Type_create_resized(gaps, 0, sizeof(int), &type);
+  MPI_Type_commit(&type);
+  MPI_Op op;
+  MPI_Op_create(add_apart, 1, &op);
+  // Two elements for each rank of the smaller side.
+  const int total = 2 * std::min(ours, theirs);
+  std::vector<int> counts(static_cast<std::size_t>(ours), 0);
+  for (int i = 0; i < total; ++i) ++counts[static_cast<std::size_t>(i % ours)];
+  int before = 0;
+  for (int r = 0; r < rank; ++r) before += counts[static_cast<std::size_t>(r)];
+  std::vector<int> from;
+  for (int i = 0; i < total + kApart; ++i) from.push_back(me() * 1000 + i);
+  int of_ranks = 0;
+  for (int r = 0; r < theirs; ++r) of_ranks += world(1 - side, r) * 1000;
+  std::vector<int> to(from.size(), -1);
+  std::vector<int> expected = to;
+  const int mine = counts[static_cast<std::size_t>(rank)];
+  for (int i = 0; i < mine; ++i) {
+    for (const int at : {i, i + kApart})
+      expected[static_cast<std::size_t>(at)] = of_ranks + theirs * (before + at);
+  }
+  WEFT_CALL(form, 2, Reduce_scatter, Ireduce_scatter, from.data(), to.data(), counts.data(), type,
+            op, comm);
+  WEFT_EXPECT(to == expected, at("Reduce_scatter of what overlaps", total, form));
+  MPI_Op_free(&op);
+  MPI_Type_free(&type);
+  MPI_Type_free(&gaps);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -188,6 +229,7 @@ int main(int argc, char** argv) {
     MPI_Op_create(compose, 0, &op);
     for (const Form form : kForms) {
       WEFT_CALL(form, 3, Barrier, Ibarrier, comm);
+      overlapping(form);
       for (const int count : {0, 1, 4, 500, 10000}) {
         for (const Layout& layout : layouts) {
           rooted(layout, count, form);

@@ -243,6 +243,209 @@ void nans(int from, int count) {
   }
 }
 
+/// Where the double of an element below lies, and how far elements are apart.
+std::size_t double_at = 0;
+std::size_t extent = 0;
+int misaligned = 0;
+void add_doubles(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(*count); ++i) {
+    const char* lower = static_cast<char*>(in) + i * extent + double_at;
+    char* mine = static_cast<char*>(inout) + i * extent + double_at;
+    for (const char* each : {lower, static_cast<const char*>(mine)}) {
+      if (reinterpret_cast<std::uintptr_t>(each) % alignof(double) != 0) ++misaligned;
+    }
+    double a = 0;
+    double b = 0;
+    std::memcpy(&a, lower, sizeof a);
+    std::memcpy(&b, mine, sizeof b);
+    b += a;
+    std::memcpy(mine, &b, sizeof b);
+  }
+}
+
+/// A program's function finds all vectors aligned as its own are: an int and a double that do not
+/// begin where the element does, or a double alone in vectors that begin 4 bytes before.
+void alignment(Form form, int count, bool with_int) {
+  const int lengths[] = {1, 1};
+  const MPI_Aint places[] = {with_int ? 8 : 4, 4};
+  const MPI_Datatype types[] = {MPI_DOUBLE, MPI_INT};
+  MPI_Datatype fields;
+  MPI_Datatype type;
+  MPI_Type_create_struct(with_int ? 2 : 1, lengths, places, types, &fields);
+  double_at = with_int ? 8 : 4;
+  extent = with_int ? 16 : 8;
+  MPI_Type_create_resized(fields, 0, static_cast<MPI_Aint>(extent), &type);
+  MPI_Type_commit(&type);
+  MPI_Op op;
+  MPI_Op_create(add_doubles, 1, &op);
+  const std::size_t vectors = static_cast<std::size_t>(count) * static_cast<std::size_t>(size);
+  std::vector<double> from(vectors * 2 + 2, 1.0);
+  std::vector<double> to(vectors * 2 + 2, 0.0);
+  void* given = reinterpret_cast<char*>(from.data()) + (with_int ? 0 : 4);
+  void* got = reinterpret_cast<char*>(to.data()) + (with_int ? 0 : 4);
+  misaligned = 0;
+  for (int root = 0; root < size; ++root) {
+    WEFT_CALL(form, 1, Reduce, Ireduce, given, got, count, type, op, root, MPI_COMM_WORLD);
+  }
+  WEFT_CALL(form, 1, Allreduce, Iallreduce, given, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_CALL(form, 1, Allreduce, Iallreduce, MPI_IN_PLACE, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_EXPECT(to[1] == 1.0 * size * size || !with_int, "sums of aligned doubles");
+  WEFT_CALL(form, 1, Reduce_scatter_block, Ireduce_scatter_block, given, got, count, type, op,
+            MPI_COMM_WORLD);
+  WEFT_CALL(form, 1, Scan, Iscan, given, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_CALL(form, 1, Exscan, Iexscan, given, got, count, type, op, MPI_COMM_WORLD);
+  WEFT_EXPECT(misaligned == 0, std::to_string(misaligned) + " misaligned doubles, of vectors of " +
+                                   std::to_string(count) + (with_int ? ", with ints" : ""));
+  MPI_Op_free(&op);
+  MPI_Type_free(&type);
+  MPI_Type_free(&fields);
+}
+
+MPI_Datatype handle_given = MPI_DATATYPE_NULL;
+int given_size = 0;
+void add_and_note(void* in, void* inout, int* count, MPI_Datatype* type) {
+  handle_given = *type;
+  MPI_Type_size(*type, &given_size);
+  for (int i = 0; i < 2 * *count; ++i)
+    static_cast<std::int64_t*>(inout)[i] += static_cast<std::int64_t*>(in)[i];
+}
+
+/// A program's function is given the program's handle, if that is still one.
+void handles(Form form) {
+  MPI_Datatype pair;
+  MPI_Type_contiguous(2, MPI_INT64_T, &pair);
+  MPI_Type_commit(&pair);
+  const MPI_Datatype given = pair;
+  MPI_Op op;
+  MPI_Op_create(add_and_note, 1, &op);
+  const std::int64_t from[2] = {rank, 1};
+  std::int64_t to[2] = {};
+  handle_given = MPI_DATATYPE_NULL;
+  WEFT_CALL(form, 2, Allreduce, Iallreduce, from, to, 1, pair, op, MPI_COMM_WORLD);
+  WEFT_EXPECT(to[1] == size, "Allreduce of pairs");
+  // Some combine, and the others are given what these come to.
+  WEFT_EXPECT(handle_given == given || handle_given == MPI_DATATYPE_NULL, "the program's handle");
+  const int is_noted = handle_given == given ? 1 : 0;
+  int noted = 0;
+  MPI_Allreduce(&is_noted, &noted, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  WEFT_EXPECT(noted > 0 || size == 1, "the program's handle at anybody");
+  MPI_Request request;
+  given_size = 0;
+  MPI_Allreduce_init(from, to, 1, pair, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  MPI_Type_free(&pair);
+  MPI_Start(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Request_free(&request);
+  WEFT_EXPECT(to[1] == size, "Allreduce of pairs whose type was freed");
+  WEFT_EXPECT(given_size == 0 || (given_size == 16 && handle_given != given),
+              "another handle of a type that was freed");
+  MPI_Op_free(&op);
+}
+
+/// All ranks have the same bits, where some give +0 and others -0.
+template <class Number>
+void zeros(MPI_Datatype type, Form form, int count) {
+  const auto length = static_cast<std::size_t>(count);
+  for (const bool max : {false, true}) {
+    for (const bool in_place : {false, true}) {
+      std::vector<Number> from(length);
+      for (std::size_t i = 0; i < length; ++i) {
+        const bool minus = (static_cast<std::size_t>(rank) + i) % 2 == 0;
+        from[i] = std::copysign(Number{0}, minus ? Number{-1} : Number{1});
+      }
+      std::vector<Number> to = from;
+      WEFT_CALL(form, 1, Allreduce, Iallreduce, in_place ? MPI_IN_PLACE : from.data(), to.data(),
+                count, type, max ? MPI_MAX : MPI_MIN, MPI_COMM_WORLD);
+      std::vector<Number> of_first = to;
+      MPI_Bcast(of_first.data(), count, type, 0, MPI_COMM_WORLD);
+      WEFT_EXPECT(std::memcmp(of_first.data(), to.data(), length * sizeof(Number)) == 0,
+                  "zeros of unlike signs, of " + std::to_string(count));
+    }
+  }
+}
+
+__extension__ typedef __int128 Int128;  // NOLINT(modernize-use-using): only so
+
+/// The largest value and who has it, in pairs of the widest numbers.
+template <class Value, class Index>
+void widest(MPI_Datatype value_type, MPI_Datatype index_type, Form form) {
+  struct Pair {
+    Value value;
+    Index index;
+  };
+  MPI_Datatype pair = MPI_DATATYPE_NULL;
+  MPI_Type_get_value_index(value_type, index_type, &pair);
+  WEFT_EXPECT(pair != MPI_DATATYPE_NULL, "a pair of wide numbers");
+  if (pair == MPI_DATATYPE_NULL) return;
+  Pair mine[2] = {};
+  mine[0].value = static_cast<Value>(rank % 2);
+  mine[1].value = static_cast<Value>(-rank);
+  mine[0].index = mine[1].index = static_cast<Index>(rank);
+  Pair all[2] = {};
+  WEFT_CALL(form, 2, Allreduce, Iallreduce, mine, all, 2, pair, MPI_MAXLOC, MPI_COMM_WORLD);
+  const int first = size > 1 ? 1 : 0;
+  WEFT_EXPECT(all[0].value == first && all[0].index == first, "the first of the largest");
+  WEFT_EXPECT(all[1].value == 0 && all[1].index == 0, "the largest");
+}
+
+/// Of the columns' numbers below, so many ints apart.
+int height = 0;
+void add_columns(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) {
+    for (const int row : {0, height})
+      static_cast<int*>(inout)[i + row] += static_cast<int*>(in)[i + row];
+  }
+}
+void keep_lower_columns(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) {
+    for (const int row : {0, height})
+      static_cast<int*>(inout)[i + row] = static_cast<int*>(in)[i + row];
+  }
+}
+
+/// Elements that are columns of two rows, `apart` ints one from the other: those of other ranks lie
+/// between a rank's own, or overlap them.
+void columns(Form form, const std::vector<int>& counts, int apart, bool commutes) {
+  MPI_Datatype pair;
+  MPI_Datatype column;
+  MPI_Type_vector(2, 1, apart, MPI_INT, &pair);
+  MPI_Type_create_resized(pair, 0, sizeof(int), &column);
+  MPI_Type_commit(&column);
+  MPI_Op op;
+  MPI_Op_create(commutes ? add_columns : keep_lower_columns, commutes ? 1 : 0, &op);
+  height = apart;
+  int total = 0;
+  int before = 0;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) before = total;
+    total += counts[static_cast<std::size_t>(r)];
+  }
+  const int mine = counts[static_cast<std::size_t>(rank)];
+  std::vector<int> from;
+  for (int i = 0; i < total + apart; ++i) from.push_back((rank + 1) * 1000 + i);
+  std::vector<int> expected(from.size(), -1);
+  for (int i = 0; i < mine; ++i) {
+    for (const int row : {0, apart}) {
+      const int at = before + i + row;
+      expected[static_cast<std::size_t>(i + row)] =
+          commutes ? size * (size + 1) / 2 * 1000 + size * at : 1000 + at;
+    }
+  }
+  std::vector<int> to(from.size(), -1);
+  WEFT_CALL(form, 2, Reduce_scatter, Ireduce_scatter, from.data(), to.data(), counts.data(), column,
+            op, MPI_COMM_WORLD);
+  WEFT_EXPECT(to == expected, "Reduce_scatter of columns");
+  if (counts.front() == counts.back()) {
+    to.assign(to.size(), -1);
+    WEFT_CALL(form, 2, Reduce_scatter_block, Ireduce_scatter_block, from.data(), to.data(), mine,
+              column, op, MPI_COMM_WORLD);
+    WEFT_EXPECT(to == expected, "Reduce_scatter_block of columns");
+  }
+  MPI_Op_free(&op);
+  MPI_Type_free(&column);
+  MPI_Type_free(&pair);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -261,6 +464,27 @@ int main(int argc, char** argv) {
           scans(c);
         }
       }
+    }
+  }
+  for (const Form form : kForms) {
+    handles(form);
+    for (const int count : {1, 3, 700, 9001}) {
+      for (const bool with_int : {false, true}) alignment(form, count, with_int);
+    }
+    widest<Int128, int>(MPI_INTEGER16, MPI_INT, form);
+    widest<int, Int128>(MPI_INT, MPI_INTEGER16, form);
+#if defined(__SIZEOF_FLOAT128__)
+    widest<__float128, int>(MPI_REAL16, MPI_INT, form);
+#endif
+    for (const int count : {1, 3, 40, 9001}) {
+      zeros<float>(MPI_FLOAT, form, count);
+      zeros<double>(MPI_DOUBLE, form, count);
+    }
+    for (const bool commutes : {false, true}) {
+      std::vector<int> counts(static_cast<std::size_t>(size), 1);
+      counts[0] = 3;
+      columns(form, counts, size + 2, commutes);
+      columns(form, std::vector<int>(static_cast<std::size_t>(size), 2), 2, commutes);
     }
   }
   for (int from = 0; from < size; ++from) {

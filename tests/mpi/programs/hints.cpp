@@ -1,6 +1,7 @@
 // What a communicator was promised by info keys holds: wildcards that it was told not to expect are
 // errors. With argument "hash", promises that matching relies on cannot be taken back.
 #include <string>
+#include <vector>
 
 #include "check.hpp"
 
@@ -96,6 +97,50 @@ bool holds(MPI_Comm comm, const char* key) {
   return flag != 0 && std::string(value) == "true";
 }
 
+/// Settled as a communicator is made, by whatever maker takes an info; not taken up later.
+void overtaking() {
+  constexpr const char* kOvertaking = "mpi_assert_allow_overtaking";
+  MPI_Info info = promise(kOvertaking);
+  MPI_Group group;
+  int me = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &me);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  std::vector<MPI_Comm> made(6, MPI_COMM_NULL);
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &made[0]);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, info, &made[1]);
+  const int next = (me + 1) % size;
+  const int before = (me + size - 1) % size;
+  const int degree = 1;
+  MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &degree, &next, MPI_UNWEIGHTED, info, 0, &made[2]);
+  MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &before, MPI_UNWEIGHTED, 1, &next,
+                                 MPI_UNWEIGHTED, info, 0, &made[3]);
+  MPI_Comm_create_from_group(group, "overtaking", info, MPI_ERRORS_RETURN, &made[4]);
+  if (size > 1) {
+    MPI_Group sides[2];
+    int ranges[2][3] = {{0, 0, 1}, {1, size - 1, 1}};
+    for (int side = 0; side < 2; ++side)
+      MPI_Group_range_incl(group, 1, &ranges[side], &sides[side]);
+    const int mine = me == 0 ? 0 : 1;
+    MPI_Intercomm_create_from_groups(sides[mine], 0, sides[1 - mine], 0, "overtaking between", info,
+                                     MPI_ERRORS_RETURN, &made[5]);
+    for (MPI_Group& side : sides) MPI_Group_free(&side);
+  }
+  for (MPI_Comm& each : made) {
+    if (each == MPI_COMM_NULL) continue;
+    WEFT_CHECK(holds(each, kOvertaking));
+    MPI_Comm_free(&each);
+  }
+  MPI_Comm late;
+  MPI_Comm_dup(MPI_COMM_WORLD, &late);
+  MPI_Comm_set_info(late, info);
+  WEFT_CHECK(!holds(late, kOvertaking));
+  MPI_Comm_free(&late);
+  MPI_Group_free(&group);
+  MPI_Info_free(&info);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -153,6 +198,7 @@ int main(int argc, char** argv) {
     many(plain);
     MPI_Comm_free(&plain);
   }
+  overtaking();
   MPI_Finalize();
   return result();
 }
