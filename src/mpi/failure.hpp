@@ -25,11 +25,21 @@ class Failure : public std::exception {
     comm_ = comm;
     return *this;
   }
+  /// The code that an error handler of the program's is given: the call's own, but for
+  /// MPI_ERR_IN_STATUS that of the request that failed first (MPI 9.3).
+  [[nodiscard]] int handler_code() const noexcept {
+    return request_code_ != MPI_SUCCESS ? request_code_ : code_;
+  }
+  Failure& because_of(int request_code) noexcept {
+    request_code_ = request_code;
+    return *this;
+  }
 
  private:
   int code_;
   std::string text_;
   MPI_Comm comm_ = MPI_COMM_NULL;
+  int request_code_ = MPI_SUCCESS;
 };
 
 /// Throws Failure.

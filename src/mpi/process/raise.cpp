@@ -42,7 +42,7 @@ std::string sentence(const Failure& failure, const char* call, std::string_view 
 /// `comm` gets a handle that it may write to; MPI lets it be anything but used afterwards.
 int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, const Failure& failure,
               const char* call, std::string_view object) {
-  int code = failure.code();
+  int code = failure.handler_code();
   switch (handler.kind) {
     case Errhandler::Kind::returns:
       break;

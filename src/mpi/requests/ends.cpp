@@ -111,8 +111,10 @@ void report_peek(Request& request, MPI_Status* status) {
   if (outcome.error != MPI_SUCCESS) throw Failure(outcome.error, std::move(why)).about(comm);
 }
 
-void Statuses::note_failure(int i) noexcept {
-  if (failed_++ != 0 || statuses_ == MPI_STATUSES_IGNORE) return;
+void Statuses::note_failure(int i, int error) noexcept {
+  if (failed_++ != 0) return;
+  error_ = error;
+  if (statuses_ == MPI_STATUSES_IGNORE) return;
   for (int before = 0; before < i; ++before) statuses_[before].MPI_ERROR = MPI_SUCCESS;
 }
 
@@ -121,7 +123,8 @@ void Statuses::fail_some() const {
       MPI_ERR_IN_STATUS,
       fmt::format("{} of the requests failed (the statuses tell which), the first one so: {}",
                   failed_, why_))
-      .about(comm_);
+      .about(comm_)
+      .because_of(error_);
 }
 
 }  // namespace weft::mpi

@@ -77,15 +77,16 @@ class Statuses {
  private:
   void set(int i, const Outcome& outcome) noexcept {
     if (outcome.error != MPI_SUCCESS) [[unlikely]]
-      note_failure(i);
+      note_failure(i, outcome.error);
     if (statuses_ != MPI_STATUSES_IGNORE) fill(&statuses_[i], outcome, failed_ != 0);
   }
-  void note_failure(int i) noexcept;
+  void note_failure(int i, int error) noexcept;
   [[noreturn]] void fail_some() const;
 
   MPI_Status* statuses_;
   int failed_ = 0;
-  MPI_Comm comm_ = MPI_COMM_NULL;  ///< of the first failure, as its sentence
+  int error_ = MPI_SUCCESS;        ///< of the first failure
+  MPI_Comm comm_ = MPI_COMM_NULL;  ///< the same, as its sentence
   std::string why_;
 };
 

@@ -391,6 +391,30 @@ void count_errors(MPI_Comm* comm, int* code, ...) {
   g_handled.fetch_add(1);
 }
 
+/// Where the call returns MPI_ERR_IN_STATUS the handler is given the request's error (MPI 9.3).
+void test_handler_of_several(MPI_Comm comm) {
+  int in = 0;
+  const int out[2] = {1, 2};
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Status statuses[2];
+  int number = 0;
+  int indices[2];
+  const auto begin_bad = [&] {
+    MPI_Irecv(&in, 1, MPI_INT, 0, 0, comm, &requests[1]);
+    MPI_Send(out, 2, MPI_INT, 0, 0, comm);
+  };
+  begin_bad();
+  expect_class(MPI_Waitall(2, requests, statuses), MPI_ERR_IN_STATUS, "Waitall under a handler");
+  begin_bad();
+  int code = MPI_SUCCESS;
+  for (number = 0; number == 0;) code = MPI_Testall(2, requests, &number, MPI_STATUSES_IGNORE);
+  expect_class(code, MPI_ERR_IN_STATUS, "Testall under a handler");
+  begin_bad();
+  expect_class(MPI_Waitsome(2, requests, &number, indices, statuses), MPI_ERR_IN_STATUS,
+               "Waitsome under a handler");
+  expect(g_handled.load() == 4, "once more each, not %d", g_handled.load() - 1);
+}
+
 /// Errors go to the handler of the request's communicator.
 void test_handler() {
   MPI_Comm comm;
@@ -408,6 +432,8 @@ void test_handler() {
   expect(g_handled.load() == 1, "it was called once, not %d times", g_handled.load());
   MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
 
+  test_handler_of_several(comm);
+
   // Of a message that was probed there: its communicator's, too.
   MPI_Send(out, 2, MPI_INT, 0, 0, comm);
   MPI_Message message;
@@ -421,7 +447,7 @@ void test_handler() {
   expect_class(MPI_Mrecv(&in, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE,
                "Mrecv of too much");
   expect(message == MPI_MESSAGE_NULL, "the message has gone");
-  expect(g_handled.load() == 4, "three more calls, not %d", g_handled.load() - 1);
+  expect(g_handled.load() == 7, "three more calls, not %d", g_handled.load() - 4);
   MPI_Errhandler_free(&handler);
   MPI_Comm_free(&comm);
 }
