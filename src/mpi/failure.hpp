@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mpi/abi/mpi.h"
+#include "mpi/handle.hpp"
 
 namespace weft::mpi {
 
@@ -19,10 +20,11 @@ class Failure : public std::exception {
   Failure(int code, std::string text) : code_(code), text_(std::move(text)) {}
   [[nodiscard]] int code() const noexcept { return code_; }
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
-  /// The communicator that it concerns, for calls that name none (MPI_Wait …).
-  [[nodiscard]] MPI_Comm comm() const noexcept { return comm_; }
-  Failure& about(MPI_Comm comm) noexcept {
-    comm_ = comm;
+  /// The communicator (a Comm) that it concerns, for calls that name none (MPI_Wait …). Held: its
+  /// handle may be gone. May be nullptr.
+  [[nodiscard]] Counted* comm() const noexcept { return comm_.get(); }
+  Failure& about(Counted* comm) noexcept {
+    comm_ = Held<Counted>(comm);
     return *this;
   }
   /// The code that an error handler of the program's is given: the call's own, but for
@@ -38,7 +40,7 @@ class Failure : public std::exception {
  private:
   int code_;
   std::string text_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  Held<Counted> comm_;
   int request_code_ = MPI_SUCCESS;
 };
 

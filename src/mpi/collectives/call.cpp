@@ -166,7 +166,7 @@ class CollectiveWork final : public RequestWork {
   }
   void before_report(Request& request) override {
     if (why_.empty()) return;
-    throw Failure(request.transfer.outcome.error, why_).about(call_.comm->handle);
+    throw Failure(request.transfer.outcome.error, why_).about(call_.comm);
   }
   bool detach(Request& request) override {
     if (request.transfer.ended()) return false;

@@ -97,10 +97,12 @@ int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
   }
   if (found == nullptr) end_job(failure, call, "");
   const Held<Comm> comm(found);
-  const Held<Errhandler> handler = handler_of(*comm);
-  if (!handler) end_job(failure, call, "");
-  return hand_over(*handler, handle, MPI_SESSION_NULL, failure, call,
+  return hand_over(*handler_of(*comm), handle, MPI_SESSION_NULL, failure, call,
                    named ? name_of(*comm) : std::string());
+}
+
+int raise_on_comm(Comm& comm, const Failure& failure, const char* call) {
+  return hand_over(*handler_of(comm), comm.handle, MPI_SESSION_NULL, failure, call, name_of(comm));
 }
 
 int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call) {

@@ -67,7 +67,7 @@ MatchedMessage* checked(const MPI_Message* handle, const ReceiveBuffer& place) {
     require(!lacks_buffer({place.buffer, place.count, type}), MPI_ERR_BUFFER,
             "the buffer is a null pointer");
   } catch (Failure& failure) {
-    if (matched != nullptr) failure.about(matched->comm->handle);
+    if (matched != nullptr) failure.about(matched->comm.get());
     throw;
   }
   return matched;

@@ -452,6 +452,67 @@ void test_handler() {
   MPI_Comm_free(&comm);
 }
 
+std::atomic<int> g_of_freed{0};
+void count_errors_of_freed(MPI_Comm* /*comm*/, int* code, ...) {
+  expect_class(*code, g_wanted.load(), "the code of a freed communicator's handler");
+  g_of_freed.fetch_add(1);
+}
+
+/// The handler of a communicator goes with its operations after MPI_Comm_free.
+void test_handler_after_free() {
+  int in = 0;
+  const int out[2] = {1, 2};
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(count_errors_of_freed, &handler);
+  const auto duplicate = [&](MPI_Comm original) {
+    MPI_Comm comm;
+    MPI_Comm_dup(original, &comm);
+    MPI_Comm_set_errhandler(comm, handler);
+    return comm;
+  };
+  // Receives: one that has failed by then, and two that fail later.
+  MPI_Comm comm = duplicate(MPI_COMM_SELF);
+  MPI_Request requests[3];
+  for (MPI_Request& each : requests) MPI_Irecv(&in, 1, MPI_INT, 0, 0, comm, &each);
+  MPI_Request sends[3];
+  MPI_Isend(out, 2, MPI_INT, 0, 0, comm, &sends[0]);
+  MPI_Send_init(out, 2, MPI_INT, 0, 0, comm, &sends[1]);
+  MPI_Send_init(out, 2, MPI_INT, 0, 0, comm, &sends[2]);
+  MPI_Request buffered;
+  MPI_Bsend_init(out, 2, MPI_INT, 0, 0, comm, &buffered);
+  MPI_Comm_free(&comm);
+  g_wanted = MPI_ERR_TRUNCATE;
+  expect_class(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "Wait after the free");
+  MPI_Startall(2, &sends[1]);
+  MPI_Waitall(3, sends, MPI_STATUSES_IGNORE);
+  int code = MPI_SUCCESS;
+  MPI_Status status;
+  for (int flag = 0; flag == 0;) code = MPI_Request_get_status(requests[1], &flag, &status);
+  expect_class(code, MPI_ERR_TRUNCATE, "Request_get_status after the free");
+  expect_class(MPI_Waitall(2, &requests[1], MPI_STATUSES_IGNORE), MPI_ERR_IN_STATUS,
+               "Waitall after the free");
+  expect(g_of_freed.load() == 3, "three calls of the handler, not %d", g_of_freed.load());
+  // No buffer is attached.
+  g_wanted = MPI_ERR_BUFFER;
+  expect_class(MPI_Start(&buffered), MPI_ERR_BUFFER, "Start after the free");
+  expect(g_of_freed.load() == 4, "one call more, not %d", g_of_freed.load() - 3);
+  MPI_Request_free(&buffered);
+  for (int i = 1; i < 3; ++i) MPI_Request_free(&sends[i]);
+
+  // A collective, of which rank 0 gives more than the others take.
+  comm = duplicate(MPI_COMM_WORLD);
+  int data[2] = {1, 2};
+  MPI_Request collective;
+  MPI_Ibcast(data, g_rank == 0 ? 2 : 1, MPI_INT, 0, comm, &collective);
+  MPI_Comm_free(&comm);
+  g_of_freed = 0;
+  g_wanted = MPI_ERR_TRUNCATE;
+  code = MPI_Wait(&collective, MPI_STATUS_IGNORE);
+  expect_class(code, g_rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE, "a collective after the free");
+  expect(g_of_freed.load() == (g_rank == 0 ? 0 : 1), "%d calls for it", g_of_freed.load());
+  MPI_Errhandler_free(&handler);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -476,6 +537,7 @@ int main(int argc, char** argv) {
   test_look_at_failed();
   test_bad_among_many();
   test_handler();
+  test_handler_after_free();
   MPI_Type_free(&g_huge);
   return finish();
 }
