@@ -1,5 +1,6 @@
 // The error class of each wrong argument of point-to-point calls, truncation, and stale handles
 // (which other MPI libraries need not tell).
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 
@@ -275,6 +276,30 @@ void test_requests() {
   expect_class(MPI_Startall(-1, &null), MPI_ERR_COUNT, "-1 started");
 }
 
+/// A pending request that is given twice is told, and stays as it is.
+void test_same_twice() {
+  int in[2] = {0, 0};
+  MPI_Request one;
+  MPI_Request other;
+  MPI_Irecv(&in[0], 1, MPI_INT, g_rank, 11, MPI_COMM_WORLD, &one);
+  MPI_Irecv(&in[1], 1, MPI_INT, g_rank, 12, MPI_COMM_WORLD, &other);
+  MPI_Request twice[3] = {one, other, one};
+  const std::vector<MPI_Request> before(twice, twice + 3);
+  int number = 0;
+  int indices[3];
+  expect_class(MPI_Waitany(3, twice, &number, MPI_STATUS_IGNORE), MPI_ERR_REQUEST,
+               "Waitany of one twice");
+  expect_class(MPI_Waitsome(3, twice, &number, indices, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+               "Waitsome of one twice");
+  expect(std::equal(before.begin(), before.end(), twice), "they stay as they are");
+  MPI_Send(&g_rank, 1, MPI_INT, g_rank, 12, MPI_COMM_WORLD);
+  expect_class(MPI_Waitany(2, twice, &number, MPI_STATUS_IGNORE), MPI_SUCCESS,
+               "Waitany of the other");
+  expect(number == 1, "index %d", number);
+  MPI_Send(&g_rank, 1, MPI_INT, g_rank, 11, MPI_COMM_WORLD);
+  expect_class(MPI_Wait(&one, MPI_STATUS_IGNORE), MPI_SUCCESS, "Wait for the one");
+}
+
 void test_truncation(std::size_t size) {
   std::vector<unsigned char> out(size, 1);
   std::vector<unsigned char> in(size, 0);
@@ -533,6 +558,7 @@ int main(int argc, char** argv) {
   test_arguments(freed_comm, freed_type);
   test_requests();
   test_no_place();
+  test_same_twice();
   for (const std::size_t size : {4U, 100U, 10000U, 1U << 20}) test_truncation(size);
   test_look_at_failed();
   test_bad_among_many();
