@@ -12,6 +12,7 @@
 #include "mpi/process.hpp"
 #include "mpi/process/error_table.hpp"
 #include "mpi/process/gate.hpp"
+#include "mpi/process/settings.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -88,7 +89,10 @@ MPI_Comm default_comm() {
 }  // namespace
 
 int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
-  if (!is_active()) end_job(failure, call, "");
+  if (!is_active()) {
+    if (initial_errhandler() != MPI_ERRORS_RETURN) end_job(failure, call, "");
+    return failure.code();
+  }
   Comm* found = comms().find(handle);
   const bool named = found != nullptr;
   if (!named) {
