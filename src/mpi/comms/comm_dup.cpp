@@ -36,7 +36,7 @@ Schedule open_copy(Comm& copy, Council council) {
 
 /// Ends a copy that came to nothing.
 void discard(Comm& copy) {
-  (void)copy.attributes.erase_all(AttributeOf::comm, copy.handle);
+  copy.attributes.end_all(AttributeOf::comm, copy.handle);
   if (Comm* removed = comms().remove(copy.handle)) removed->drop();
 }
 

@@ -185,7 +185,7 @@ void release_process(bool world) {
   // MPI 11.2.4: first of all, as if MPI_COMM_SELF were freed; the callbacks may still call MPI.
   if (world) {
     if (Comm* self = comms().find(MPI_COMM_SELF); self != nullptr)
-      self->attributes.erase_all(AttributeOf::comm, MPI_COMM_SELF);
+      self->attributes.end_all(AttributeOf::comm, MPI_COMM_SELF);
   }
   const std::scoped_lock guard(life.lock);
   if (world) life.world.store(false, std::memory_order_relaxed);
