@@ -33,7 +33,7 @@ void launch(Schedule schedule, Request& request, Comm& comm, std::string& why) {
     request.transfer.state.store(Transfer::kEnded, std::memory_order_relaxed);
     return;
   }
-  auto* driver = new Driver(std::move(schedule), request, why);
+  auto* driver = new Driver(std::move(schedule), request, comm, why);
   handle.promise().driver = driver;
   // relaxed: it is told to others by set_waiter and by the handle's way through the program.
   request.transfer.state.store(Transfer::kPending, std::memory_order_relaxed);
@@ -82,8 +82,11 @@ void Driver::finish() noexcept {
     }
   }
   Request& request = request_;
+  Comm& comm = comm_;  // the request holds it
   delete this;  // and the frame with it: nothing of the schedule is left when the request ends
   request.transfer.outcome.error = error;
+  // release: pairs with wait_for_operations; what it received is there.
+  comm.launched.fetch_sub(1, std::memory_order_release);
   request.transfer.end();
 }
 
