@@ -25,7 +25,7 @@ struct Attached {
   std::unordered_map<MPI_Session, BufferPtr> sessions;
 };
 Attached& attached() {
-  static Attached buffers;
+  static Attached& buffers = *new Attached;  // not destroyed: see release at exit, process.cpp
   return buffers;
 }
 

@@ -38,7 +38,7 @@ struct Unused {
   std::vector<Comm*> comms;
 };
 Unused& freed_comms() {
-  static Unused freed;
+  static Unused& freed = *new Unused;  // not destroyed: see release at exit, process.cpp
   return freed;
 }
 
@@ -228,9 +228,13 @@ void open_requests() {
                }});
 }
 
-void close_requests() {
+void end_sends() {
   detach_all_buffers();
   end_freed_sends();
+}
+
+void close_requests() {
+  end_sends();
   if (settings().report_leaks) tell_leaked_requests();
   end_leaked_messages();
   bool under_way = false;

@@ -84,7 +84,8 @@ std::unique_ptr<MatchedMessage> claim(MPI_Message* handle) {
 }  // namespace
 
 HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
-  static HandleTable<MatchedMessage, MPI_Message> table;
+  // Not destroyed: see release at exit, process.cpp.
+  static auto& table = *new HandleTable<MatchedMessage, MPI_Message>;
   return table;
 }
 
