@@ -26,10 +26,15 @@ class AttributeSet {
   void erase(AttributeOf kind, void* handle, int keyval);
   /// The object ends: delete callbacks, last set first. The code of the first that failed.
   int erase_all(AttributeOf kind, void* handle);
+  /// The same where the object goes whatever they answer: each is called, once.
+  void end_all(AttributeOf kind, void* handle);
   /// The object is duplicated: copy callbacks.
   void copy_to(AttributeOf kind, void* handle, AttributeSet& copy) const;
 
  private:
+  [[nodiscard]] bool last(Entry& entry) const;
+  void forget(int keyval);
+
   mutable std::mutex lock_;
   std::vector<Entry> entries_;
 };

@@ -57,6 +57,7 @@ class Comm final : public Counted {
   Hints hints;
 
   std::atomic<uint64_t> collectives{0};  ///< begun so far: the tag of the next one
+  std::atomic<uint32_t> launched{0};     ///< nonblocking ones that have not ended
   /// A collective has met a dead member: from then on its messages tell that instead of data.
   std::atomic<bool> member_died{false};
   std::mutex lock;  ///< of what follows

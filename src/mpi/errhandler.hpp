@@ -44,10 +44,12 @@ Errhandler& errhandler(MPI_Errhandler handle);
 Held<Errhandler> usable_errhandler(MPI_Errhandler handle, Errhandler::Kind kind);
 
 /// Hands a failure to the error handler of `comm` (MPI_COMM_NULL or bad: that of MPI_COMM_SELF, or
-/// of MPI_COMM_WORLD if the program set only that; before init: fatal) and answers what the call
-/// returns: the code, if the handler returns at all. `call`: the name of the MPI function, for the
-/// message.
+/// of MPI_COMM_WORLD if the program set only that; before init and after finalize: the initial one)
+/// and answers what the call returns: the code, if the handler returns at all. `call`: the name of
+/// the MPI function, for the message.
 int raise_on_comm(MPI_Comm comm, const Failure& failure, const char* call);
+/// The same of one that may have been freed: the handler is given the handle that it had.
+int raise_on_comm(Comm& comm, const Failure& failure, const char* call);
 int raise_on_session(MPI_Session session, const Failure& failure, const char* call);
 /// To a handler that the call was given for what it makes.
 int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mpi/abi/mpi.h"
+#include "mpi/handle.hpp"
 
 namespace weft::mpi {
 
@@ -19,17 +20,28 @@ class Failure : public std::exception {
   Failure(int code, std::string text) : code_(code), text_(std::move(text)) {}
   [[nodiscard]] int code() const noexcept { return code_; }
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
-  /// The communicator that it concerns, for calls that name none (MPI_Wait …).
-  [[nodiscard]] MPI_Comm comm() const noexcept { return comm_; }
-  Failure& about(MPI_Comm comm) noexcept {
-    comm_ = comm;
+  /// The communicator (a Comm) that it concerns, for calls that name none (MPI_Wait …). Held: its
+  /// handle may be gone. May be nullptr.
+  [[nodiscard]] Counted* comm() const noexcept { return comm_.get(); }
+  Failure& about(Counted* comm) noexcept {
+    comm_ = Held<Counted>(comm);
+    return *this;
+  }
+  /// The code that an error handler of the program's is given: the call's own, but for
+  /// MPI_ERR_IN_STATUS that of the request that failed first (MPI 9.3).
+  [[nodiscard]] int handler_code() const noexcept {
+    return request_code_ != MPI_SUCCESS ? request_code_ : code_;
+  }
+  Failure& because_of(int request_code) noexcept {
+    request_code_ = request_code;
     return *this;
   }
 
  private:
   int code_;
   std::string text_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  Held<Counted> comm_;
+  int request_code_ = MPI_SUCCESS;
 };
 
 /// Throws Failure.

@@ -87,8 +87,9 @@ inline void wait(Transfer& transfer) {
 }
 /// Returns when all have ended (one counter preset to their number, 000 §2.2).
 void wait_all(std::span<Transfer* const> transfers);
-/// Returns when at least one has ended.
-void wait_any(std::span<Transfer* const> transfers);
+/// Returns when at least one has ended. False: at once, none has, but one is there twice, or is
+/// waited for elsewhere.
+[[nodiscard]] bool wait_any(std::span<Transfer* const> transfers);
 /// Returns when a message that `probe` would find may have come, or something else has (callers
 /// look again): one round of waiting for arrivals at this communicator.
 void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found);

@@ -29,8 +29,8 @@ struct Settings {
   MPI_Errhandler initial_errhandler;  ///< of the predefined communicators
 };
 
-/// Owner: one per process, made by the first Init_thread or Session_init, ended by the last
-/// Finalize or Session_finalize. Thread-safe.
+/// Owner: one per process, made by the first Init_thread or Session_init, ended by Finalize, a
+/// later Session_finalize, or at the program's end. Thread-safe.
 class Process {
  public:
   virtual ~Process() = default;
@@ -59,6 +59,7 @@ void close_datatypes();
 void open_comms();      ///< comms/: groups, MPI_COMM_WORLD, MPI_COMM_SELF; attributes' key values
 void close_comms();     ///< deletes MPI_COMM_SELF's attributes first (MPI 11.2.4)
 void open_requests();   ///< requests/
+void end_sends();       ///< waits for what was sent without a request, or its request freed
 void close_requests();  ///< warns of leaks with `mpi.report_leaks`, as each part does of its own
 
 }  // namespace weft::mpi

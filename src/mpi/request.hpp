@@ -74,6 +74,10 @@ void retire(Request& request) noexcept;
 /// The same, once it has ended: nobody will ask for its end.
 void retire_when_ended(Request& request) noexcept;
 
+/// Returns when nothing is under way on it, whether its request was freed or not: sends, receives,
+/// buffered sends, nonblocking collectives. Nobody begins others meanwhile.
+void wait_for_operations(const Comm& comm);
+
 /// Takes over the hold that the handle of a communicator had (MPI_Comm_free): drops it now, or, if
 /// requests still need the communicator, once they are gone. Its buffer for buffered sends is
 /// detached.

@@ -7,6 +7,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include "mpi/comm.hpp"
@@ -38,7 +39,20 @@ class [[nodiscard]] Schedule {
 /// Runs it to its end in the calling thread (or task), which waits in each step. Throws Failure.
 void run(Schedule schedule);
 /// Runs it up to its first wait, and from then on wherever progress finds it (Runtime::defer):
-/// `request.transfer` ends with it. `comm` is held until then.
-void launch(Schedule schedule, Request& request, Comm& comm);
+/// `request.transfer` ends with it. `comm` is held until then. A failure's sentence goes to `why`,
+/// which must live as long as the request.
+void launch(Schedule schedule, Request& request, Comm& comm, std::string& why);
+
+/// What requests of launched schedules have in common: neither MPI_Cancel nor, before the end,
+/// MPI_Request_free is allowed (MPI 6.12).
+class ScheduleWork : public RequestWork {
+ public:
+  void cancel(Request& request) override;
+  void before_report(Request& request) override;
+  bool detach(Request& request) override;
+
+ protected:
+  std::string why_;  ///< what failed
+};
 
 }  // namespace weft::mpi

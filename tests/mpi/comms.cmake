@@ -5,6 +5,18 @@ weft_mpi_test(comms_many RANKS 1 2 4 SOURCES programs/comms_many.cpp)
 weft_mpi_test(groups RANKS 1 2 4 SOURCES programs/groups.cpp)
 weft_mpi_test(intercomms RANKS 2 3 4 SOURCES programs/intercomms.cpp)
 weft_mpi_test(sessions RANKS 1 2 4 SOURCES programs/sessions.cpp)
+# Ranks of which each does something else with sessions.
+weft_mpi_program(sessions_apart programs/sessions_apart.cpp)
+weft_left_out_of_tsan(mpi_program_sessions_apart)
+foreach(whats "before_init world" "once again")
+  separate_arguments(whats)
+  list(GET whats 0 one)
+  list(GET whats 1 other)
+  add_test(NAME mpi.sessions_apart.${one} COMMAND $<TARGET_FILE:weftrun> --timeout 100
+    -n 1 $<TARGET_FILE:mpi_program_sessions_apart> ${one} :
+    -n 1 $<TARGET_FILE:mpi_program_sessions_apart> ${other})
+  set_tests_properties(mpi.sessions_apart.${one} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")
+endforeach()
 weft_mpi_test(topologies RANKS 1 2 4 6 SOURCES programs/topologies.cpp)
 weft_mpi_test(attributes RANKS 1 2 SOURCES programs/attributes.cpp)
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "mpi/comm.hpp"
 #include "mpi/errhandler.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/process/caught.hpp"
@@ -11,8 +12,9 @@ namespace weft::mpi::front {
 namespace {
 
 int raise_failure(MPI_Comm comm, const Failure& failure, const char* call) {
-  return raise_on_comm(comm == MPI_COMM_NULL || comm == nullptr ? failure.comm() : comm, failure,
-                       call);
+  if ((comm == MPI_COMM_NULL || comm == nullptr) && failure.comm() != nullptr)
+    return raise_on_comm(static_cast<Comm&>(*failure.comm()), failure, call);
+  return raise_on_comm(comm, failure, call);
 }
 int raise_failure(MPI_Session session, const Failure& failure, const char* call) {
   return raise_on_session(session, failure, call);

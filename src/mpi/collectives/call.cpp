@@ -133,7 +133,7 @@ Held<T> hold(const T* object) {
 }
 
 /// A nonblocking or persistent collective: its arguments, and holds of what they name.
-class CollectiveWork final : public RequestWork {
+class CollectiveWork final : public ScheduleWork {
  public:
   explicit CollectiveWork(Call&& call)
       : call_(std::move(call)),
@@ -158,19 +158,7 @@ class CollectiveWork final : public RequestWork {
 
   void start(Request& request) override {
     why_.clear();
-    launch(begin(call_), request, *call_.comm, &why_);
-  }
-  void cancel(Request& request) override {
-    (void)request;
-    fail(MPI_ERR_REQUEST, "a collective cannot be cancelled");
-  }
-  void before_report(Request& request) override {
-    if (why_.empty()) return;
-    throw Failure(request.transfer.outcome.error, why_).about(call_.comm->handle);
-  }
-  bool detach(Request& request) override {
-    if (request.transfer.ended()) return false;
-    fail(MPI_ERR_REQUEST, "a collective that is under way cannot be freed");
+    launch(begin(call_), request, *call_.comm, why_);
   }
 
  private:
@@ -210,7 +198,6 @@ class CollectiveWork final : public RequestWork {
   Held<Op> op_;
   std::vector<Held<Datatype>> types_;
   MPI_Datatype own_handle_ = MPI_DATATYPE_NULL;
-  std::string why_;
 };
 
 /// A request with this work. Inactive.

@@ -25,8 +25,11 @@ namespace weft::mpi {
 ///  2. While it is not 0 the coroutine is suspended, or is being suspended, and its frame lives.
 class Driver final : public Waiter {
  public:
-  Driver(Schedule&& schedule, Request& request, std::string* why) noexcept
-      : request_(request), why_(why), schedule_(std::move(schedule)) {}
+  Driver(Schedule&& schedule, Request& request, Comm& comm, std::string& why) noexcept
+      : request_(request), comm_(comm), why_(why), schedule_(std::move(schedule)) {
+    // relaxed: who waits for its end is told of it by the program.
+    comm_.launched.fetch_add(1, std::memory_order_relaxed);
+  }
   /// Runs the coroutine until it waits for something, or is over.
   void go(std::coroutine_handle<> at) noexcept;
   /// The coroutine `at` waits for a step. False: all of it has ended, go on.
@@ -50,7 +53,8 @@ class Driver final : public Waiter {
   std::coroutine_handle<> at_;  ///< the innermost coroutine
   bool* over_ = nullptr;        ///< of the `go` that runs now
   Request& request_;
-  std::string* why_;  ///< takes the sentence of a failure; may be nullptr
+  Comm& comm_;
+  std::string& why_;  ///< takes the sentence of a failure
   Schedule schedule_;
   Resume resume_{*this};
 };
@@ -152,8 +156,5 @@ struct Schedule::promise_type {
 
 /// A schedule of nothing: it is over before it begins.
 [[nodiscard]] inline Schedule nothing() noexcept { return Schedule(nullptr); }
-
-/// As `launch`; a failure's sentence goes to `why`, which must live as long as the request.
-void launch(Schedule schedule, Request& request, Comm& comm, std::string* why);
 
 }  // namespace weft::mpi

@@ -23,11 +23,7 @@ void run(Schedule schedule) {
   handle.promise().report();
 }
 
-void launch(Schedule schedule, Request& request, Comm& comm) {
-  launch(std::move(schedule), request, comm, nullptr);
-}
-
-void launch(Schedule schedule, Request& request, Comm& comm, std::string* why) {
+void launch(Schedule schedule, Request& request, Comm& comm, std::string& why) {
   Schedule::Handle handle = schedule.handle();
   if (request.comm.get() != &comm) request.comm = Held<Comm>(&comm);
   request.active = true;
@@ -37,7 +33,7 @@ void launch(Schedule schedule, Request& request, Comm& comm, std::string* why) {
     request.transfer.state.store(Transfer::kEnded, std::memory_order_relaxed);
     return;
   }
-  auto* driver = new Driver(std::move(schedule), request, why);
+  auto* driver = new Driver(std::move(schedule), request, comm, why);
   handle.promise().driver = driver;
   // relaxed: it is told to others by set_waiter and by the handle's way through the program.
   request.transfer.state.store(Transfer::kPending, std::memory_order_relaxed);
@@ -78,7 +74,7 @@ void Driver::finish() noexcept {
       ended.report();
     } catch (const Failure& failure) {
       error = failure.code();
-      if (why_ != nullptr) *why_ = failure.what();
+      why_ = failure.what();
     } catch (const std::bad_alloc&) {
       error = MPI_ERR_NO_MEM;
     } catch (...) {
@@ -86,9 +82,25 @@ void Driver::finish() noexcept {
     }
   }
   Request& request = request_;
+  Comm& comm = comm_;  // the request holds it
   delete this;  // and the frame with it: nothing of the schedule is left when the request ends
   request.transfer.outcome.error = error;
+  // release: pairs with wait_for_operations; what it received is there.
+  comm.launched.fetch_sub(1, std::memory_order_release);
   request.transfer.end();
+}
+
+void ScheduleWork::cancel(Request& /*request*/) {
+  fail(MPI_ERR_REQUEST, "a collective cannot be cancelled");
+}
+
+void ScheduleWork::before_report(Request& request) {
+  if (!why_.empty()) throw Failure(request.transfer.outcome.error, why_);
+}
+
+bool ScheduleWork::detach(Request& request) {
+  if (request.transfer.ended()) return false;
+  fail(MPI_ERR_REQUEST, "a collective that is under way cannot be freed");
 }
 
 }  // namespace weft::mpi

@@ -94,6 +94,17 @@ void AttributeSet::erase(AttributeOf kind, void* handle, int keyval) {
   if (!get(keyval, &value)) fail(MPI_ERR_KEYVAL, "no attribute is set under this key value");
   if (const int code = call_delete(found, handle, keyval, value); code != MPI_SUCCESS)
     refused(code, "delete");
+  forget(keyval);
+}
+
+bool AttributeSet::last(Entry& entry) const {
+  const std::scoped_lock guard(lock_);
+  if (entries_.empty()) return false;
+  entry = entries_.back();
+  return true;
+}
+
+void AttributeSet::forget(int keyval) {
   {
     const std::scoped_lock guard(lock_);
     std::erase_if(entries_, [&](const Entry& entry) { return entry.keyval == keyval; });
@@ -102,21 +113,19 @@ void AttributeSet::erase(AttributeOf kind, void* handle, int keyval) {
 }
 
 int AttributeSet::erase_all(AttributeOf kind, void* handle) {
-  for (;;) {
-    Entry last;
-    {
-      const std::scoped_lock guard(lock_);
-      if (entries_.empty()) return MPI_SUCCESS;
-      last = entries_.back();
-    }
+  for (Entry each{}; last(each);) {
     // What a callback refuses to delete stays, so that the object's end can be tried again.
-    const int code = call_delete(find_keyval(kind, last.keyval), handle, last.keyval, last.value);
+    const int code = call_delete(find_keyval(kind, each.keyval), handle, each.keyval, each.value);
     if (code != MPI_SUCCESS) return code;
-    {
-      const std::scoped_lock guard(lock_);
-      std::erase_if(entries_, [&](const Entry& entry) { return entry.keyval == last.keyval; });
-    }
-    count_uses(last.keyval, -1);
+    forget(each.keyval);
+  }
+  return MPI_SUCCESS;
+}
+
+void AttributeSet::end_all(AttributeOf kind, void* handle) {
+  for (Entry each{}; last(each);) {
+    (void)call_delete(find_keyval(kind, each.keyval), handle, each.keyval, each.value);
+    forget(each.keyval);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "mpi/abi/calls.hpp"
-#include "mpi/collectives.hpp"
+#include "mpi/collectives/call.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/group_sets.hpp"
 #include "mpi/comms/new_comm.hpp"
@@ -134,9 +134,9 @@ void Comm_disconnect(MPI_Comm* comm) {
   require_output(comm);
   Comm& object = mpi::comm(*comm);
   if (*comm != MPI_COMM_WORLD && *comm != MPI_COMM_SELF) {
-    // Collective: nobody goes on before all are done with it.
-    Comm& inside = object.inter ? *object.local_comm : object;
-    run(barrier(inside, next_collective_tag(inside)));
+    // Nobody goes on before all, of both sides, have ended what they had under way on it.
+    wait_for_operations(object);
+    run_now(Call(Kind::barrier, object));
   }
   free_comm(comm);
 }

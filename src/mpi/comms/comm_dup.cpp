@@ -36,7 +36,7 @@ Schedule open_copy(Comm& copy, Council council) {
 
 /// Ends a copy that came to nothing.
 void discard(Comm& copy) {
-  (void)copy.attributes.erase_all(AttributeOf::comm, copy.handle);
+  copy.attributes.end_all(AttributeOf::comm, copy.handle);
   if (Comm* removed = comms().remove(copy.handle)) removed->drop();
 }
 
@@ -73,6 +73,14 @@ Schedule duplicate_later(Held<Comm> copy, Schedule compares, Council council, Du
   }
 }
 
+/// Its request.
+class Duplicating final : public ScheduleWork {
+ public:
+  void begin(Schedule schedule, Request& request, Comm& original) {
+    launch(std::move(schedule), request, original, why_);
+  }
+};
+
 MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, Kind kind,
                             MPI_Comm* result) {
   Held<Comm> copy = draft_copy(original, info);
@@ -86,10 +94,12 @@ MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, K
       trouble = {failure.code(), failure.what()};
     }
     *result = made;
+    auto* work = new Duplicating;
+    request.work = work;
     Schedule compares = comparison(original, kind);  // its tags first, as all collectives'
-    launch(duplicate_later(std::move(copy), std::move(compares), council_of(original),
-                           std::move(trouble), result),
-           request, original);
+    work->begin(duplicate_later(std::move(copy), std::move(compares), council_of(original),
+                                std::move(trouble), result),
+                request, original);
   } catch (...) {
     retire(request);
     throw;

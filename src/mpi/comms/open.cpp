@@ -79,7 +79,7 @@ void open_comms() {
 
 void close_comms() {
   Predefined& fixed = predefined();
-  (void)fixed.self->attributes.erase_all(AttributeOf::comm, MPI_COMM_SELF);
+  fixed.self->attributes.end_all(AttributeOf::comm, MPI_COMM_SELF);
   end_leaked(comms(), "communicators", describe_comm);
   end_leaked(groups(), "groups",
              [](const Group& group) { return fmt::format("{} processes", group.size()); });

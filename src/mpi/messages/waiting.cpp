@@ -116,13 +116,14 @@ void wait_all(std::span<Transfer* const> transfers) {
   runtime().wait(all);
 }
 
-void wait_any(std::span<Transfer* const> transfers) {
+bool wait_any(std::span<Transfer* const> transfers) {
   for (Transfer* each : transfers) {
-    if (each->ended()) return;
+    if (each->ended()) return true;
   }
   FirstOf first;
   std::size_t named = 0;
   while (named < transfers.size() && transfers[named]->set_waiter(first)) ++named;
+  const bool taken = named < transfers.size() && !transfers[named]->ended();
   if (named == transfers.size()) {
     engine().count(Engine::waits);
     runtime().wait(first.done);
@@ -133,6 +134,7 @@ void wait_any(std::span<Transfer* const> transfers) {
     if (!transfers[i]->withdraw_waiter(first)) ++told;
   }
   first.wait_for(told);
+  return !taken || told != 0;
 }
 
 // --- Probes --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -42,9 +43,7 @@ class TheProcess final : public Process {
   [[nodiscard]] int thread_level() const noexcept override {
     return level_.load(std::memory_order_relaxed);
   }
-  void raise_level(int level) noexcept {
-    if (level > thread_level()) level_.store(level, std::memory_order_relaxed);
-  }
+  void set_level(int level) noexcept { level_.store(level, std::memory_order_relaxed); }
   [[noreturn]] void abort(int code, const std::string& why) override {
     runtime_.job().abort(code, why);
     std::abort();  // not reached, which GCC does not see of a virtual function
@@ -53,7 +52,7 @@ class TheProcess final : public Process {
  private:
   const Settings settings_;
   Runtime runtime_;
-  std::atomic<int> level_;  ///< several sessions: the highest; relaxed, it only grows
+  std::atomic<int> level_;  ///< several sessions: the highest; relaxed: it only grows
 };
 
 /// All that outlasts a process. Not destroyed at exit: MPI may be asked until the very end.
@@ -64,6 +63,7 @@ struct Life {
   std::atomic<bool> world{false};             ///< relaxed: as the gate
   std::atomic<std::thread::id> main{};        ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
+  pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
 };
 
@@ -92,7 +92,6 @@ void make(int level) {
   Settings settings = read_settings();
   base::warn_unknown_config();
   set_checking(settings.check_arguments);
-  const bool check_threads = settings.check_threads;
   auto made = std::make_unique<TheProcess>(std::move(settings), level);
   base::set_log_rank(made->runtime().rank().value);
   note_makers(made->settings().report_leaks);
@@ -103,8 +102,14 @@ void make(int level) {
     life().process.store(nullptr, std::memory_order_relaxed);
     throw;
   }
+  life().pid = ::getpid();
   (void)made.release();
-  g_gate.store(check_threads ? Gate::checked : Gate::open, std::memory_order_release);
+}
+
+/// Under the lock: calls are served from now on.
+void open_gate(const TheProcess& process) {
+  g_gate.store(process.settings().check_threads ? Gate::checked : Gate::open,
+               std::memory_order_release);
 }
 
 /// Everybody has come to the end: nobody waits for messages of this process any more.
@@ -129,14 +134,28 @@ void end() {
   delete process;
 }
 
-/// A program that ends between MPI_Init and MPI_Finalize: the others learn of it from the launcher.
+/// Under the lock. The last session has ended: that is no matter of the others, who may never come
+/// to such a point. The process stands by until MPI begins anew, or the program ends.
+void stand_by() {
+  g_gate.store(Gate::after, std::memory_order_release);
+  end_sends();
+}
+
+/// A program of sessions alone meets the others here. One that ends between MPI_Init and
+/// MPI_Finalize: they learn of it from the launcher.
 void at_exit() {
-  if (!is_active()) return;
+  Life& life = mpi::life();
+  if (life.process.load(std::memory_order_relaxed) == nullptr || life.pid != ::getpid()) return;
+  if (!is_active()) {
+    const std::scoped_lock guard(life.lock);
+    end();
+    return;
+  }
   base::log(base::LogLevel::warn,
             "the program ended without MPI_Finalize; messages under way may be lost");
   // Alone there is nobody to wait for. With others, a collective end might never come.
-  if (life().process.load(std::memory_order_relaxed)->runtime().size() == 1) {
-    const std::scoped_lock guard(life().lock);
+  if (life.process.load(std::memory_order_relaxed)->runtime().size() == 1) {
+    const std::scoped_lock guard(life.lock);
     end();
   }
 }
@@ -161,13 +180,15 @@ int acquire_process(int required, bool world) {
   const std::scoped_lock guard(life.lock);
   if (world && life.world_done)
     fail(MPI_ERR_OTHER, "MPI was initialized before: a program may do that once");
-  if (life.users == 0) {
+  if (life.process.load(std::memory_order_relaxed) == nullptr) make(required);
+  TheProcess& process = *life.process.load(std::memory_order_relaxed);
+  if (life.users++ == 0) {
     life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    make(required);
+    process.set_level(required);
+    open_gate(process);
   } else {
-    life.process.load(std::memory_order_relaxed)->raise_level(required);
+    process.set_level(std::max(required, process.thread_level()));
   }
-  ++life.users;
   if (world) {
     life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
     life.world_done = true;
@@ -185,11 +206,16 @@ void release_process(bool world) {
   // MPI 11.2.4: first of all, as if MPI_COMM_SELF were freed; the callbacks may still call MPI.
   if (world) {
     if (Comm* self = comms().find(MPI_COMM_SELF); self != nullptr)
-      self->attributes.erase_all(AttributeOf::comm, MPI_COMM_SELF);
+      self->attributes.end_all(AttributeOf::comm, MPI_COMM_SELF);
   }
   const std::scoped_lock guard(life.lock);
   if (world) life.world.store(false, std::memory_order_relaxed);
-  if (--life.users == 0) end();
+  if (--life.users != 0) return;
+  if (life.world_done) {
+    end();
+  } else {
+    stand_by();
+  }
 }
 
 }  // namespace weft::mpi

@@ -7,7 +7,8 @@ namespace weft::mpi {
 /// MPI_THREAD_…; `world`: for MPI_Init and MPI_Init_thread, which may succeed once. The answer: the
 /// level provided. Throws Failure. Collective over the job where it makes the process. Thread-safe.
 int acquire_process(int required, bool world);
-/// One user less; the last one ends the process, collectively over the job.
+/// One user less. The last one ends the process, collectively over the job, if MPI_Finalize has
+/// been called; else it stays until it is acquired again, or the program ends.
 void release_process(bool world);
 
 /// Whether the world model is up: MPI_COMM_WORLD and MPI_COMM_SELF may be used.

@@ -12,6 +12,7 @@
 #include "mpi/process.hpp"
 #include "mpi/process/error_table.hpp"
 #include "mpi/process/gate.hpp"
+#include "mpi/process/settings.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -42,7 +43,7 @@ std::string sentence(const Failure& failure, const char* call, std::string_view 
 /// `comm` gets a handle that it may write to; MPI lets it be anything but used afterwards.
 int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, const Failure& failure,
               const char* call, std::string_view object) {
-  int code = failure.code();
+  int code = failure.handler_code();
   switch (handler.kind) {
     case Errhandler::Kind::returns:
       break;
@@ -88,7 +89,10 @@ MPI_Comm default_comm() {
 }  // namespace
 
 int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
-  if (!is_active()) end_job(failure, call, "");
+  if (!is_active()) {
+    if (initial_errhandler() != MPI_ERRORS_RETURN) end_job(failure, call, "");
+    return failure.code();
+  }
   Comm* found = comms().find(handle);
   const bool named = found != nullptr;
   if (!named) {
@@ -97,10 +101,12 @@ int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
   }
   if (found == nullptr) end_job(failure, call, "");
   const Held<Comm> comm(found);
-  const Held<Errhandler> handler = handler_of(*comm);
-  if (!handler) end_job(failure, call, "");
-  return hand_over(*handler, handle, MPI_SESSION_NULL, failure, call,
+  return hand_over(*handler_of(*comm), handle, MPI_SESSION_NULL, failure, call,
                    named ? name_of(*comm) : std::string());
+}
+
+int raise_on_comm(Comm& comm, const Failure& failure, const char* call) {
+  return hand_over(*handler_of(comm), comm.handle, MPI_SESSION_NULL, failure, call, name_of(comm));
 }
 
 int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call) {

@@ -1,6 +1,7 @@
 // The table of the room's configuration keys.
 #include "mpi/process/settings.hpp"
 
+#include <exception>
 #include <mutex>
 
 #include "mpi/collectives/settings.hpp"
@@ -37,8 +38,9 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "mpi_errors_are_fatal",
      .choices = "mpi_errors_are_fatal|mpi_errors_abort|mpi_errors_return",
      .help =
-         "The error handler of MPI_COMM_WORLD and MPI_COMM_SELF until the program sets another; as "
-         "mpiexec -initial-errhandler."},
+         "The error handler of MPI_COMM_WORLD and MPI_COMM_SELF until the program sets another, "
+         "and "
+         "that of errors before MPI_Init and after MPI_Finalize; as mpiexec -initial-errhandler."},
     {.key = "mpi.report_leaks",
      .type = ConfigType::boolean,
      .fallback = "false",
@@ -119,15 +121,17 @@ void register_mpi_config() {
   });
 }
 
-namespace {
-
-MPI_Errhandler initial_errhandler() {
-  const std::string name = base::config_text("mpi.initial_errhandler");
-  if (name == "mpi_errors_return") return MPI_ERRORS_RETURN;
-  return name == "mpi_errors_abort" ? MPI_ERRORS_ABORT : MPI_ERRORS_ARE_FATAL;
+MPI_Errhandler initial_errhandler() noexcept {
+  try {
+    register_mpi_config();
+    const std::string name = base::config_text("mpi.initial_errhandler");
+    if (name == "mpi_errors_return") return MPI_ERRORS_RETURN;
+    if (name == "mpi_errors_abort") return MPI_ERRORS_ABORT;
+  } catch (const std::exception&) {
+    // MPI_Init tells of it.
+  }
+  return MPI_ERRORS_ARE_FATAL;
 }
-
-}  // namespace
 
 Settings read_settings() {
   register_mpi_config();

@@ -25,7 +25,7 @@ struct Attached {
   std::unordered_map<MPI_Session, BufferPtr> sessions;
 };
 Attached& attached() {
-  static Attached buffers;
+  static Attached& buffers = *new Attached;  // not destroyed: see release at exit, process.cpp
   return buffers;
 }
 
@@ -53,7 +53,8 @@ BufferPtr of_process() {
 }
 
 BufferPtr make_buffer(void* memory, MPI_Count size) {
-  require(size >= 0, MPI_ERR_ARG, "a buffer of negative size");
+  // That of automatic buffering says nothing (MPI 3.6).
+  require(size >= 0 || memory == MPI_BUFFER_AUTOMATIC, MPI_ERR_ARG, "a buffer of negative size");
   require(memory != nullptr || size == 0, MPI_ERR_BUFFER, "the buffer is a null pointer");
   return std::make_shared<SendBuffer>(memory, size);
 }

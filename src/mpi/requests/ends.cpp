@@ -10,10 +10,6 @@ namespace weft::mpi {
 
 namespace {
 
-MPI_Comm handle_or_null(const Comm* comm) noexcept {
-  return comm == nullptr ? MPI_COMM_NULL : comm->handle;
-}
-
 std::string sentence(int error, const Transfer* transfer) {
   const bool named = transfer != nullptr && transfer->process.value >= 0;
   switch (error) {
@@ -50,29 +46,25 @@ struct Thrown {
   }
 };
 
-/// What is told of an ended request. `why` and `comm` are of the first failure.
-Outcome told(const Request& request, const Thrown& thrown, std::string& why, MPI_Comm& comm) {
+/// What is told of an ended request, which must be there still. `why` is of the first failure.
+Outcome told(const Request& request, const Thrown& thrown, Why& why) {
   Outcome outcome = request.transfer.outcome;
   if (thrown.error != MPI_SUCCESS) outcome.error = thrown.error;
-  if (outcome.error != MPI_SUCCESS && why.empty()) {
-    why = thrown.error != MPI_SUCCESS ? thrown.text : sentence(outcome.error, &request.transfer);
-    comm = handle_or_null(request.of());
+  if (outcome.error != MPI_SUCCESS && why.text.empty()) {
+    why.text =
+        thrown.error != MPI_SUCCESS ? thrown.text : sentence(outcome.error, &request.transfer);
+    why.comm = Held<Comm>(request.of());
   }
   return outcome;
 }
 
 }  // namespace
 
-void fail_as(const Transfer& transfer, const Comm* comm) {
-  throw Failure(transfer.outcome.error, sentence(transfer.outcome.error, &transfer))
-      .about(handle_or_null(comm));
+void fail_as(const Transfer& transfer, Comm& comm) {
+  throw Failure(transfer.outcome.error, sentence(transfer.outcome.error, &transfer)).about(&comm);
 }
 
-void fail_as(int error, const Comm* comm) {
-  throw Failure(error, sentence(error, nullptr)).about(handle_or_null(comm));
-}
-
-Outcome conclude_any(Request& request, MPI_Request& handle, std::string& why, MPI_Comm& comm) {
+Outcome conclude_any(Request& request, MPI_Request& handle, Why& why) {
   if (!RequestPool::is_named_by(request, handle)) {
     fail(MPI_ERR_REQUEST, "the same request twice");
   }
@@ -85,7 +77,7 @@ Outcome conclude_any(Request& request, MPI_Request& handle, std::string& why, MP
     thrown.by([&] { request.work->before_report(request); });
     if (!request.persistent) thrown.by([&] { request.work->before_retire(request); });
   }
-  const Outcome outcome = told(request, thrown, why, comm);
+  const Outcome outcome = told(request, thrown, why);
   if (request.persistent) {
     request.active = false;
   } else {
@@ -95,24 +87,34 @@ Outcome conclude_any(Request& request, MPI_Request& handle, std::string& why, MP
   return outcome;
 }
 
-Outcome peek(Request& request, std::string& why, MPI_Comm& comm) {
+void report_any(Request& request, MPI_Request& handle, MPI_Status* status) {
+  Why why;
+  const Outcome outcome = conclude_any(request, handle, why);
+  fill(status, outcome);
+  if (outcome.error != MPI_SUCCESS)
+    throw Failure(outcome.error, std::move(why.text)).about(why.comm.get());
+}
+
+Outcome peek(Request& request, Why& why) {
   if (request.inactive()) return kEmpty;
   Thrown thrown;
   if (request.work != nullptr && !request.constant)
     thrown.by([&] { request.work->before_report(request); });
-  return told(request, thrown, why, comm);
+  return told(request, thrown, why);
 }
 
 void report_peek(Request& request, MPI_Status* status) {
-  std::string why;
-  MPI_Comm comm = MPI_COMM_NULL;
-  const Outcome outcome = peek(request, why, comm);
+  Why why;
+  const Outcome outcome = peek(request, why);
   fill(status, outcome);
-  if (outcome.error != MPI_SUCCESS) throw Failure(outcome.error, std::move(why)).about(comm);
+  if (outcome.error != MPI_SUCCESS)
+    throw Failure(outcome.error, std::move(why.text)).about(why.comm.get());
 }
 
-void Statuses::note_failure(int i) noexcept {
-  if (failed_++ != 0 || statuses_ == MPI_STATUSES_IGNORE) return;
+void Statuses::note_failure(int i, int error) noexcept {
+  if (failed_++ != 0) return;
+  error_ = error;
+  if (statuses_ == MPI_STATUSES_IGNORE) return;
   for (int before = 0; before < i; ++before) statuses_[before].MPI_ERROR = MPI_SUCCESS;
 }
 
@@ -120,8 +122,9 @@ void Statuses::fail_some() const {
   throw Failure(
       MPI_ERR_IN_STATUS,
       fmt::format("{} of the requests failed (the statuses tell which), the first one so: {}",
-                  failed_, why_))
-      .about(comm_);
+                  failed_, why_.text))
+      .about(why_.comm.get())
+      .because_of(error_);
 }
 
 }  // namespace weft::mpi

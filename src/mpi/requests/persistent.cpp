@@ -97,9 +97,7 @@ void start(MPI_Request handle) {
     started.work->start(started);
   } catch (Failure& failure) {
     started.active = false;
-    if (failure.comm() == MPI_COMM_NULL && started.of() != nullptr) {
-      failure.about(started.of()->handle);
-    }
+    if (failure.comm() == nullptr) failure.about(started.of());
     throw;
   }
 }

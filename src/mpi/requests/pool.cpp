@@ -38,7 +38,7 @@ struct Unused {
   std::vector<Comm*> comms;
 };
 Unused& freed_comms() {
-  static Unused freed;
+  static Unused& freed = *new Unused;  // not destroyed: see release at exit, process.cpp
   return freed;
 }
 
@@ -168,6 +168,13 @@ bool RequestPool::is_borrowed(const Comm& comm) noexcept {
   });
 }
 
+bool RequestPool::is_pending(const Comm& comm) noexcept {
+  // Should another communicator's use of the record come in between, the next look tells.
+  return any_begun([&](const Request& request) {
+    return request.borrowed.load(std::memory_order_acquire) == &comm && !request.transfer.ended();
+  });
+}
+
 Request& make_request() {
   Request& request = request_pool().take();
   request_pool().issue(request);
@@ -193,6 +200,14 @@ void retire_when_ended(Request& request) noexcept {
   if (!request.transfer.set_waiter(the_retirer)) retire(request);
 }
 
+void wait_for_operations(const Comm& comm) {
+  runtime().wait_until([&] {
+    // acquire: pairs with Driver::finish.
+    return comm.launched.load(std::memory_order_acquire) == 0 && !request_pool().is_pending(comm) &&
+           !is_in_buffers(comm);
+  });
+}
+
 void drop_when_unused(Comm* comm) {
   detach_buffer_of(*comm);
   {
@@ -213,9 +228,13 @@ void open_requests() {
                }});
 }
 
-void close_requests() {
+void end_sends() {
   detach_all_buffers();
   end_freed_sends();
+}
+
+void close_requests() {
+  end_sends();
   if (settings().report_leaks) tell_leaked_requests();
   end_leaked_messages();
   bool under_way = false;

@@ -124,6 +124,8 @@ class RequestPool {
 
   /// Whether a request concerns it that has no hold of its own.
   [[nodiscard]] bool is_borrowed(const Comm& comm) noexcept;
+  /// Whether one of these has not ended.
+  [[nodiscard]] bool is_pending(const Comm& comm) noexcept;
   /// Calls `each(request)` for those that have a handle.
   template <class Each>
   void for_each(Each each) {

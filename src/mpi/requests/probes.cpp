@@ -67,7 +67,7 @@ MatchedMessage* checked(const MPI_Message* handle, const ReceiveBuffer& place) {
     require(!lacks_buffer({place.buffer, place.count, type}), MPI_ERR_BUFFER,
             "the buffer is a null pointer");
   } catch (Failure& failure) {
-    if (matched != nullptr) failure.about(matched->comm->handle);
+    if (matched != nullptr) failure.about(matched->comm.get());
     throw;
   }
   return matched;
@@ -84,7 +84,8 @@ std::unique_ptr<MatchedMessage> claim(MPI_Message* handle) {
 }  // namespace
 
 HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
-  static HandleTable<MatchedMessage, MPI_Message> table;
+  // Not destroyed: see release at exit, process.cpp.
+  static auto& table = *new HandleTable<MatchedMessage, MPI_Message>;
   return table;
 }
 

@@ -62,8 +62,8 @@ bool wait_for_one(std::span<MPI_Request> handles) {
   if (found == 0) return false;
   if (found == 1) {
     wait(*pending[0]);
-  } else {
-    wait_any(std::span<Transfer* const>(pending, found));
+  } else if (!wait_any(std::span<Transfer* const>(pending, found))) {
+    fail(MPI_ERR_REQUEST, "the same request twice, or one that another thread waits for");
   }
   return true;
 }

@@ -264,7 +264,7 @@ void Type_dup(MPI_Datatype oldtype, MPI_Datatype* newtype) {
   try {
     old.attributes->copy_to(AttributeOf::datatype, oldtype, *copy.attributes);
   } catch (...) {  // A copy callback refused, say; then nothing was made.
-    (void)copy.attributes->erase_all(AttributeOf::datatype, *newtype);
+    copy.attributes->end_all(AttributeOf::datatype, *newtype);
     if (Datatype* removed = datatypes().remove(*newtype)) removed->drop();
     *newtype = MPI_DATATYPE_NULL;
     throw;

@@ -64,21 +64,24 @@ void take_part(const Datatype& type, int64_t& left, int64_t& result) noexcept {
   }
 }
 
-/// From bytes to elements, or back. `left`: what was not used.
+/// From bytes to elements, or back. `left`: what was not used. False: more than can be told.
 template <Given kOf>
-int64_t convert(const Datatype& type, int64_t& left) noexcept {
+bool convert(const Datatype& type, int64_t& left, int64_t& result) noexcept {
+  result = 0;
   const int64_t each = given<kOf>(type);
-  if (each == 0) return 0;
-  int64_t result = left / each * asked<kOf>(type);
+  if (each == 0) return true;
+  int64_t whole;
+  if (__builtin_mul_overflow(left / each, asked<kOf>(type), &whole)) return false;
   left %= each;
   if (left != 0) take_part<kOf>(type, left, result);
-  return result;
+  return !__builtin_add_overflow(whole, result, &result);
 }
 
 }  // namespace
 
 int64_t elements_in(const Datatype& type, int64_t bytes) {
-  const int64_t result = convert<Given::bytes>(type, bytes);
+  int64_t result;
+  (void)convert<Given::bytes>(type, bytes, result);  // each element has a byte at least
   return bytes == 0 ? result : MPI_UNDEFINED;
 }
 
@@ -108,7 +111,10 @@ void Status_set_elements(MPI_Status* status, MPI_Datatype datatype, MPI_Count co
   require(status != MPI_STATUS_IGNORE, MPI_ERR_ARG, "no status given");
   require(count >= 0, MPI_ERR_COUNT, "a negative count");
   MPI_Count left = count;
-  set_bytes(*status, convert<Given::elements>(type, left));
+  int64_t bytes;
+  if (!convert<Given::elements>(type, left, bytes))
+    fail(MPI_ERR_COUNT, "so many elements have more bytes than can be counted");
+  set_bytes(*status, bytes);
 }
 
 }  // namespace calls

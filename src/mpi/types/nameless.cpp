@@ -23,7 +23,7 @@ struct Nameless {
   std::map<Key, MPI_Datatype> handles;
 };
 Nameless& nameless() {
-  static Nameless all;
+  static Nameless& all = *new Nameless;  // not destroyed: see release at exit, process.cpp
   return all;
 }
 

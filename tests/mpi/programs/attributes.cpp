@@ -35,6 +35,12 @@ int delete_at_end(MPI_Comm comm, int, void*, void*) {
   return MPI_SUCCESS;
 }
 
+int refused_at_end = 0;
+int refuse_at_end(MPI_Comm, int, void*, void*) {
+  ++refused_at_end;
+  return MPI_ERR_OTHER;
+}
+
 void check_predefined() {
   int* value = nullptr;
   int flag = 0;
@@ -199,7 +205,12 @@ int main(int argc, char** argv) {
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_at_end, &keyval, nullptr);
   MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &marker);
   MPI_Comm_free_keyval(&keyval);
+  // Set last, so the first to be deleted; that it refuses keeps none of the others.
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, refuse_at_end, &keyval, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &marker);
+  MPI_Comm_free_keyval(&keyval);
   MPI_Finalize();
   WEFT_EXPECT(deleted_at_end == 1);
+  WEFT_EXPECT(refused_at_end == 1);
   return check::failures == 0 ? 0 : 1;
 }

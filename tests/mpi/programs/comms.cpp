@@ -1,6 +1,8 @@
 // Making communicators from communicators: members, order, separate messages, names, hints.
 #include <mpi.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -76,6 +78,36 @@ void check_idup() {
   for (MPI_Comm& copy : copies) MPI_Comm_free(&copy);
   MPI_Comm_disconnect(&between);
   WEFT_EXPECT(between == MPI_COMM_NULL);
+}
+
+/// MPI_Comm_disconnect ends what is under way: then buffers may be used again, and have what was
+/// received.
+void check_disconnect(int ints) {
+  const auto count = static_cast<std::size_t>(ints);
+  const int other = size - 1;
+  std::vector<int> sent(count, rank + 1);
+  std::vector<int> told(count, rank + 1);
+  std::vector<int> received(rank == other ? count : 0);
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Request bcast;
+  MPI_Ibcast(told.data(), ints, MPI_INT, 0, comm, &bcast);
+  if (rank == other) MPI_Irecv(received.data(), ints, MPI_INT, 0, 1, comm, &requests[0]);
+  if (rank == 0) MPI_Isend(sent.data(), ints, MPI_INT, other, 1, comm, &requests[1]);
+  for (MPI_Request& each : requests) {
+    if (each != MPI_REQUEST_NULL) MPI_Request_free(&each);
+  }
+  MPI_Comm_disconnect(&comm);
+  WEFT_EXPECT(comm == MPI_COMM_NULL);
+  const auto is_first = [](int value) { return value == 1; };
+  WEFT_EXPECT(std::all_of(told.begin(), told.end(), is_first));
+  WEFT_EXPECT(std::all_of(received.begin(), received.end(), is_first));
+  std::fill(sent.begin(), sent.end(), -1);
+  std::fill(told.begin(), told.end(), -1);
+  MPI_Barrier(MPI_COMM_WORLD);
+  WEFT_EXPECT(std::all_of(received.begin(), received.end(), is_first));
+  WEFT_EXPECT(MPI_Wait(&bcast, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 }
 
 void check_split() {
@@ -268,6 +300,7 @@ int main(int argc, char** argv) {
   check_world();
   check_dup();
   check_idup();
+  for (const int ints : {1, 10000, 1 << 24}) check_disconnect(ints);
   check_split();
   check_split_type();
   check_create();

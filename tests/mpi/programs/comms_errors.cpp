@@ -110,6 +110,26 @@ void check_topologies(MPI_Comm comm, int size) {
   MPI_Comm_free(&made);
 }
 
+/// MPI_Comm_idup's request is that of a collective: neither cancelled, nor freed before its end.
+void check_idup(MPI_Comm comm) {
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  // The others' cannot end before rank 0 begins its own.
+  const bool first = check::rank_in(comm) == 0;
+  if (first) MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Comm_idup(comm, &made, &request);
+  if (!first) {
+    MPI_Request copy = request;
+    WEFT_GIVES(MPI_ERR_REQUEST, MPI_Request_free(&copy));
+    copy = request;
+    WEFT_GIVES(MPI_ERR_REQUEST, MPI_Cancel(&copy));
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  WEFT_EXPECT(MPI_Wait(&request, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  WEFT_EXPECT(check::goes_round(made, 2));
+  MPI_Comm_free(&made);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -125,6 +145,7 @@ int main(int argc, char** argv) {
   check_comms(comm, group, size);
   check_sessions();
   check_topologies(comm, size);
+  check_idup(comm);
   WEFT_EXPECT(check::goes_round(comm, 1));
   MPI_Group_free(&group);
   MPI_Comm_free(&comm);

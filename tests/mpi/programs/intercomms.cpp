@@ -1,6 +1,8 @@
 // Inter-communicators: made, asked, used, duplicated, split, merged.
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -79,6 +81,45 @@ void check_copies(MPI_Comm inter) {
     MPI_Comm_free(&later[i]);
   }
   MPI_Comm_disconnect(&copy);
+}
+
+/// MPI_Comm_disconnect ends what is under way.
+void check_disconnect(MPI_Comm inter) {
+  constexpr int kInts = 1 << 24;
+  std::vector<int> data(check::rank_in(half) == 0 ? kInts : 0, side + 1);
+  MPI_Comm copy;
+  MPI_Comm_dup(inter, &copy);
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (!data.empty()) {
+    if (side == 0) MPI_Isend(data.data(), kInts, MPI_INT, 0, 1, copy, &request);
+    if (side == 1) MPI_Irecv(data.data(), kInts, MPI_INT, 0, 1, copy, &request);
+    MPI_Request_free(&request);
+  }
+  MPI_Comm_disconnect(&copy);
+  WEFT_EXPECT(std::all_of(data.begin(), data.end(), [](int value) { return value == 1; }));
+  std::fill(data.begin(), data.end(), -1);
+}
+
+/// No side goes on before the other has called MPI_Comm_disconnect.
+void check_disconnect_meets(MPI_Comm inter) {
+  MPI_Comm copy;
+  MPI_Comm_dup(inter, &copy);
+  int word = 0;
+  if (rank == 0) {
+    MPI_Comm_disconnect(&copy);
+    MPI_Send(&word, 1, MPI_INT, 1, 2, MPI_COMM_WORLD);
+  } else if (rank == 1) {
+    MPI_Request left;
+    MPI_Irecv(&word, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, &left);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    int flag = 0;
+    MPI_Test(&left, &flag, MPI_STATUS_IGNORE);
+    WEFT_EXPECT(flag == 0);
+    MPI_Comm_disconnect(&copy);
+    MPI_Wait(&left, MPI_STATUS_IGNORE);
+  } else {
+    MPI_Comm_disconnect(&copy);
+  }
 }
 
 void check_merge(MPI_Comm inter) {
@@ -167,6 +208,8 @@ int main(int argc, char** argv) {
   check_asking(inter);
   WEFT_EXPECT(talks_across(inter, 1));
   check_copies(inter);
+  check_disconnect(inter);
+  check_disconnect_meets(inter);
   check_merge(inter);
   check_split(inter);
   check_create(inter);

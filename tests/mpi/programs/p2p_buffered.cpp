@@ -154,6 +154,29 @@ void test_comm_buffer() {
   MPI_Comm_free(&comm);
 }
 
+/// Of automatic buffering the size says nothing.
+void test_automatic_sizes() {
+  void* back = nullptr;
+  int size = -1;
+  for (const int said : {-1, 0, 1000}) {
+    expect_class(MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, said), MPI_SUCCESS, "of the process");
+    MPI_Buffer_detach(&back, &size);
+    expect(back == MPI_BUFFER_AUTOMATIC, "that of the process is detached");
+    expect_class(MPI_Comm_attach_buffer(MPI_COMM_SELF, MPI_BUFFER_AUTOMATIC, said), MPI_SUCCESS,
+                 "of a communicator");
+    MPI_Comm_detach_buffer(MPI_COMM_SELF, &back, &size);
+    expect(back == MPI_BUFFER_AUTOMATIC, "that of a communicator is detached");
+  }
+  MPI_Session session;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  expect_class(MPI_Session_attach_buffer(session, MPI_BUFFER_AUTOMATIC, -1), MPI_SUCCESS,
+               "of a session");
+  MPI_Session_detach_buffer(session, &back, &size);
+  MPI_Session_finalize(&session);
+  std::vector<unsigned char> memory(100);
+  expect_class(MPI_Buffer_attach(memory.data(), -1), MPI_ERR_ARG, "another buffer");
+}
+
 void test_automatic() {
   MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0);
   std::vector<unsigned char> data(100000);
@@ -189,6 +212,7 @@ int main(int argc, char** argv) {
   test_detach_waits();
   test_threads(threads);
   test_comm_buffer();
+  test_automatic_sizes();
   test_automatic();
   return finish();
 }

@@ -1,5 +1,6 @@
 // The error class of each wrong argument of point-to-point calls, truncation, and stale handles
 // (which other MPI libraries need not tell).
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 
@@ -275,6 +276,30 @@ void test_requests() {
   expect_class(MPI_Startall(-1, &null), MPI_ERR_COUNT, "-1 started");
 }
 
+/// A pending request that is given twice is told, and stays as it is.
+void test_same_twice() {
+  int in[2] = {0, 0};
+  MPI_Request one;
+  MPI_Request other;
+  MPI_Irecv(&in[0], 1, MPI_INT, g_rank, 11, MPI_COMM_WORLD, &one);
+  MPI_Irecv(&in[1], 1, MPI_INT, g_rank, 12, MPI_COMM_WORLD, &other);
+  MPI_Request twice[3] = {one, other, one};
+  const std::vector<MPI_Request> before(twice, twice + 3);
+  int number = 0;
+  int indices[3];
+  expect_class(MPI_Waitany(3, twice, &number, MPI_STATUS_IGNORE), MPI_ERR_REQUEST,
+               "Waitany of one twice");
+  expect_class(MPI_Waitsome(3, twice, &number, indices, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST,
+               "Waitsome of one twice");
+  expect(std::equal(before.begin(), before.end(), twice), "they stay as they are");
+  MPI_Send(&g_rank, 1, MPI_INT, g_rank, 12, MPI_COMM_WORLD);
+  expect_class(MPI_Waitany(2, twice, &number, MPI_STATUS_IGNORE), MPI_SUCCESS,
+               "Waitany of the other");
+  expect(number == 1, "index %d", number);
+  MPI_Send(&g_rank, 1, MPI_INT, g_rank, 11, MPI_COMM_WORLD);
+  expect_class(MPI_Wait(&one, MPI_STATUS_IGNORE), MPI_SUCCESS, "Wait for the one");
+}
+
 void test_truncation(std::size_t size) {
   std::vector<unsigned char> out(size, 1);
   std::vector<unsigned char> in(size, 0);
@@ -391,6 +416,30 @@ void count_errors(MPI_Comm* comm, int* code, ...) {
   g_handled.fetch_add(1);
 }
 
+/// Where the call returns MPI_ERR_IN_STATUS the handler is given the request's error (MPI 9.3).
+void test_handler_of_several(MPI_Comm comm) {
+  int in = 0;
+  const int out[2] = {1, 2};
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Status statuses[2];
+  int number = 0;
+  int indices[2];
+  const auto begin_bad = [&] {
+    MPI_Irecv(&in, 1, MPI_INT, 0, 0, comm, &requests[1]);
+    MPI_Send(out, 2, MPI_INT, 0, 0, comm);
+  };
+  begin_bad();
+  expect_class(MPI_Waitall(2, requests, statuses), MPI_ERR_IN_STATUS, "Waitall under a handler");
+  begin_bad();
+  int code = MPI_SUCCESS;
+  for (number = 0; number == 0;) code = MPI_Testall(2, requests, &number, MPI_STATUSES_IGNORE);
+  expect_class(code, MPI_ERR_IN_STATUS, "Testall under a handler");
+  begin_bad();
+  expect_class(MPI_Waitsome(2, requests, &number, indices, statuses), MPI_ERR_IN_STATUS,
+               "Waitsome under a handler");
+  expect(g_handled.load() == 4, "once more each, not %d", g_handled.load() - 1);
+}
+
 /// Errors go to the handler of the request's communicator.
 void test_handler() {
   MPI_Comm comm;
@@ -408,6 +457,8 @@ void test_handler() {
   expect(g_handled.load() == 1, "it was called once, not %d times", g_handled.load());
   MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
 
+  test_handler_of_several(comm);
+
   // Of a message that was probed there: its communicator's, too.
   MPI_Send(out, 2, MPI_INT, 0, 0, comm);
   MPI_Message message;
@@ -421,9 +472,70 @@ void test_handler() {
   expect_class(MPI_Mrecv(&in, 1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE,
                "Mrecv of too much");
   expect(message == MPI_MESSAGE_NULL, "the message has gone");
-  expect(g_handled.load() == 4, "three more calls, not %d", g_handled.load() - 1);
+  expect(g_handled.load() == 7, "three more calls, not %d", g_handled.load() - 4);
   MPI_Errhandler_free(&handler);
   MPI_Comm_free(&comm);
+}
+
+std::atomic<int> g_of_freed{0};
+void count_errors_of_freed(MPI_Comm* /*comm*/, int* code, ...) {
+  expect_class(*code, g_wanted.load(), "the code of a freed communicator's handler");
+  g_of_freed.fetch_add(1);
+}
+
+/// The handler of a communicator goes with its operations after MPI_Comm_free.
+void test_handler_after_free() {
+  int in = 0;
+  const int out[2] = {1, 2};
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(count_errors_of_freed, &handler);
+  const auto duplicate = [&](MPI_Comm original) {
+    MPI_Comm comm;
+    MPI_Comm_dup(original, &comm);
+    MPI_Comm_set_errhandler(comm, handler);
+    return comm;
+  };
+  // Receives: one that has failed by then, and two that fail later.
+  MPI_Comm comm = duplicate(MPI_COMM_SELF);
+  MPI_Request requests[3];
+  for (MPI_Request& each : requests) MPI_Irecv(&in, 1, MPI_INT, 0, 0, comm, &each);
+  MPI_Request sends[3];
+  MPI_Isend(out, 2, MPI_INT, 0, 0, comm, &sends[0]);
+  MPI_Send_init(out, 2, MPI_INT, 0, 0, comm, &sends[1]);
+  MPI_Send_init(out, 2, MPI_INT, 0, 0, comm, &sends[2]);
+  MPI_Request buffered;
+  MPI_Bsend_init(out, 2, MPI_INT, 0, 0, comm, &buffered);
+  MPI_Comm_free(&comm);
+  g_wanted = MPI_ERR_TRUNCATE;
+  expect_class(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "Wait after the free");
+  MPI_Startall(2, &sends[1]);
+  MPI_Waitall(3, sends, MPI_STATUSES_IGNORE);
+  int code = MPI_SUCCESS;
+  MPI_Status status;
+  for (int flag = 0; flag == 0;) code = MPI_Request_get_status(requests[1], &flag, &status);
+  expect_class(code, MPI_ERR_TRUNCATE, "Request_get_status after the free");
+  expect_class(MPI_Waitall(2, &requests[1], MPI_STATUSES_IGNORE), MPI_ERR_IN_STATUS,
+               "Waitall after the free");
+  expect(g_of_freed.load() == 3, "three calls of the handler, not %d", g_of_freed.load());
+  // No buffer is attached.
+  g_wanted = MPI_ERR_BUFFER;
+  expect_class(MPI_Start(&buffered), MPI_ERR_BUFFER, "Start after the free");
+  expect(g_of_freed.load() == 4, "one call more, not %d", g_of_freed.load() - 3);
+  MPI_Request_free(&buffered);
+  for (int i = 1; i < 3; ++i) MPI_Request_free(&sends[i]);
+
+  // A collective, of which rank 0 gives more than the others take.
+  comm = duplicate(MPI_COMM_WORLD);
+  int data[2] = {1, 2};
+  MPI_Request collective;
+  MPI_Ibcast(data, g_rank == 0 ? 2 : 1, MPI_INT, 0, comm, &collective);
+  MPI_Comm_free(&comm);
+  g_of_freed = 0;
+  g_wanted = MPI_ERR_TRUNCATE;
+  code = MPI_Wait(&collective, MPI_STATUS_IGNORE);
+  expect_class(code, g_rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE, "a collective after the free");
+  expect(g_of_freed.load() == (g_rank == 0 ? 0 : 1), "%d calls for it", g_of_freed.load());
+  MPI_Errhandler_free(&handler);
 }
 
 }  // namespace
@@ -446,10 +558,12 @@ int main(int argc, char** argv) {
   test_arguments(freed_comm, freed_type);
   test_requests();
   test_no_place();
+  test_same_twice();
   for (const std::size_t size : {4U, 100U, 10000U, 1U << 20}) test_truncation(size);
   test_look_at_failed();
   test_bad_among_many();
   test_handler();
+  test_handler_after_free();
   MPI_Type_free(&g_huge);
   return finish();
 }

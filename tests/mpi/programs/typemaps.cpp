@@ -1,5 +1,6 @@
 // What datatype constructors lay out, by packing numbered bytes: blocks, subarrays, distributed
 // arrays; the large forms of their sizes; what a type says of itself; external32.
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -205,6 +206,15 @@ void addresses_and_elements() {
   MPI_Status_set_elements(&status, three, 6);
   MPI_Get_count(&status, three, &count);
   WEFT_CHECK(count == 2);
+  // More bytes than can be counted: the status stays as it was.
+  WEFT_CHECK_CLASS(MPI_ERR_COUNT, MPI_Status_set_elements_c(&status, MPI_DOUBLE, 1LL << 61));
+  WEFT_CHECK_CLASS(MPI_ERR_COUNT, MPI_Status_set_elements_c(&status, MPI_DOUBLE, 1LL << 60));
+  WEFT_CHECK_CLASS(MPI_ERR_COUNT, MPI_Status_set_elements_c(&status, MPI_DOUBLE_INT, INT64_MAX));
+  MPI_Get_count(&status, three, &count);
+  WEFT_CHECK(count == 2);
+  WEFT_CHECK_CLASS(MPI_SUCCESS, MPI_Status_set_elements_c(&status, MPI_DOUBLE, (1LL << 60) - 1));
+  MPI_Get_elements_c(&status, MPI_DOUBLE, &elements);
+  WEFT_CHECK(elements == (1LL << 60) - 1);
   MPI_Type_free(&three);
 }
 

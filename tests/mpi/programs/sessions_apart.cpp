@@ -1,0 +1,44 @@
+// Sessions of one rank that the other knows nothing of: sessions_apart WHAT, where the ranks' WHATs
+// differ.
+//   world        MPI_Init and MPI_Finalize alone
+//   before_init  a session that has ended before MPI_Init
+//   once, again  sessions alone: one, or several, one after the other
+#include <mpi.h>
+
+#include <cstring>
+
+#include "comms_check.hpp"
+
+namespace {
+
+void use_session() {
+  MPI_Session session;
+  WEFT_EXPECT(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session) == MPI_SUCCESS);
+  int sets = 0;
+  WEFT_EXPECT(MPI_Session_get_num_psets(session, MPI_INFO_NULL, &sets) == MPI_SUCCESS && sets >= 2);
+  MPI_Group group;
+  MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+  int size = 0;
+  MPI_Group_size(group, &size);
+  WEFT_EXPECT(size == 2);
+  MPI_Group_free(&group);
+  MPI_Session_finalize(&session);
+}
+
+void use_world(int* argc, char*** argv) {
+  MPI_Init(argc, argv);
+  WEFT_EXPECT(check::goes_round(MPI_COMM_WORLD, 1));
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* what = argc > 1 ? argv[1] : "world";
+  const auto is = [what](const char* name) { return std::strcmp(what, name) == 0; };
+  for (int left = is("again") ? 3 : is("once") || is("before_init") ? 1 : 0; left > 0; --left)
+    use_session();
+  if (is("before_init") || is("world")) use_world(&argc, &argv);
+  return check::failures == 0 ? 0 : 1;
+}
