@@ -25,7 +25,8 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
     device.give_back(frame);
     return Taken::yes;
   }
-  Unexpected* record = unexpected->allocate();
+  // Early ones alone never take all records and places: to deliver one takes another.
+  Unexpected* record = early_count < settings.unexpected ? unexpected->allocate() : nullptr;
   const uint32_t place = record != nullptr ? kept->allocate() : comm::KeptBytes::kNone;
   const bool wide = frame.open != nullptr && frame.open->count > 1;
   const std::size_t bytes = frame.head.size() + (wide ? sizeof *frame.open : 0);
@@ -49,8 +50,19 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
   record->next = nullptr;
   *early_end = record;
   early_end = &record->next;
+  ++early_count;
   early_lock.unlock();
   return Taken::yes;
+}
+
+Endpoint::Impl* Runtime::Impl::opening_without(uint32_t number, Rank source) noexcept {
+  early_lock.lock();
+  Endpoint::Impl* endpoint = opening[number];
+  for (const Unexpected* at = early; at != nullptr && endpoint != nullptr; at = at->next) {
+    if (at->endpoint == number && at->source == source) endpoint = nullptr;
+  }
+  early_lock.unlock();
+  return endpoint;
 }
 
 Unexpected* Runtime::Impl::next_early(const Endpoint::Impl& endpoint, const Device& device,
@@ -123,6 +135,7 @@ void Runtime::Impl::release_early(Unexpected& record) {
   while (*at != &record) at = &(*at)->next;
   *at = record.next;
   if (early_end == &record.next) early_end = at;
+  --early_count;
   early_lock.unlock();
   kept->release(record.kept);
   unexpected->release(record);

@@ -1,5 +1,6 @@
 // Endpoints: making one (early binding), sending, receiving, cancelling, taking from a queue.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -215,7 +216,10 @@ Post Endpoint::Impl::tell_failure(Operation& op, const Event& event) {
 void Endpoint::Impl::fail_if_dead(uint64_t key, Operation* op, Rank from) {
   if (spec.match_on == MatchOn::tag || !runtime.is_dead(from)) return;
   // What the dead sent may be among what came early: see deliver_early, which looks then.
-  if (runtime.endpoints[number].load(std::memory_order_seq_cst) != this) return;
+  if (runtime.endpoints[number].load(std::memory_order_seq_cst) != this &&
+      runtime.opening_without(number, from) != this) {
+    return;
+  }
   if (table->remove(key, comm::Side::receive, reinterpret_cast<uintptr_t>(op))) {
     runtime.end_later(*op, Errc::peer_died);
   }
@@ -489,6 +493,10 @@ void Endpoint::Impl::find_short_way() noexcept {
 
 Endpoint::~Endpoint() {
   if (impl_ == nullptr) return;
+  if (::getpid() != impl_->runtime.process) {  // as ~Runtime: it is the parent's
+    (void)impl_.release();
+    return;
+  }
   // A note of this endpoint's in a device's list ends by being looked at.
   while (impl_->tries_asked.load(std::memory_order_acquire) != 0) impl_->runtime.self.relax();
   impl_->runtime.unpublish(*impl_);

@@ -142,8 +142,10 @@ struct Endpoint::Impl {
   /// Before something goes through a matcher's endpoint.
   void check_envelope(Rank to, const void* data, std::size_t bytes) const {
     runtime.check_rank(to);
-    if (spec.matcher == nullptr || (data == nullptr && bytes != 0)) [[unlikely]]
+    if (spec.matcher == nullptr) [[unlikely]]
       refuse_envelope(bytes);
+    if (data == nullptr && bytes != 0) [[unlikely]]
+      refuse_null();
   }
   [[noreturn]] void refuse_envelope(std::size_t bytes) const;
   [[noreturn]] void refuse_null() const;

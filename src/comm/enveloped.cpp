@@ -20,7 +20,6 @@ void Endpoint::Impl::refuse_envelope(std::size_t bytes) const {
         Errc::bad_argument,
         fmt::format("an envelope through endpoint {}, which was made without a matcher", number));
   }
-  if (bytes <= runtime.settings.eager_bytes) comm::refuse("a null buffer with a length");
   throw Error(Errc::bad_argument,
               fmt::format("{} bytes with an envelope, which go as one message up to "
                           "Runtime::eager_bytes: announce them",
@@ -203,7 +202,6 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
   thread_local bool running = false;
   if (running) return;
   running = true;
-  bool ran = false;
   // acquire: pairs with defer's release. Last in, first out: turn it round.
   for (int rounds = 0; rounds < kDeferredRounds; ++rounds) {
     Deferred* last = deferred_.exchange(nullptr, std::memory_order_acquire);
@@ -220,16 +218,13 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
       // It may take long, or need what a thread holds whose wake the caller put off.
       if (!impl_->turns.owed.empty()) impl_->turns.keep_watch();
       in_order->run();
-      ran = true;
       in_order = next;
+      // Whoever waits for a condition that this made true, after progress had woken them in vain.
+      base::light_fence();  // as in Device::after_progress
+      if (!impl_->watchers.empty()) impl_->watchers.wake_all();
     }
   }
   running = false;
-  if (ran) {
-    // Whoever waits for a condition that this made true, after progress had woken them in vain.
-    base::light_fence();  // as in Device::after_progress
-    if (!impl_->watchers.empty()) impl_->watchers.wake_all();
-  }
   // relaxed: a thread of its own left it there, or whoever did has called after that.
   if (deferred_.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
     impl_->devices[0]->wake_sleeper();

@@ -91,7 +91,8 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   most_requests = std::clamp(kRequestRecords / lanes, kLeastRequests, kMostRequests);
   operations = std::make_unique<comm::OperationTable>(
       settings.operations, lanes * most_requests + kRefusalRecords, kFetchRecords);
-  unexpected = std::make_unique<base::Records<comm::Unexpected>>(settings.unexpected);
+  const uint32_t unexpected_records = settings.unexpected + settings.devices;
+  unexpected = std::make_unique<base::Records<comm::Unexpected>>(unexpected_records);
 
   cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
   yield_ticks = base::to_ticks(kYieldNs);
@@ -120,8 +121,8 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const fabric::Port& port = devices[0]->port();
   const std::size_t longest = std::max<std::size_t>(port.max_inline(), port.max_control());
   kept = std::make_unique<comm::KeptBytes>(
-      settings.unexpected, (longest + sizeof(fabric::OpenLoan) + base::kCacheLine - 1) /
-                               base::kCacheLine * base::kCacheLine);
+      unexpected_records, (longest + sizeof(fabric::OpenLoan) + base::kCacheLine - 1) /
+                              base::kCacheLine * base::kCacheLine);
 }
 
 Runtime::Impl::~Impl() {
@@ -526,12 +527,14 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
     // seq_cst: see deliver_early, which opens an endpoint first, then looks at the count.
     Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_seq_cst);
+    if (endpoint == nullptr && openings.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      endpoint = opening_without(i, peer);
     if (endpoint != nullptr) tell_of_death(*endpoint, peer);
   }
   for (auto& device : devices) device->note_death();
 }
 
-/// To an open endpoint; again is no harm. (a device's lock)
+/// To an endpoint that was offered all that the peer sent; again is no harm. (a device's lock)
 void Runtime::Impl::tell_of_death(Endpoint::Impl& endpoint, Rank peer) {
   if (endpoint.spec.matcher != nullptr) {
     bool is_news = false;

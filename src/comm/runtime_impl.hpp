@@ -124,7 +124,8 @@ struct Runtime::Impl final : base::IdleWork {
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
   /// As many places as there are such records, for what came in a ring and is longer than a record
-  /// or a queue's entry holds.
+  /// or a queue's entry holds. Of both there are `comm.unexpected`, and one more for each device,
+  /// which delivers early messages through it (early.cpp).
   std::unique_ptr<comm::KeptBytes> kept;
 
   /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
@@ -140,6 +141,7 @@ struct Runtime::Impl final : base::IdleWork {
   base::SpinLock early_lock;          // early.cpp
   comm::Unexpected* early = nullptr;  ///< frames for endpoints to come, oldest first
   comm::Unexpected** early_end = &early;
+  uint32_t early_count = 0;                              ///< `comm.unexpected` at most
   std::array<Endpoint::Impl*, kMaxEndpoints> opening{};  ///< made, with early frames left
   std::atomic<uint32_t> openings{0};
 
@@ -287,6 +289,8 @@ struct Runtime::Impl final : base::IdleWork {
   void unpublish(Endpoint::Impl& endpoint);
   /// Keeps a frame whose endpoint is not made yet. (device's lock)
   fabric::Taken keep_early(Device& device, const fabric::Frame& frame, const comm::Header& header);
+  /// The endpoint of that number, if it is being opened and nothing of `source` is left for it.
+  Endpoint::Impl* opening_without(uint32_t number, Rank source) noexcept;
   comm::Unexpected* next_early(const Endpoint::Impl& endpoint, const Device& device, bool& others);
   bool deliver_early(Endpoint::Impl& endpoint, Device& device);
   void deliver_early(Device& device);

@@ -234,8 +234,10 @@ void LaneTransport::look_for_deaths(bool thorough) noexcept {
   if (!somebody && !thorough) return;
   for (auto& peer : met_) {
     if (!peer->attached() || peer->rank() == self_) continue;
-    const bool dead = (somebody || !peer->link().watched()) && peer->link().gone();
-    if (peer->down.load(std::memory_order_relaxed)) continue;  // relaxed: set under this lock
+    const bool is_down = peer->down.load(std::memory_order_relaxed);  // set under this lock
+    const bool looks = somebody || (!peer->link().watched() && !is_down);
+    const bool dead = looks && peer->link().gone();
+    if (is_down) continue;
     if (!dead && !peer->left()) continue;
     enter_death(*peer,
                 fmt::format("{} {}", describe(*peer), peer->left() ? "left the job" : "ended"));

@@ -72,8 +72,8 @@ constexpr base::ConfigKey kKeys[] = {
      .choices = "none|USR1|USR2|QUIT",
      .help =
          "The signal that makes the process write all its tasks to stderr, where each waits, and "
-         "go on, from its first scheduler on (not a child of it by fork); as task::dump_on_signal "
-         "does."},
+         "go on, from its first scheduler on (in a child by fork, from that one's); as "
+         "task::dump_on_signal does."},
     {.key = "task.blocking_threads",
      .type = ConfigType::integer,
      .fallback = "16",

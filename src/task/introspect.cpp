@@ -74,8 +74,11 @@ void on_signal(int /*signal*/) noexcept {
 void after_fork() noexcept {
   for (int signal = 1; signal < NSIG; ++signal) {
     const auto at = static_cast<std::size_t>(signal);
-    if (asking.handled[at].exchange(false, std::memory_order_relaxed))
+    struct sigaction now = {};
+    if (asking.handled[at].exchange(false, std::memory_order_relaxed) &&
+        ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == on_signal) {
       ::sigaction(signal, &asking.before[at], nullptr);
+    }
   }
 }
 
@@ -109,7 +112,10 @@ Enlisted::~Enlisted() {
 
 std::string dump_all() {
   const std::lock_guard hold(live().mutex);
-  const auto& schedulers = live().schedulers;
+  std::vector<Scheduler::Impl*> schedulers;
+  for (Scheduler::Impl* each : live().schedulers) {
+    if (each->is_of_this_process()) schedulers.push_back(each);  // a parent's has no threads here
+  }
   if (schedulers.empty()) return "weft: no scheduler\n";
   std::string text;
   for (std::size_t i = 0; i < schedulers.size(); ++i) {

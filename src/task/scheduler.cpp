@@ -96,7 +96,10 @@ Scheduler::Impl::Impl(const Options& given)
   detail::install_parker_provider();
   base::set_idlers_call(Crew::offer_all);
   static std::atomic<uint32_t> asked_in{0};  // once in a process
-  if (asked_in.exchange(forks + 1, std::memory_order_relaxed) != forks + 1) dump_on_asked_signal();
+  if (asked_in.load(std::memory_order_relaxed) != forks + 1) {
+    dump_on_asked_signal();
+    asked_in.store(forks + 1, std::memory_order_relaxed);
+  }
   for (auto& worker : workers) worker->enter(*this);
   const char* missing = nullptr;
   try {

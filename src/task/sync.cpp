@@ -76,6 +76,7 @@ void ConditionVariable::wait_slowly(Mutex& mutex) noexcept {
 }
 
 bool ConditionVariable::wait_slowly_until(Mutex& mutex, uint64_t deadline_ns) noexcept {
+  if (deadline_ns == kNoDeadline) return wait_slowly(mutex), true;
   Waiter self;
   {
     const std::lock_guard hold(guard_);

@@ -422,6 +422,41 @@ TEST(KeptMessages, WhatCameBeforeItsEndpointIsDeliveredHoweverFewPacketsThereAre
   });
 }
 
+// Nor if it takes all the room that there is for it.
+TEST(KeptMessages, WhatCameBeforeItsEndpointIsDeliveredFromAFullTable) {
+  register_comm_config();
+  constexpr int kRoom = 64;
+  const test::ConfigOverride config(
+      test::ConfigOverride::List{{"comm.unexpected", std::to_string(kRoom)}});
+  for (const Arrival arrival : {Arrival::queue, Arrival::matched}) {
+    on_ranks(2,
+             [arrival](Runtime& rt) {
+               Endpoint letters(rt, {});
+               std::unique_ptr<Endpoint> late;
+               const auto tag_of = [](int i) { return Tag{static_cast<uint32_t>(i)}; };
+               if (rt.rank() == Rank{1}) {
+                 late = std::make_unique<Endpoint>(rt, EndpointSpec{.arrival = arrival});
+                 for (int i = 0; i < kRoom; ++i)
+                   late->send_wait(Rank{0}, tag_of(i), pattern(kShortBytes, 1));
+                 letters.send_wait(Rank{0}, Tag{1}, {});
+               } else {
+                 letters.recv_wait(Rank{1}, Tag{1}, {});
+                 late = std::make_unique<Endpoint>(rt, EndpointSpec{.arrival = arrival});
+                 std::vector<std::byte> in(kShortBytes);
+                 for (int i = kRoom; i-- > 0;) {
+                   if (arrival == Arrival::queue) {
+                     EXPECT_EQ(late->dequeue_wait().tag(), tag_of(kRoom - 1 - i));
+                   } else {
+                     EXPECT_EQ(late->recv_wait(Rank{1}, tag_of(i), in).error, Errc::ok);
+                   }
+                 }
+               }
+               rt.barrier();
+             },
+             {.devices = 1});
+  }
+}
+
 // Nor does what is not received yet keep a rank from sending what takes packets.
 TEST(KeptMessages, WhatIsNotReceivedLeavesPacketsToSendWith) {
   const auto config = few_packets();

@@ -245,7 +245,7 @@ TEST(Lifetimes, AFullCompletionQueueIsToldLater) {
   });
 }
 
-// An endpoint that has yet to take what came before it was made hears of a death when it has.
+// An endpoint that has no room yet for what others sent before it was made.
 TEST(Lifetimes, ADeathIsToldToEndpointsThatAreStillBeingOpened) {
   register_comm_config();
   constexpr uint32_t kRoom = 64;
@@ -267,7 +267,8 @@ TEST(Lifetimes, ADeathIsToldToEndpointsThatAreStillBeingOpened) {
     std::unique_ptr<Endpoint> late;
     if (rank != 0) late = std::make_unique<Endpoint>(rt, EndpointSpec{});
     if (rank == 1) {
-      for (uint32_t i = 0; i < kRoom; ++i) late->send_wait(Rank{0}, Tag{i}, {});
+      for (uint32_t i = 0; i < kRoom; ++i) letters.send_wait(Rank{0}, Tag{3}, {});
+      late->send_wait(Rank{0}, Tag{4}, {});
       letters.send_wait(Rank{0}, Tag{1}, {});
       letters.recv_wait(Rank{0}, Tag{2}, {});
     } else if (rank == 2) {
@@ -277,7 +278,7 @@ TEST(Lifetimes, ADeathIsToldToEndpointsThatAreStillBeingOpened) {
       while (!over) std::this_thread::yield();
       throw Death();  // its runtime waits for nobody
     } else {
-      letters.recv_wait(Rank{1}, Tag{1}, {});  // behind them, for which all room is taken
+      letters.recv_wait(Rank{1}, Tag{1}, {});  // behind them, which take all room
       late = std::make_unique<Endpoint>(rt, EndpointSpec{});
       std::vector<std::byte> in(8);
       Synchronizer before;
@@ -286,12 +287,13 @@ TEST(Lifetimes, ADeathIsToldToEndpointsThatAreStillBeingOpened) {
       rt.wait_until([&] { return rt.is_dead(Rank{2}); });
       Synchronizer after;
       EXPECT_EQ(late->recv(Rank{2}, Tag{1}, in, &after), Post::posted);
-      for (uint32_t i = 0; i < kRoom; ++i)
-        EXPECT_EQ(late->recv_wait(Rank{1}, Tag{i}, in).error, Errc::ok);
       rt.wait(before);
       rt.wait(after);
       EXPECT_EQ(before.event().error, Errc::peer_died);
       EXPECT_EQ(after.event().error, Errc::peer_died);
+      for (uint32_t i = 0; i < kRoom; ++i)
+        EXPECT_EQ(letters.recv_wait(Rank{1}, Tag{3}, in).error, Errc::ok);
+      EXPECT_EQ(late->recv_wait(Rank{1}, Tag{4}, in).error, Errc::ok);
       letters.send_wait(Rank{1}, Tag{2}, {});
       over = true;
     }

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -282,20 +283,25 @@ void beside_one_that_is_not_watched(bool it_is_killed, Then then) {
     return 0;
   });
   const pid_t other = shared.start(1, [&](Job& job) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto transport = make_shm_transport(job, small_geometry());
     const auto port = transport->open_port(0);
     while (port->try_send(Rank{0}, 0, bytes_of("hello"), {}) == Post::retry) ::sched_yield();
     ::pause();
     return 0;
   });
-  while (shared.word(0).load() == 0) ::usleep(1000);
+  siginfo_t ended{};
+  while (shared.word(0).load() == 0 && ended.si_pid == 0) {
+    ::usleep(1000);
+    ::waitid(P_PID, static_cast<id_t>(observer), &ended, WEXITED | WNOHANG | WNOWAIT);
+  }
   if (it_is_killed) {
     ::usleep(100'000);
     ::kill(other, SIGKILL);
     wait_for(other);
   }
   EXPECT_TRUE(ended_well(observer));
-  if (!it_is_killed || shared.word(0) == kUnable) {
+  if (!it_is_killed) {
     ::kill(other, SIGKILL);
     wait_for(other);
   }

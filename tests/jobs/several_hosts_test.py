@@ -276,7 +276,7 @@ class InputOutput(SeveralHostsTest):
     def test_terminal_of_another_job_is_not_read(self):
         ours, theirs = os.openpty()
         self.addCleanup(os.close, ours)
-        job = JobTest.start(self, "--host-timeout", 1, "--hosts", names(2, 1), "-n", 2, "sh", "-c",
+        job = JobTest.start(self, "--host-timeout", 10, "--hosts", names(2, 1), "-n", 2, "sh", "-c",
                             "echo ready; test $PMIX_RANK = 0 || exec sleep 1000; read line; echo got $line; "
                             "exit 3", env=HOSTS.environment(), stdin=theirs, start_new_session=True,
                             at=lambda *command: [sys.executable, "-c", self.SHELL,

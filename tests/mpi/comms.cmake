@@ -8,7 +8,7 @@ weft_mpi_test(sessions RANKS 1 2 4 SOURCES programs/sessions.cpp)
 # Ranks of which each does something else with sessions.
 weft_mpi_program(sessions_apart programs/sessions_apart.cpp)
 weft_left_out_of_tsan(mpi_program_sessions_apart)
-foreach(whats "before_init world" "once again")
+foreach(whats "before_init world" "once again" "static once" "after_again after_once")
   separate_arguments(whats)
   list(GET whats 0 one)
   list(GET whats 1 other)

@@ -282,10 +282,15 @@ TEST(DumpsAfterFork, AChildAsksForItself) {
     dump_on_signal(SIGUSR2);
     const pid_t child = ::fork();
     if (child == 0) {
+      int written[2];
+      if (::pipe(written) != 0) std::_Exit(1);
+      const int out = ::dup(STDERR_FILENO);
+      ::dup2(written[1], STDERR_FILENO);
       if (child_asks) dump_on_signal(SIGUSR2);
       ::raise(SIGUSR2);
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      std::_Exit(5);
+      char text[256];
+      const ssize_t bytes = ::read(written[0], text, sizeof text);
+      std::_Exit(bytes > 0 && ::write(out, text, static_cast<std::size_t>(bytes)) == bytes ? 5 : 1);
     }
     int status = 0;
     ::waitpid(child, &status, 0);

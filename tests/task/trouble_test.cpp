@@ -264,7 +264,7 @@ TEST_P(Trouble, WhatAbandonedTasksWaitForMayBeTold) {
     scheduler.spawn_detached([&] {
       Mutex own;
       std::unique_lock lock(own);
-      condition.wait(lock);
+      (void)condition.wait_until(lock, kNoDeadline);
     });
     scheduler.spawn_detached([&] { (void)numbers.receive(); });
     scheduler.run([] {});

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -193,11 +194,21 @@ void Daemon::say_last_words(const std::string& problem) {
   pipes_.drain(member_, [this](const Message& message) { joined_.link.send(message); });
   joined_.link.send({.say = Say::lost, .member = member_, .text = problem});
   const uint64_t until = base::now_ns() + kLastWordsTime;
+  const int fd = joined_.link.fd();
+  constexpr int kPauseMs = 50;
   while (joined_.link.wants_room() && base::now_ns() < until) {
-    pollfd one{joined_.link.fd(), POLLOUT, 0};
-    constexpr int kPauseMs = 50;
+    pollfd one{fd, POLLOUT, 0};
     poll(&one, 1, kPauseMs);
     joined_.link.flush();
+  }
+  // What nobody read here would reset the connection, and with it what is still on its way.
+  shutdown(fd, SHUT_WR);
+  std::array<char, 4096> unread;
+  while (base::now_ns() < until) {
+    pollfd one{fd, POLLIN, 0};
+    if (poll(&one, 1, kPauseMs) > 0 && recv(fd, unread.data(), unread.size(), MSG_DONTWAIT) <= 0 &&
+        errno != EINTR)
+      break;
   }
 }
 

@@ -243,7 +243,7 @@ void Far::watch_input() {
   // Nobody tells us when it is ours again.
   if (has_room && !wanted) look_at_input_at_ = base::now_ns() + kLookAtInput;
   if (!in_can_wait_) {
-    while (in_ && in_room_ > 0) read_input();
+    while (in_ && in_room_ > 0 && may_read_input()) read_input();
     return;
   }
   if (wanted == in_watched_) return;
@@ -278,7 +278,7 @@ void Far::read_input() {
   const ssize_t got = read(in_.get(), buffer.data(), buffer.size());
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   // It is another job's since we looked.
-  if (got < 0 && errno == EIO && tcgetpgrp(in_.get()) >= 0) return;
+  if (got < 0 && errno == EIO && !may_read_input()) return;
   const int reader = spec_.member_of_rank(0);
   if (got <= 0) {
     close_input();

@@ -123,9 +123,10 @@ class Region {
 /// buffer with a length is refused. Ended only when nothing is pending on it that was posted here,
 /// but for receives that met no message: these complete with `cancelled` while it ends. Messages
 /// that were not received are dropped; a warning says how many it had.
-/// Its end waits, progressing, for large messages and puts with a signal that are on their way to
-/// its handler or `at_target`: these are called until it returns. (A signal for which a
-/// CompletionQueue has no room then is dropped.)
+/// Its end waits, progressing, until such receives were told, and for large messages and puts with
+/// a signal that are on their way to its handler or `at_target`: these are called until it returns,
+/// so hold no lock that they take. (A signal for which a CompletionQueue has no room then is
+/// dropped.)
 class Endpoint {
  public:
   Endpoint(Runtime& runtime, const EndpointSpec& spec);

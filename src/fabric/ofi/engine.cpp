@@ -237,7 +237,8 @@ bool Engine::pump(Channel& to) noexcept {
   }
   bool moved = false;
   while (OutFrame* const next = to.outbox.next()) {
-    if (!may_hand_over()) [[unlikely]]
+    to.waits_turn = !may_hand_over();
+    if (to.waits_turn) [[unlikely]]
       return enqueue(to), moved;
     std::size_t count = 1;
     OutFrame& one = gather(to, *next, count);

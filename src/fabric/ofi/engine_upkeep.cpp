@@ -186,7 +186,7 @@ void Engine::check_way(Channel& one) noexcept {
   const uint64_t patience = transport_.silence_ns();
   const uint64_t now = transport_.awake_ns();
   // It waits for its turn: others have all that may be in the provider's hands.
-  if (one.under_way == 0 && one.outbox.has_unsent() && !may_hand_over()) [[unlikely]]
+  if (one.under_way == 0 && one.waits_turn && one.outbox.has_unsent()) [[unlikely]]
     one.moved_ns = now;
   if (patience != 0 && now - std::min(now, one.moved_ns) > patience &&
       now - std::min(now, one.peer.heard_ns()) < patience / 2)

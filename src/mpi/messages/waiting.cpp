@@ -177,6 +177,8 @@ Dead dead_of(const Comm& comm) {
 
 }  // namespace
 
+bool has_dead_member(const Comm& comm) { return dead_of(comm).count != 0; }
+
 Rank whose_death_leaves_nobody(const Comm& comm, int from) {
   if (!engine().deaths()) [[likely]]
     return Rank{-1};

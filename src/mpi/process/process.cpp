@@ -57,15 +57,21 @@ class TheProcess final : public Process {
 
 /// All that outlasts a process. Not destroyed at exit: MPI may be asked until the very end.
 struct Life {
-  std::mutex lock;  ///< of users, world and world_done; held while a process is made or ended
+  std::mutex lock;  ///< of users, world and world_done; with meets and ends_here; held while a
+                    ///< process is made or ended
   int users = 0;
   bool world_done = false;                    ///< MPI_Init succeeds once
+  bool meets = false;                         ///< the last user ends the process: MPI_Init did so
+  bool ends_here = false;                     ///< or the program does
   std::atomic<bool> world{false};             ///< relaxed: as the gate
   std::atomic<std::thread::id> main{};        ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
 };
+
+/// This thread does: a callback of the program's may call exit().
+thread_local constinit bool g_ending_here = false;
 
 Life& life() {
   static Life& one = *new Life;
@@ -124,6 +130,8 @@ void meet_at_the_end(TheProcess& process) {
 
 /// Under the lock.
 void end() {
+  g_ending_here = true;
+  life().meets = false;
   TheProcess* const process = life().process.load(std::memory_order_relaxed);
   meet_at_the_end(*process);
   if (process->settings().stats) print_stats();
@@ -132,29 +140,32 @@ void end() {
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
   delete process;
+  g_ending_here = false;
 }
 
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
 /// to such a point. The process stands by until MPI begins anew, or the program ends.
 void stand_by() {
   g_gate.store(Gate::after, std::memory_order_release);
-  end_sends();
+  end_sends();  // receives may be met yet
 }
 
 /// A program of sessions alone meets the others here. One that ends between MPI_Init and
 /// MPI_Finalize: they learn of it from the launcher.
 void at_exit() {
   Life& life = mpi::life();
-  if (life.process.load(std::memory_order_relaxed) == nullptr || life.pid != ::getpid()) return;
-  if (!is_active()) {
+  if (g_ending_here || life.pid != ::getpid()) return;
+  {
     const std::scoped_lock guard(life.lock);
-    end();
-    return;
+    life.ends_here = true;  // a session that ends later, with a static object, is the last
+    if (life.process.load(std::memory_order_relaxed) == nullptr) return;
+    if (life.users == 0) return end();
   }
   base::log(base::LogLevel::warn,
             "the program ended without MPI_Finalize; messages under way may be lost");
   // Alone there is nobody to wait for. With others, a collective end might never come.
-  if (life.process.load(std::memory_order_relaxed)->runtime().size() == 1) {
+  // (Not where a static object may end a session yet.)
+  if (is_world_up() && life.process.load(std::memory_order_relaxed)->runtime().size() == 1) {
     const std::scoped_lock guard(life.lock);
     end();
   }
@@ -191,7 +202,7 @@ int acquire_process(int required, bool world) {
   }
   if (world) {
     life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    life.world_done = true;
+    life.world_done = life.meets = true;
     life.world.store(true, std::memory_order_relaxed);
   }
   if (!life.exit_watched) {
@@ -211,7 +222,7 @@ void release_process(bool world) {
   const std::scoped_lock guard(life.lock);
   if (world) life.world.store(false, std::memory_order_relaxed);
   if (--life.users != 0) return;
-  if (life.world_done) {
+  if (life.meets || life.ends_here) {
     end();
   } else {
     stand_by();

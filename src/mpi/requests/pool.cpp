@@ -66,8 +66,10 @@ constinit Retirer the_retirer;
 
 /// Sends that the program freed before they had ended are sent all the same (MPI 11.2.2); receives
 /// that nothing came for are taken back.
-void end_freed_sends() {
-  request_pool().for_each([](Request& freed) {
+/// `receives`: also receives, which are cancelled.
+void end_freed(bool receives) {
+  request_pool().for_each([&](Request& freed) {
+    if (freed.receives && !receives) return;
     if (!freed.transfer.withdraw_waiter(the_retirer)) return;
     if (freed.receives) (void)cancel_recv(freed.transfer);
     if (!freed.transfer.ended()) wait(freed.transfer);
@@ -179,6 +181,8 @@ Request& make_request() {
   Request& request = request_pool().take();
   request_pool().issue(request);
   request.transfer.outcome = kEmpty;
+  // relaxed: as in issue_done.
+  request.transfer.state.store(Transfer::kEnded, std::memory_order_relaxed);
   request.persistent = false;
   request.active = false;
   request.receives = false;
@@ -203,8 +207,12 @@ void retire_when_ended(Request& request) noexcept {
 void wait_for_operations(const Comm& comm) {
   runtime().wait_until([&] {
     // acquire: pairs with Driver::finish.
-    return comm.launched.load(std::memory_order_acquire) == 0 && !request_pool().is_pending(comm) &&
-           !is_in_buffers(comm);
+    if (comm.launched.load(std::memory_order_acquire) == 0 && !request_pool().is_pending(comm) &&
+        !is_in_buffers(comm)) {
+      return true;
+    }
+    // What a dead member was to send to whoever may never come; the barrier tells of it.
+    return has_dead_member(comm);
   });
 }
 
@@ -230,11 +238,12 @@ void open_requests() {
 
 void end_sends() {
   detach_all_buffers();
-  end_freed_sends();
+  end_freed(false);
 }
 
 void close_requests() {
-  end_sends();
+  detach_all_buffers();
+  end_freed(true);
   if (settings().report_leaks) tell_leaked_requests();
   end_leaked_messages();
   bool under_way = false;

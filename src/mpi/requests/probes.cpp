@@ -187,6 +187,7 @@ void Imrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* mess
   try {
     const auto matched = claim(message);
     receive.comm = std::move(matched->comm);
+    receive.borrowed.store(receive.comm.get(), std::memory_order_relaxed);  // see is_pending
     start_recv_extracted(receive.transfer, *matched->message, buf, count, type);
   } catch (...) {
     retire(receive);

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/failure.hpp"
@@ -21,6 +22,7 @@ using Key = std::tuple<int, intptr_t, intptr_t>;
 struct Nameless {
   std::mutex lock;
   std::map<Key, MPI_Datatype> handles;
+  std::vector<MPI_Datatype> former;  ///< of before Fortran's types were told
 };
 Nameless& nameless() {
   static Nameless& all = *new Nameless;  // not destroyed: see release at exit, process.cpp
@@ -115,9 +117,19 @@ MPI_Datatype unnamed_pair(MPI_Datatype value, MPI_Datatype index) {
 void close_nameless_types() noexcept {
   Nameless& all = nameless();
   const std::scoped_lock guard(all.lock);
-  for (const auto& [key, handle] : all.handles) {
+  const auto close = [](MPI_Datatype handle) {
     if (Datatype* type = datatypes().remove(handle); type != nullptr) type->drop();
-  }
+  };
+  for (const auto& [key, handle] : all.handles) close(handle);
+  for (const MPI_Datatype handle : all.former) close(handle);
+  all.handles.clear();
+  all.former.clear();
+}
+
+void forget_nameless_types() {
+  Nameless& all = nameless();
+  const std::scoped_lock guard(all.lock);
+  for (const auto& [key, handle] : all.handles) all.former.push_back(handle);
   all.handles.clear();
 }
 

@@ -200,9 +200,12 @@ void reduce(const Op& operation, const void* in, void* inout, int64_t count, con
 
 void reduce_turned(const Op& operation, const void* in, void* inout, int64_t count,
                    const Datatype& type, MPI_Datatype handle) {
-  const ReduceLoop loop = operation.predefined
-                              ? turned_loop(static_cast<Operation>(operation.place), type.element())
-                              : nullptr;
+  ReduceLoop loop = nullptr;
+  if (operation.predefined) {
+    const auto which = static_cast<Operation>(operation.place);
+    loop = type.element() == Element::pair ? location_loop(which, type.value(), type.index(), true)
+                                           : turned_loop(which, type.element());
+  }
   if (loop == nullptr) return reduce(operation, in, inout, count, type, handle);
   if (count != 0) loop(in, inout, count);
 }

@@ -11,7 +11,9 @@ struct Pair {
   Index index;
 };
 
-template <class Value, class Index, bool kMax>
+/// Turned: what comes in is of higher ranks. Of pairs that are equal, but perhaps not the same
+/// bits, that of the higher rank is taken.
+template <class Value, class Index, bool kMax, bool kTurned>
 void locate(const void* in, void* inout, int64_t count) {
   const auto* __restrict a = static_cast<const Pair<Value, Index>*>(in);
   auto* __restrict b = static_cast<Pair<Value, Index>*>(inout);
@@ -23,7 +25,7 @@ void locate(const void* in, void* inout, int64_t count) {
       b[i].value = a[i].value;
       b[i].index = a[i].index;
     } else if ((unordered ? is_nan(a[i].value) : a[i].value == b[i].value) &&
-               a[i].index < b[i].index) {
+               (kTurned ? a[i].index <= b[i].index : a[i].index < b[i].index)) {
       b[i].value = a[i].value;  // equal, but perhaps not the same bits
       b[i].index = a[i].index;
     }
@@ -31,41 +33,46 @@ void locate(const void* in, void* inout, int64_t count) {
 }
 
 template <class Value, class Index>
-ReduceLoop of(Operation operation) noexcept {
-  return operation == Operation::maxloc ? locate<Value, Index, true> : locate<Value, Index, false>;
+ReduceLoop of(Operation operation, bool turned) noexcept {
+  if (turned) {
+    return operation == Operation::maxloc ? locate<Value, Index, true, true>
+                                          : locate<Value, Index, false, true>;
+  }
+  return operation == Operation::maxloc ? locate<Value, Index, true, false>
+                                        : locate<Value, Index, false, false>;
 }
 
 template <class Value>
-ReduceLoop by_index(Operation operation, Element index) noexcept {
+ReduceLoop by_index(Operation operation, Element index, bool turned) noexcept {
   switch (index) {
     case Element::i8:
-      return of<Value, int8_t>(operation);
+      return of<Value, int8_t>(operation, turned);
     case Element::i16:
-      return of<Value, int16_t>(operation);
+      return of<Value, int16_t>(operation, turned);
     case Element::i32:
-      return of<Value, int32_t>(operation);
+      return of<Value, int32_t>(operation, turned);
     case Element::i64:
-      return of<Value, int64_t>(operation);
+      return of<Value, int64_t>(operation, turned);
     case Element::c_long:
-      return of<Value, long>(operation);
+      return of<Value, long>(operation, turned);
     case Element::i128:
-      return of<Value, Int128>(operation);
+      return of<Value, Int128>(operation, turned);
     case Element::u8:
-      return of<Value, uint8_t>(operation);
+      return of<Value, uint8_t>(operation, turned);
     case Element::u16:
-      return of<Value, uint16_t>(operation);
+      return of<Value, uint16_t>(operation, turned);
     case Element::u32:
-      return of<Value, uint32_t>(operation);
+      return of<Value, uint32_t>(operation, turned);
     case Element::u64:
-      return of<Value, uint64_t>(operation);
+      return of<Value, uint64_t>(operation, turned);
     case Element::c_unsigned_long:
-      return of<Value, unsigned long>(operation);
+      return of<Value, unsigned long>(operation, turned);
     // Fortran's pairs have the index as a number of the value's type.
     case Element::f32:
-      if constexpr (std::is_same_v<Value, float>) return of<Value, float>(operation);
+      if constexpr (std::is_same_v<Value, float>) return of<Value, float>(operation, turned);
       return nullptr;
     case Element::f64:
-      if constexpr (std::is_same_v<Value, double>) return of<Value, double>(operation);
+      if constexpr (std::is_same_v<Value, double>) return of<Value, double>(operation, turned);
       return nullptr;
     default:
       return nullptr;
@@ -74,41 +81,41 @@ ReduceLoop by_index(Operation operation, Element index) noexcept {
 
 }  // namespace
 
-ReduceLoop location_loop(Operation operation, Element value, Element index) noexcept {
+ReduceLoop location_loop(Operation operation, Element value, Element index, bool turned) noexcept {
   switch (value) {
     case Element::i8:
-      return by_index<int8_t>(operation, index);
+      return by_index<int8_t>(operation, index, turned);
     case Element::i16:
-      return by_index<int16_t>(operation, index);
+      return by_index<int16_t>(operation, index, turned);
     case Element::i32:
-      return by_index<int32_t>(operation, index);
+      return by_index<int32_t>(operation, index, turned);
     case Element::i64:
-      return by_index<int64_t>(operation, index);
+      return by_index<int64_t>(operation, index, turned);
     case Element::c_long:
-      return by_index<long>(operation, index);
+      return by_index<long>(operation, index, turned);
     case Element::i128:
-      return by_index<Int128>(operation, index);
+      return by_index<Int128>(operation, index, turned);
     case Element::u8:
-      return by_index<uint8_t>(operation, index);
+      return by_index<uint8_t>(operation, index, turned);
     case Element::u16:
-      return by_index<uint16_t>(operation, index);
+      return by_index<uint16_t>(operation, index, turned);
     case Element::u32:
-      return by_index<uint32_t>(operation, index);
+      return by_index<uint32_t>(operation, index, turned);
     case Element::u64:
-      return by_index<uint64_t>(operation, index);
+      return by_index<uint64_t>(operation, index, turned);
     case Element::c_unsigned_long:
-      return by_index<unsigned long>(operation, index);
+      return by_index<unsigned long>(operation, index, turned);
     case Element::f32:
-      return by_index<float>(operation, index);
+      return by_index<float>(operation, index, turned);
     case Element::f64:
-      return by_index<double>(operation, index);
+      return by_index<double>(operation, index, turned);
     case Element::f80:
-      return by_index<long double>(operation, index);
+      return by_index<long double>(operation, index, turned);
     case Element::f128:
-      return by_index<Quad>(operation, index);
+      return by_index<Quad>(operation, index, turned);
 #if WEFT_MPI_HAS_HALF
     case Element::f16:
-      return by_index<Half>(operation, index);
+      return by_index<Half>(operation, index, turned);
 #endif
     default:
       return nullptr;

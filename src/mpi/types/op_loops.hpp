@@ -39,7 +39,9 @@ using ReduceLoop = void (*)(const void* in, void* inout, int64_t count);
 [[nodiscard]] ReduceLoop turned_loop(Operation operation, Element element) noexcept;
 [[nodiscard]] ReduceLoop bit_loop(Operation operation, Element element) noexcept;
 [[nodiscard]] ReduceLoop logical_loop(Operation operation, Element element) noexcept;
-[[nodiscard]] ReduceLoop location_loop(Operation operation, Element value, Element index) noexcept;
+/// `turned`: as turned_loop.
+[[nodiscard]] ReduceLoop location_loop(Operation operation, Element value, Element index,
+                                       bool turned = false) noexcept;
 
 /// The loop over elements of type T that `Function` combines.
 template <class T, class Function>

@@ -179,6 +179,7 @@ void tell_fortran_types(FortranTypes types) {
     all.former.push_back(Held<Datatype>::adopt(datatypes().find(named.handle)));
     datatypes().define(named.handle, made(named, all.fortran).release());
   }
+  forget_nameless_types();
 }
 
 }  // namespace weft::mpi

@@ -21,5 +21,7 @@ MPI_Datatype f90_type(int combiner, int precision, int range, const Datatype& ba
 /// For pairs that have no name.
 MPI_Datatype unnamed_pair(MPI_Datatype value, MPI_Datatype index);
 void close_nameless_types() noexcept;
+/// Those made so far stay, and are not found again.
+void forget_nameless_types();
 
 }  // namespace weft::mpi

@@ -82,7 +82,7 @@ void check_idup() {
 
 /// MPI_Comm_disconnect ends what is under way: then buffers may be used again, and have what was
 /// received.
-void check_disconnect(int ints) {
+void check_disconnect(int ints, bool by_message) {
   const auto count = static_cast<std::size_t>(ints);
   const int other = size - 1;
   std::vector<int> sent(count, rank + 1);
@@ -93,8 +93,15 @@ void check_disconnect(int ints) {
   MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   MPI_Request bcast;
   MPI_Ibcast(told.data(), ints, MPI_INT, 0, comm, &bcast);
-  if (rank == other) MPI_Irecv(received.data(), ints, MPI_INT, 0, 1, comm, &requests[0]);
+  if (rank == other && !by_message) {
+    MPI_Irecv(received.data(), ints, MPI_INT, 0, 1, comm, &requests[0]);
+  }
   if (rank == 0) MPI_Isend(sent.data(), ints, MPI_INT, other, 1, comm, &requests[1]);
+  if (rank == other && by_message) {
+    MPI_Message message;
+    MPI_Mprobe(0, 1, comm, &message, MPI_STATUS_IGNORE);
+    MPI_Imrecv(received.data(), ints, MPI_INT, &message, &requests[0]);
+  }
   for (MPI_Request& each : requests) {
     if (each != MPI_REQUEST_NULL) MPI_Request_free(&each);
   }
@@ -300,7 +307,10 @@ int main(int argc, char** argv) {
   check_world();
   check_dup();
   check_idup();
-  for (const int ints : {1, 10000, 1 << 24}) check_disconnect(ints);
+  for (const int ints : {1, 10000, 1 << 22}) {
+    check_disconnect(ints, false);
+    check_disconnect(ints, true);
+  }
   check_split();
   check_split_type();
   check_create();
