@@ -81,7 +81,7 @@ std::span<const std::byte> payload_of(Runtime::Impl& runtime, const Unexpected& 
 
 }  // namespace
 
-static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, Origin from,
+static bool fill_unexpected(Runtime::Impl& runtime, Device& device, Unexpected& record, Origin from,
                             std::span<const std::byte> payload, const Loan& loan) {
   record.source = from.source;
   record.tag = from.tag;
@@ -94,7 +94,7 @@ static bool fill_unexpected(Runtime::Impl& runtime, Unexpected& record, Origin f
     record.holds = Unexpected::Holds::inlined;
     fabric::small_copy(record.inlined, payload.data(), payload.size());
   } else {
-    const uint32_t place = runtime.kept->allocate();
+    const uint32_t place = device.allocate_kept();
     if (place == KeptBytes::kNone) return false;
     record.holds = Unexpected::Holds::kept;
     record.kept = place;
@@ -136,9 +136,9 @@ template <bool Allocates>
   Runtime::Impl& runtime = endpoint.runtime;
   const uint64_t key = endpoint.key(from.source, from.tag);
   // Unexpected: it must be kept, or be left in the ring until there is room.
-  Unexpected* record = runtime.unexpected->allocate();
+  Unexpected* record = device.allocate_unexpected();
   if (record == nullptr) return Taken::hold;
-  if (!fill_unexpected(runtime, *record, from, payload, loan)) {
+  if (!fill_unexpected(runtime, device, *record, from, payload, loan)) {
     runtime.unexpected->release(*record);
     return Taken::hold;
   }
@@ -217,7 +217,7 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
                        const RendezvousBody& body) {
   Runtime::Impl& runtime = endpoint.runtime;
   const uint64_t key = endpoint.key(arrived.source, arrived.tag);
-  Unexpected* record = runtime.unexpected->allocate();
+  Unexpected* record = device.allocate_unexpected();
   if (record == nullptr) return Taken::hold;
   record->source = arrived.source;
   record->tag = arrived.tag;
@@ -272,7 +272,7 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
   Runtime::Impl& runtime = endpoint.runtime;
   uint32_t place = KeptBytes::kNone;
   if (!loan && payload.size() > QueueEntry::kInlineBytes) {
-    place = runtime.kept->allocate();
+    place = device.allocate_kept();
     if (place == KeptBytes::kNone) return Taken::hold;
     std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
   }

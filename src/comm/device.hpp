@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "comm/keepers.hpp"
+#include "comm/kept_bytes.hpp"
 #include "comm/operation.hpp"
+#include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
 #include "comm/wire.hpp"
 #include "weft/base/asymmetric_fence.hpp"
@@ -174,6 +176,16 @@ class Device final : public fabric::Sink {
   void give_back(const fabric::Frame& frame) noexcept;
   /// (lock) Drops a frame that makes no sense; the first is told.
   void malformed_frame(const fabric::Frame& frame, const char* why);
+  /// (lock) A record and a place for messages without a receive, of which early messages may take
+  /// the last: while one of these is delivered it has a spare of each (early.cpp).
+  struct Spares {
+    comm::Unexpected* record = nullptr;
+    uint32_t place = comm::KeptBytes::kNone;
+  };
+  [[nodiscard]] Spares& spares() noexcept { return spares_; }
+  void deliver_early(bool begins) noexcept { delivers_early_ = begins; }
+  [[nodiscard]] comm::Unexpected* allocate_unexpected() noexcept;
+  [[nodiscard]] uint32_t allocate_kept() noexcept;
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }
   /// With serial progress, the rank's lock while this exists, taken before the device's.
@@ -480,6 +492,8 @@ class Device final : public fabric::Sink {
   std::vector<comm::Operation*> resting_;        // (lock) helps, until a packet comes back
   uint64_t shared_copied_ = 0;                   // (lock) bytes, by a turn of one of both ends
   uint32_t early_delivered_ = 0;                 // (lock)
+  Spares spares_;                                // (lock)
+  bool delivers_early_ = false;                  // (lock)
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

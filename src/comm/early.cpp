@@ -25,8 +25,7 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
     device.give_back(frame);
     return Taken::yes;
   }
-  // Early ones alone never take all records and places: to deliver one takes another.
-  Unexpected* record = early_count < settings.unexpected ? unexpected->allocate() : nullptr;
+  Unexpected* record = unexpected->allocate();
   const uint32_t place = record != nullptr ? kept->allocate() : comm::KeptBytes::kNone;
   const bool wide = frame.open != nullptr && frame.open->count > 1;
   const std::size_t bytes = frame.head.size() + (wide ? sizeof *frame.open : 0);
@@ -50,7 +49,6 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
   record->next = nullptr;
   *early_end = record;
   early_end = &record->next;
-  ++early_count;
   early_lock.unlock();
   return Taken::yes;
 }
@@ -63,6 +61,18 @@ Endpoint::Impl* Runtime::Impl::opening_without(uint32_t number, Rank source) noe
   }
   early_lock.unlock();
   return endpoint;
+}
+
+Unexpected* Device::allocate_unexpected() noexcept {
+  Unexpected* const record = runtime_.unexpected->allocate();
+  return record != nullptr || !delivers_early_ ? record : std::exchange(spares_.record, nullptr);
+}
+
+uint32_t Device::allocate_kept() noexcept {
+  const uint32_t place = runtime_.kept->allocate();
+  return place != comm::KeptBytes::kNone || !delivers_early_
+             ? place
+             : std::exchange(spares_.place, comm::KeptBytes::kNone);
 }
 
 Unexpected* Runtime::Impl::next_early(const Endpoint::Impl& endpoint, const Device& device,
@@ -120,25 +130,43 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     Header header;
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");
-    if (device.dispatch(endpoint, header, rest, frame) == Taken::hold) {
+    device.deliver_early(true);
+    const Taken taken = device.dispatch(endpoint, header, rest, frame);
+    device.deliver_early(false);
+    if (taken == Taken::hold) {
+      refill(device.spares());
       device.note_early_held(record->source, endpoint.number);
       return false;
     }
     device.note_early();
-    release_early(*record);
+    release_early(*record, &device);
   }
 }
 
-void Runtime::Impl::release_early(Unexpected& record) {
+/// What it took of them, and gave back to all.
+void Runtime::Impl::refill(Device::Spares& spares) noexcept {
+  if (spares.record == nullptr) spares.record = unexpected->allocate();
+  if (spares.place == comm::KeptBytes::kNone) spares.place = kept->allocate();
+}
+
+/// `device`: it was delivered there (lock), and what it took of the spares it replaces.
+void Runtime::Impl::release_early(Unexpected& record, Device* device) {
   early_lock.lock();
   Unexpected** at = &early;
   while (*at != &record) at = &(*at)->next;
   *at = record.next;
   if (early_end == &record.next) early_end = at;
-  --early_count;
   early_lock.unlock();
-  kept->release(record.kept);
-  unexpected->release(record);
+  if (device != nullptr && device->spares().place == comm::KeptBytes::kNone) {
+    device->spares().place = record.kept;
+  } else {
+    kept->release(record.kept);
+  }
+  if (device != nullptr && device->spares().record == nullptr) {
+    device->spares().record = &record;
+  } else {
+    unexpected->release(record);
+  }
 }
 
 /// What came before `endpoint` was made, which has ended before it was delivered.

@@ -156,7 +156,7 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
   if (operations->posts_are_out()) {
     text += fmt::format("; all {} operations are under way (comm.operations)", settings.operations);
   }
-  if (unexpected->live() >= settings.unexpected) {
+  if (unreceived() >= settings.unexpected) {
     text += fmt::format("; {} messages wait for their receives, and no more can (comm.unexpected)",
                         settings.unexpected);
   }

@@ -123,6 +123,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   kept = std::make_unique<comm::KeptBytes>(
       unexpected_records, (longest + sizeof(fabric::OpenLoan) + base::kCacheLine - 1) /
                               base::kCacheLine * base::kCacheLine);
+  for (auto& device : devices) device->spares() = {unexpected->allocate(), kept->allocate()};
 }
 
 Runtime::Impl::~Impl() {
@@ -192,12 +193,12 @@ void Runtime::Impl::report_survivors() const {
 
 void Runtime::Impl::report_leftovers() const {
   const uint32_t left = operations->live();
-  const uint32_t unreceived = unexpected->live();
-  if (left + unreceived != 0) {
+  const uint32_t messages = unreceived();
+  if (left + messages != 0) {
     base::log(base::LogLevel::warn,
               fmt::format("ended with work pending: {} operations under way, {} messages never "
                           "received",
-                          left, unreceived));
+                          left, messages));
   }
 }
 

@@ -1,6 +1,7 @@
 // What a runtime is made of: the job, the transport, the tables, the devices, and who waits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -124,8 +125,8 @@ struct Runtime::Impl final : base::IdleWork {
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
   /// As many places as there are such records, for what came in a ring and is longer than a record
-  /// or a queue's entry holds. Of both there are `comm.unexpected`, and one more for each device,
-  /// which delivers early messages through it (early.cpp).
+  /// or a queue's entry holds. Of both there are `comm.unexpected`, and one more for each device
+  /// (Device::Spares).
   std::unique_ptr<comm::KeptBytes> kept;
 
   /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
@@ -141,7 +142,6 @@ struct Runtime::Impl final : base::IdleWork {
   base::SpinLock early_lock;          // early.cpp
   comm::Unexpected* early = nullptr;  ///< frames for endpoints to come, oldest first
   comm::Unexpected** early_end = &early;
-  uint32_t early_count = 0;                              ///< `comm.unexpected` at most
   std::array<Endpoint::Impl*, kMaxEndpoints> opening{};  ///< made, with early frames left
   std::atomic<uint32_t> openings{0};
 
@@ -295,7 +295,8 @@ struct Runtime::Impl final : base::IdleWork {
   bool deliver_early(Endpoint::Impl& endpoint, Device& device);
   void deliver_early(Device& device);
   fabric::Frame early_frame(const comm::Unexpected& record, fabric::OpenLoan& open);
-  void release_early(comm::Unexpected& record);
+  void release_early(comm::Unexpected& record, Device* device = nullptr);
+  void refill(Device::Spares& spares) noexcept;
   void drop_early(const Endpoint::Impl& endpoint);
 
   // answers.cpp
@@ -434,6 +435,11 @@ struct Runtime::Impl final : base::IdleWork {
   std::vector<std::pair<Rank, std::string>> reported_deaths();
   std::vector<Rank> dead_since(std::size_t count);
   void report_leftovers() const;
+  /// Messages that nobody has received yet, early ones among them; exact when nothing moves.
+  [[nodiscard]] uint32_t unreceived() const noexcept {
+    const uint32_t live = unexpected->live();
+    return live - std::min(live, settings.devices);
+  }
   void report_survivors() const;
 };
 

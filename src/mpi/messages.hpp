@@ -101,4 +101,7 @@ void close_channels(Comm& comm) noexcept;
 /// `comm.hints` has changed.
 void hints_changed(Comm& comm);
 
+/// Whether any of those who may send on it has died.
+[[nodiscard]] bool has_dead_member(const Comm& comm);
+
 }  // namespace weft::mpi

@@ -245,67 +245,92 @@ TEST(Lifetimes, AFullCompletionQueueIsToldLater) {
   });
 }
 
-// An endpoint that has no room yet for what others sent before it was made.
-TEST(Lifetimes, ADeathIsToldToEndpointsThatAreStillBeingOpened) {
-  register_comm_config();
-  constexpr uint32_t kRoom = 64;
-  const test::ConfigOverride config(
-      test::ConfigOverride::List{{"comm.unexpected", std::to_string(kRoom)}});
+/// Takes nothing until it is told to.
+struct Hesitant final : Matcher {
+  std::atomic<bool> takes{false};
+  std::atomic<int> taken{0};
+  std::atomic<int> deaths{0};
+  bool arrive(const Delivery& /*message*/) noexcept override {
+    if (takes) ++taken;
+    return takes;
+  }
+  bool announced(const Envelope& /*envelope*/, const Announcement& /*message*/) noexcept override {
+    return takes;
+  }
+  bool try_again() noexcept override { return true; }
+  void peer_down(Rank peer) noexcept override {
+    EXPECT_EQ(peer, Rank{2});
+    ++deaths;
+  }
+};
+
+// A death is told to endpoints that have yet to take what came before they were made: at once where
+// nothing of it is by the dead, else once that was taken; and only once.
+TEST(Lifetimes, DeathsAreToldToEndpointsThatAreStillBeingOpened) {
   struct Death : std::runtime_error {
     Death() : std::runtime_error("this rank is dead") {}
   };
-  auto jobs = fabric::make_local_job(3, 1);
-  std::atomic<bool> killed{false};
-  std::atomic<bool> over{false};
-  std::atomic<bool> posted{false};
-  const auto live = [&](int rank) {
-    RuntimeOptions mine;
-    mine.job = jobs[static_cast<std::size_t>(rank)].get();
-    mine.devices = 1;
-    Runtime rt(mine);
-    Endpoint letters(rt, {});
-    std::unique_ptr<Endpoint> late;
-    if (rank != 0) late = std::make_unique<Endpoint>(rt, EndpointSpec{});
-    if (rank == 1) {
-      for (uint32_t i = 0; i < kRoom; ++i) letters.send_wait(Rank{0}, Tag{3}, {});
-      late->send_wait(Rank{0}, Tag{4}, {});
-      letters.send_wait(Rank{0}, Tag{1}, {});
-      letters.recv_wait(Rank{0}, Tag{2}, {});
-    } else if (rank == 2) {
-      while (!posted) std::this_thread::yield();
-      fabric::kill_local_rank(*mine.job, Rank{2}, "fell over");
-      killed = true;
-      while (!over) std::this_thread::yield();
-      throw Death();  // its runtime waits for nobody
-    } else {
-      letters.recv_wait(Rank{1}, Tag{1}, {});  // behind them, which take all room
-      late = std::make_unique<Endpoint>(rt, EndpointSpec{});
-      std::vector<std::byte> in(8);
-      Synchronizer before;
-      EXPECT_EQ(late->recv(Rank{2}, Tag{1}, in, &before), Post::posted);
-      posted = true;
-      rt.wait_until([&] { return rt.is_dead(Rank{2}); });
-      Synchronizer after;
-      EXPECT_EQ(late->recv(Rank{2}, Tag{1}, in, &after), Post::posted);
-      rt.wait(before);
-      rt.wait(after);
-      EXPECT_EQ(before.event().error, Errc::peer_died);
-      EXPECT_EQ(after.event().error, Errc::peer_died);
-      for (uint32_t i = 0; i < kRoom; ++i)
-        EXPECT_EQ(letters.recv_wait(Rank{1}, Tag{3}, in).error, Errc::ok);
-      EXPECT_EQ(late->recv_wait(Rank{1}, Tag{4}, in).error, Errc::ok);
-      letters.send_wait(Rank{1}, Tag{2}, {});
-      over = true;
-    }
-    while (!killed) std::this_thread::yield();
-  };
-  test::on_threads(3, [&](int rank) {
-    try {
-      live(rank);
-    } catch (const Death&) {
-      EXPECT_EQ(rank, 2);
-    }
-  });
+  for (const int sender : {1, 2}) {
+    auto jobs = fabric::make_local_job(3, 1);
+    std::atomic<bool> sent{false};
+    std::atomic<bool> made{false};
+    std::atomic<bool> killed{false};
+    std::atomic<bool> over{false};
+    const auto live = [&](int rank) {
+      RuntimeOptions mine;
+      mine.job = jobs[static_cast<std::size_t>(rank)].get();
+      mine.devices = 1;
+      Runtime rt(mine);
+      Endpoint letters(rt, {});
+      Hesitant matcher;
+      std::unique_ptr<Endpoint> late;
+      const auto make = [&] {
+        late = std::make_unique<Endpoint>(
+            rt, EndpointSpec{.arrival = Arrival::matcher, .matcher = &matcher});
+      };
+      if (rank != 0) make();
+      if (rank == sender) {
+        (void)until_posted(rt, [&] { return late->send(Rank{0}, Envelope{}, {}); });
+        letters.send_wait(Rank{0}, Tag{1}, {});
+        sent = true;
+      }
+      if (rank == 2) {
+        while (!made) std::this_thread::yield();
+        fabric::kill_local_rank(*mine.job, Rank{2}, "fell over");
+        killed = true;
+        while (!over) std::this_thread::yield();
+        throw Death();  // its runtime waits for nobody
+      }
+      if (rank == 0) {
+        letters.recv_wait(Rank{sender}, Tag{1}, {});  // behind it
+        make();
+        made = true;
+        rt.wait_until([&] { return rt.is_dead(Rank{2}); });
+        if (sender == 1) {
+          rt.wait_until([&] { return matcher.deaths == 1; });
+        } else {
+          for (int i = 0; i < 10; ++i) rt.progress();
+          EXPECT_EQ(matcher.deaths, 0);
+        }
+        matcher.takes = true;
+        rt.wait_until([&] { return matcher.taken == 1 && matcher.deaths == 1; });
+        for (int i = 0; i < 10; ++i) rt.progress();
+        EXPECT_EQ(matcher.deaths, 1);
+        over = true;
+      } else {
+        rt.wait_until([&] { return over.load() && rt.is_dead(Rank{2}); });
+      }
+      while (!killed) std::this_thread::yield();
+    };
+    test::on_threads(3, [&](int rank) {
+      try {
+        live(rank);
+      } catch (const Death&) {
+        EXPECT_EQ(rank, 2);
+      }
+    });
+    EXPECT_TRUE(sent);
+  }
 }
 
 }  // namespace

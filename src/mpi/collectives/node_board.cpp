@@ -101,7 +101,8 @@ class BoardStore {
 };
 
 BoardStore& store() noexcept {
-  static BoardStore the_store;
+  static BoardStore& the_store =
+      *new BoardStore;  // not destroyed: see release at exit, process.cpp
   return the_store;
 }
 

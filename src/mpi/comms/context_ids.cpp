@@ -51,7 +51,7 @@ void ContextIds::reset() noexcept {
 }
 
 ContextIds& context_ids() noexcept {
-  static ContextIds ids;
+  static ContextIds& ids = *new ContextIds;  // not destroyed: see release at exit, process.cpp
   return ids;
 }
 

@@ -44,7 +44,8 @@ int Group::look_up(Rank process) const noexcept {
 }
 
 HandleTable<Group, MPI_Group>& groups() noexcept {
-  static HandleTable<Group, MPI_Group> table;
+  static HandleTable<Group, MPI_Group>& table =
+      *new HandleTable<Group, MPI_Group>;  // not destroyed: see release at exit, process.cpp
   return table;
 }
 

@@ -74,7 +74,8 @@ Held<Session> new_session(Errhandler& errhandler, int level) {
 }  // namespace
 
 HandleTable<Session, MPI_Session>& sessions() noexcept {
-  static HandleTable<Session, MPI_Session> table;
+  static HandleTable<Session, MPI_Session>& table =
+      *new HandleTable<Session, MPI_Session>;  // not destroyed: see release at exit, process.cpp
   return table;
 }
 

@@ -244,8 +244,6 @@ inline std::unique_ptr<Engine> the_engine;
 /// A rank that has died, if for that reason nobody is left to send what is awaited from `from`: it
 /// itself, or one of all others where that is MPI_ANY_SOURCE. Else negative.
 [[nodiscard]] Rank whose_death_leaves_nobody(const Comm& comm, int from);
-/// Whether any of those who may send on it has died.
-[[nodiscard]] bool has_dead_member(const Comm& comm);
 
 /// Registers what is counted (counters.hpp).
 void register_counters();

@@ -56,7 +56,7 @@ struct Optional {
   MPI_Datatype type;
 };
 const std::vector<Optional>& optional_types() {
-  static const std::vector<Optional> all = {
+  static const std::vector<Optional>& all = *new std::vector<Optional>{
       {"mpi_logical1_supported", MPI_LOGICAL1},
       {"mpi_logical2_supported", MPI_LOGICAL2},
       {"mpi_logical4_supported", MPI_LOGICAL4},

@@ -164,7 +164,8 @@ void replace(const void* in, void* inout, int64_t count, const Datatype& type) {
 }  // namespace
 
 HandleTable<Op, MPI_Op>& ops() noexcept {
-  static HandleTable<Op, MPI_Op> table;
+  static HandleTable<Op, MPI_Op>& table =
+      *new HandleTable<Op, MPI_Op>;  // not destroyed: see release at exit, process.cpp
   return table;
 }
 

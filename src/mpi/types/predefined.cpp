@@ -40,7 +40,8 @@ constexpr Element unsigned_of(std::size_t bytes) noexcept {
 // Handles are pointers made of numbers, which no constant expression may hold: a function's table.
 const std::vector<Named>& named_types() {
   using enum Element;
-  static const std::vector<Named> table = {
+  // Not destroyed: a session may end with a static object.
+  static const std::vector<Named>& table = *new std::vector<Named>{
       WEFT_NAMED(MPI_AINT, signed_of(sizeof(MPI_Aint)), multi_language),
       WEFT_NAMED(MPI_COUNT, i64, multi_language),
       WEFT_NAMED(MPI_OFFSET, i64, multi_language),
