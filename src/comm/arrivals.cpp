@@ -139,7 +139,7 @@ template <bool Allocates>
   Unexpected* record = device.allocate_unexpected();
   if (record == nullptr) return Taken::hold;
   if (!fill_unexpected(runtime, device, *record, from, payload, loan)) {
-    runtime.unexpected->release(*record);
+    device.release_unexpected(*record);
     return Taken::hold;
   }
   const uint64_t met = endpoint.table->access(key, Side::arrival, as_value(record));
@@ -148,8 +148,8 @@ template <bool Allocates>
     return Taken::yes;
   }
   if (met == MatchTable::kNoRoom) {
-    if (record->holds == Unexpected::Holds::kept) runtime.kept->release(record->kept);
-    runtime.unexpected->release(*record);
+    if (record->holds == Unexpected::Holds::kept) device.release_kept(record->kept);
+    device.release_unexpected(*record);
     return Taken::hold;
   }
   // A receive was posted between the two looks.
@@ -229,7 +229,7 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
     device.count(Device::unexpected);
     return Taken::yes;
   }
-  runtime.unexpected->release(*record);
+  device.release_unexpected(*record);
   if (met == MatchTable::kNoRoom) return Taken::hold;
   begin_transfer(runtime, device, *reinterpret_cast<Operation*>(met), arrived.source, arrived.tag,
                  arrived.reply_port, body, allocator_of(endpoint));
@@ -293,7 +293,7 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
     }
   });
   if (!pushed) {
-    if (place != KeptBytes::kNone) runtime.kept->release(place);
+    if (place != KeptBytes::kNone) device.release_kept(place);
     return Taken::hold;
   }
   device.note_queued(endpoint.queue_waiters);

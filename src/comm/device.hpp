@@ -183,9 +183,12 @@ class Device final : public fabric::Sink {
     uint32_t place = comm::KeptBytes::kNone;
   };
   [[nodiscard]] Spares& spares() noexcept { return spares_; }
-  void deliver_early(bool begins) noexcept { delivers_early_ = begins; }
+  void set_delivers_early(bool delivers) noexcept { delivers_early_ = delivers; }
   [[nodiscard]] comm::Unexpected* allocate_unexpected() noexcept;
   [[nodiscard]] uint32_t allocate_kept() noexcept;
+  /// What they gave, but was not used, or is used no more.
+  void release_unexpected(comm::Unexpected& record) noexcept;
+  void release_kept(uint32_t place) noexcept;
   /// (lock) An early frame was delivered.
   void note_early() noexcept { ++early_delivered_; }
   /// With serial progress, the rank's lock while this exists, taken before the device's.

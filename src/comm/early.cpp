@@ -75,6 +75,20 @@ uint32_t Device::allocate_kept() noexcept {
              : std::exchange(spares_.place, comm::KeptBytes::kNone);
 }
 
+void Device::release_unexpected(Unexpected& record) noexcept {
+  if (spares_.record == nullptr) [[unlikely]]
+    spares_.record = &record;
+  else
+    runtime_.unexpected->release(record);
+}
+
+void Device::release_kept(uint32_t place) noexcept {
+  if (spares_.place == comm::KeptBytes::kNone) [[unlikely]]
+    spares_.place = place;
+  else
+    runtime_.kept->release(place);
+}
+
 Unexpected* Runtime::Impl::next_early(const Endpoint::Impl& endpoint, const Device& device,
                                       bool& others) {
   for (Unexpected** at = &early; *at != nullptr; at = &(*at)->next) {
@@ -130,11 +144,11 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     Header header;
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");
-    device.deliver_early(true);
+    device.set_delivers_early(true);
     const Taken taken = device.dispatch(endpoint, header, rest, frame);
-    device.deliver_early(false);
+    device.set_delivers_early(false);
     if (taken == Taken::hold) {
-      refill(device.spares());
+      tell_of_deaths_while_opening(endpoint);
       device.note_early_held(record->source, endpoint.number);
       return false;
     }
@@ -143,10 +157,13 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
   }
 }
 
-/// What it took of them, and gave back to all.
-void Runtime::Impl::refill(Device::Spares& spares) noexcept {
-  if (spares.record == nullptr) spares.record = unexpected->allocate();
-  if (spares.place == comm::KeptBytes::kNone) spares.place = kept->allocate();
+/// Others' messages are left for it: of those of whom nothing is, it hears now. (device's lock)
+void Runtime::Impl::tell_of_deaths_while_opening(Endpoint::Impl& endpoint) {
+  if (deaths.load(std::memory_order_seq_cst) == 0) [[likely]]
+    return;
+  for (const Rank rank : dead_since(0)) {
+    if (opening_without(endpoint.number, rank) == &endpoint) tell_of_death(endpoint, rank);
+  }
 }
 
 /// `device`: it was delivered there (lock), and what it took of the spares it replaces.
@@ -157,14 +174,11 @@ void Runtime::Impl::release_early(Unexpected& record, Device* device) {
   *at = record.next;
   if (early_end == &record.next) early_end = at;
   early_lock.unlock();
-  if (device != nullptr && device->spares().place == comm::KeptBytes::kNone) {
-    device->spares().place = record.kept;
+  if (device != nullptr) {
+    device->release_kept(record.kept);
+    device->release_unexpected(record);
   } else {
     kept->release(record.kept);
-  }
-  if (device != nullptr && device->spares().record == nullptr) {
-    device->spares().record = &record;
-  } else {
     unexpected->release(record);
   }
 }

@@ -296,7 +296,7 @@ struct Runtime::Impl final : base::IdleWork {
   void deliver_early(Device& device);
   fabric::Frame early_frame(const comm::Unexpected& record, fabric::OpenLoan& open);
   void release_early(comm::Unexpected& record, Device* device = nullptr);
-  void refill(Device::Spares& spares) noexcept;
+  void tell_of_deaths_while_opening(Endpoint::Impl& endpoint);
   void drop_early(const Endpoint::Impl& endpoint);
 
   // answers.cpp

@@ -3,6 +3,7 @@
 
 #include <execinfo.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +289,8 @@ TEST(DumpsAfterFork, AChildAsksForItself) {
       ::dup2(written[1], STDERR_FILENO);
       if (child_asks) dump_on_signal(SIGUSR2);
       ::raise(SIGUSR2);
+      pollfd there{written[0], POLLIN, 0};
+      if (::poll(&there, 1, 60'000) != 1) std::_Exit(2);
       char text[256];
       const ssize_t bytes = ::read(written[0], text, sizeof text);
       std::_Exit(bytes > 0 && ::write(out, text, static_cast<std::size_t>(bytes)) == bytes ? 5 : 1);

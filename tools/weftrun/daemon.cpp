@@ -206,9 +206,9 @@ void Daemon::say_last_words(const std::string& problem) {
   std::array<char, 4096> unread;
   while (base::now_ns() < until) {
     pollfd one{fd, POLLIN, 0};
-    if (poll(&one, 1, kPauseMs) > 0 && recv(fd, unread.data(), unread.size(), MSG_DONTWAIT) <= 0 &&
-        errno != EINTR)
-      break;
+    if (poll(&one, 1, kPauseMs) <= 0) continue;
+    const ssize_t got = recv(fd, unread.data(), unread.size(), MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) break;
   }
 }
 

@@ -40,15 +40,16 @@ struct Channel {
   uint64_t messages_sent = 0, messages_allowed = 0;
   uint64_t control_sent = 0, control_allowed = 0;
   uint64_t reports_sent = 0;
-  uint32_t under_way = 0;   ///< frames in the provider's hands, but for abandoned ones
-  uint32_t given_up = 0;    ///< of these: the peer is down, and the engine does not count them
-  uint32_t reads = 0;       ///< of its memory, in the provider's hands
-  uint8_t report_due = 0;   ///< WireFlags that the next report shall have, or kOwed; 0: none is due
-  bool busy = false;        ///< among the engine's channels that have something to send
-  bool watched = false;     ///< among those that wait for an answer
-  bool waits_turn = false;  ///< the provider had all that it may have, of others' too, at its last
-  bool starved = false;     ///< somebody was refused for want of credit
-  uint64_t sent_ns = 0;     ///< when something was sent at once
+  uint32_t under_way = 0;  ///< frames in the provider's hands, but for abandoned ones
+  uint32_t given_up = 0;   ///< of these: the peer is down, and the engine does not count them
+  uint32_t reads = 0;      ///< of its memory, in the provider's hands
+  uint8_t report_due = 0;  ///< WireFlags that the next report shall have, or kOwed; 0: none is due
+  bool busy = false;       ///< among the engine's channels that have something to send
+  bool watched = false;    ///< among those that wait for an answer
+  bool waits_turn =
+      false;             ///< the provider had all that it may have, of others' too, at its last try
+  bool starved = false;  ///< somebody was refused for want of credit
+  uint64_t sent_ns = 0;  ///< when something was sent at once
   uint64_t stuck_since_ns = 0;  ///< nothing gets on since; 0: it does
   uint64_t resume_ns = 0;       ///< after an error, not before; 0: at once
   uint64_t no_reads_ns = 0;     ///< the provider takes no read since, in time awake; 0: it does

@@ -163,13 +163,12 @@ class CollectiveWork final : public ScheduleWork {
 
  private:
   /// A program's function is given the datatype's handle: the program's, or where that was freed
-  /// before the end, another. Where another thread might free it while the function runs, always
-  /// another.
+  /// before the end, another. (Who frees it in another thread while the function runs may find it
+  /// gone there.)
   void keep_handle() {
     if (!op_ || op_->predefined || type_->predefined()) return;
     own_handle_ = datatypes().add(Held<Datatype>(type_).release());
     call_.reduction.spare = own_handle_;
-    if (process().thread_level() == MPI_THREAD_MULTIPLE) call_.reduction.handle = own_handle_;
   }
 
   /// Programs end the arrays of counts and displacements once the call has returned, which other

@@ -135,7 +135,10 @@ void Comm_disconnect(MPI_Comm* comm) {
   Comm& object = mpi::comm(*comm);
   if (*comm != MPI_COMM_WORLD && *comm != MPI_COMM_SELF) {
     // Nobody goes on before all, of both sides, have ended what they had under way on it.
-    wait_for_operations(object);
+    if (!wait_for_operations(object)) {
+      fail(MPI_ERR_PROC_ABORTED,
+           "a member has died while operations are under way on the communicator");
+    }
     run_now(Call(Kind::barrier, object));
   }
   free_comm(comm);

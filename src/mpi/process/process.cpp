@@ -62,7 +62,7 @@ struct Life {
   int users = 0;
   bool world_done = false;                    ///< MPI_Init succeeds once
   bool meets = false;                         ///< the last user ends the process: MPI_Init did so
-  bool ends_here = false;                     ///< or the program does
+  std::atomic<bool> ends_here{false};         ///< or the program does
   std::atomic<bool> world{false};             ///< relaxed: as the gate
   std::atomic<std::thread::id> main{};        ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
@@ -70,8 +70,16 @@ struct Life {
   bool exit_watched = false;
 };
 
-/// This thread does: a callback of the program's may call exit().
-thread_local constinit bool g_ending_here = false;
+/// Of the life's lock, as long as this thread has it: what it calls of the program's may call
+/// exit().
+thread_local constinit bool g_holds_life = false;
+class HeldLife {
+ public:
+  HeldLife() noexcept { g_holds_life = true; }
+  ~HeldLife() { g_holds_life = false; }
+  HeldLife(const HeldLife&) = delete;
+  HeldLife& operator=(const HeldLife&) = delete;
+};
 
 Life& life() {
   static Life& one = *new Life;
@@ -130,7 +138,6 @@ void meet_at_the_end(TheProcess& process) {
 
 /// Under the lock.
 void end() {
-  g_ending_here = true;
   life().meets = false;
   TheProcess* const process = life().process.load(std::memory_order_relaxed);
   meet_at_the_end(*process);
@@ -140,35 +147,40 @@ void end() {
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
   delete process;
-  g_ending_here = false;
 }
 
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
 /// to such a point. The process stands by until MPI begins anew, or the program ends.
 void stand_by() {
   g_gate.store(Gate::after, std::memory_order_release);
-  end_sends();  // receives may be met yet
+  end_sends();  // freed receives may be met yet
+}
+
+void warn_of_no_finalize() {
+  base::log(base::LogLevel::warn,
+            "the program ended without MPI_Finalize; messages under way may be lost");
 }
 
 /// A program of sessions alone meets the others here. One that ends between MPI_Init and
 /// MPI_Finalize: they learn of it from the launcher.
 void at_exit() {
   Life& life = mpi::life();
-  if (g_ending_here || life.pid != ::getpid()) return;
+  life.ends_here.store(true, std::memory_order_relaxed);  // a static object may end a session yet
+  if (g_holds_life || life.pid != ::getpid()) return;
   {
-    const std::scoped_lock guard(life.lock);
-    life.ends_here = true;  // a session that ends later, with a static object, is the last
-    if (life.process.load(std::memory_order_relaxed) == nullptr) return;
-    if (life.users == 0) return end();
+    // Not waited for: another thread may wait in MPI_Finalize for ranks that wait for this one.
+    const std::unique_lock guard(life.lock, std::try_to_lock);
+    TheProcess* const process = life.process.load(std::memory_order_relaxed);
+    if (guard && process == nullptr) return;
+    // Alone there is nobody to wait for. With others, a collective end might never come.
+    const bool is_over = guard && life.users == 0;
+    if (is_over || (guard && process->runtime().size() == 1)) {
+      if (!is_over) warn_of_no_finalize();
+      const HeldLife held;
+      return end();
+    }
   }
-  base::log(base::LogLevel::warn,
-            "the program ended without MPI_Finalize; messages under way may be lost");
-  // Alone there is nobody to wait for. With others, a collective end might never come.
-  // (Not where a static object may end a session yet.)
-  if (is_world_up() && life.process.load(std::memory_order_relaxed)->runtime().size() == 1) {
-    const std::scoped_lock guard(life.lock);
-    end();
-  }
+  if (is_world_up()) warn_of_no_finalize();
 }
 
 }  // namespace
@@ -189,6 +201,7 @@ bool is_main_thread() noexcept {
 int acquire_process(int required, bool world) {
   Life& life = mpi::life();
   const std::scoped_lock guard(life.lock);
+  const HeldLife held;
   if (world && life.world_done)
     fail(MPI_ERR_OTHER, "MPI was initialized before: a program may do that once");
   if (life.process.load(std::memory_order_relaxed) == nullptr) make(required);
@@ -220,9 +233,10 @@ void release_process(bool world) {
       self->attributes.end_all(AttributeOf::comm, MPI_COMM_SELF);
   }
   const std::scoped_lock guard(life.lock);
+  const HeldLife held;
   if (world) life.world.store(false, std::memory_order_relaxed);
   if (--life.users != 0) return;
-  if (life.meets || life.ends_here) {
+  if (life.meets || life.ends_here.load(std::memory_order_relaxed)) {
     end();
   } else {
     stand_by();

@@ -64,9 +64,8 @@ class Retirer final : public Waiter {
 };
 constinit Retirer the_retirer;
 
-/// Sends that the program freed before they had ended are sent all the same (MPI 11.2.2); receives
-/// that nothing came for are taken back.
-/// `receives`: also receives, which are cancelled.
+/// Sends that the program freed before they had ended are sent all the same (MPI 11.2.2);
+/// `receives`: and receives that nothing came for are taken back.
 void end_freed(bool receives) {
   request_pool().for_each([&](Request& freed) {
     if (freed.receives && !receives) return;
@@ -204,16 +203,16 @@ void retire_when_ended(Request& request) noexcept {
   if (!request.transfer.set_waiter(the_retirer)) retire(request);
 }
 
-void wait_for_operations(const Comm& comm) {
+bool wait_for_operations(const Comm& comm) {
+  bool all = false;
   runtime().wait_until([&] {
     // acquire: pairs with Driver::finish.
-    if (comm.launched.load(std::memory_order_acquire) == 0 && !request_pool().is_pending(comm) &&
-        !is_in_buffers(comm)) {
-      return true;
-    }
-    // What a dead member was to send to whoever may never come; the barrier tells of it.
-    return has_dead_member(comm);
+    all = comm.launched.load(std::memory_order_acquire) == 0 && !request_pool().is_pending(comm) &&
+          !is_in_buffers(comm);
+    // What a dead member was to send to whoever may never come.
+    return all || has_dead_member(comm);
   });
+  return all;
 }
 
 void drop_when_unused(Comm* comm) {
