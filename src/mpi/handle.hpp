@@ -36,6 +36,13 @@ class Counted {
   std::atomic<uint32_t> holders_{1};
 };
 
+/// For what is to be there until the very end: a session may end with a static object of the
+/// program's (process.cpp).
+template <class T>
+T& never_destroyed() {
+  return *new T;
+}
+
 /// A counted object, held.
 template <class T>
 class Held {

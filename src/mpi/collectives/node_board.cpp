@@ -101,8 +101,7 @@ class BoardStore {
 };
 
 BoardStore& store() noexcept {
-  static BoardStore& the_store =
-      *new BoardStore;  // not destroyed: see release at exit, process.cpp
+  static BoardStore& the_store = never_destroyed<BoardStore>();
   return the_store;
 }
 

@@ -51,7 +51,7 @@ void ContextIds::reset() noexcept {
 }
 
 ContextIds& context_ids() noexcept {
-  static ContextIds& ids = *new ContextIds;  // not destroyed: see release at exit, process.cpp
+  static ContextIds& ids = never_destroyed<ContextIds>();
   return ids;
 }
 

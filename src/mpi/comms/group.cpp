@@ -44,8 +44,7 @@ int Group::look_up(Rank process) const noexcept {
 }
 
 HandleTable<Group, MPI_Group>& groups() noexcept {
-  static HandleTable<Group, MPI_Group>& table =
-      *new HandleTable<Group, MPI_Group>;  // not destroyed: see release at exit, process.cpp
+  static HandleTable<Group, MPI_Group>& table = never_destroyed<HandleTable<Group, MPI_Group>>();
   return table;
 }
 

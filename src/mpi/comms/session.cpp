@@ -75,7 +75,7 @@ Held<Session> new_session(Errhandler& errhandler, int level) {
 
 HandleTable<Session, MPI_Session>& sessions() noexcept {
   static HandleTable<Session, MPI_Session>& table =
-      *new HandleTable<Session, MPI_Session>;  // not destroyed: see release at exit, process.cpp
+      never_destroyed<HandleTable<Session, MPI_Session>>();
   return table;
 }
 

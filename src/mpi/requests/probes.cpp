@@ -84,8 +84,7 @@ std::unique_ptr<MatchedMessage> claim(MPI_Message* handle) {
 }  // namespace
 
 HandleTable<MatchedMessage, MPI_Message>& matched_messages() noexcept {
-  // Not destroyed: see release at exit, process.cpp.
-  static auto& table = *new HandleTable<MatchedMessage, MPI_Message>;
+  static auto& table = never_destroyed<HandleTable<MatchedMessage, MPI_Message>>();
   return table;
 }
 

@@ -164,8 +164,7 @@ void replace(const void* in, void* inout, int64_t count, const Datatype& type) {
 }  // namespace
 
 HandleTable<Op, MPI_Op>& ops() noexcept {
-  static HandleTable<Op, MPI_Op>& table =
-      *new HandleTable<Op, MPI_Op>;  // not destroyed: see release at exit, process.cpp
+  static HandleTable<Op, MPI_Op>& table = never_destroyed<HandleTable<Op, MPI_Op>>();
   return table;
 }
 

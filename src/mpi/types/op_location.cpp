@@ -21,12 +21,10 @@ void locate(const void* in, void* inout, int64_t count) {
     // A NaN is better than all numbers, and as good as another (op_order.cpp).
     const bool extreme = kMax ? b[i].value < a[i].value : a[i].value < b[i].value;
     const bool unordered = is_nan(b[i].value);
-    if (extreme || (is_nan(a[i].value) && !unordered)) {
-      b[i].value = a[i].value;
-      b[i].index = a[i].index;
-    } else if ((unordered ? is_nan(a[i].value) : a[i].value == b[i].value) &&
-               (kTurned ? a[i].index <= b[i].index : a[i].index < b[i].index)) {
-      b[i].value = a[i].value;  // equal, but perhaps not the same bits
+    const bool better = extreme || (is_nan(a[i].value) && !unordered);
+    const bool equal = unordered ? is_nan(a[i].value) : a[i].value == b[i].value;
+    if (better || (equal && (kTurned ? a[i].index <= b[i].index : a[i].index < b[i].index))) {
+      b[i].value = a[i].value;  // if equal, perhaps not the same bits
       b[i].index = a[i].index;
     }
   }
