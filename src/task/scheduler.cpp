@@ -90,6 +90,7 @@ Scheduler::Impl::Impl(const Options& given)
   }
   room_to_run_in_place = (std::size_t{1} << stack_class) / 2;
   look_ticks = base::to_ticks(2000);
+  turn_ticks = base::to_ticks(1'000'000);
   answer_ticks = base::to_ticks(10'000);
   pause_ticks = base::to_ticks(250'000);
   spin_ticks = base::to_ticks(static_cast<double>(base::config_int("task.spin")));

@@ -50,6 +50,7 @@ class Scheduler::Impl {
   uint32_t stack_class = 0;              ///< of a task that does not say
   std::size_t room_to_run_in_place = 0;  ///< bytes of stack that a child run in place must find
   uint64_t look_ticks = 0;               ///< how long a waiting task looks before it is suspended
+  uint64_t turn_ticks = 0;               ///< between turns that one leaves who joins in place
   uint64_t answer_ticks = 0;             ///< how long a thief waits for what it asks for
   uint64_t pause_ticks = 0;              ///< the longest pause between thefts that were not
   uint64_t spin_ticks = 0;               ///< how long an idle worker looks before it sleeps

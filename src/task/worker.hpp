@@ -115,7 +115,7 @@ class alignas(base::kCacheLine) Worker {
   static constexpr unsigned kMostLoot = 64;
   static constexpr uint32_t kChunk = 512;         ///< records made at once
   static constexpr uint32_t kTurnsPerRound = 64;  ///< every so often, all are gone round
-  static constexpr uint32_t kInPlacePerTurn = 256;
+  static constexpr uint32_t kInPlacePerLook = 64;
   static constexpr uint8_t kTurnsOfNewest = 32;  ///< of a task, before all others that can run
   static constexpr uint32_t kTurnsPerLook = 8;   ///< at signals, while tasks yield in turn
   static constexpr uint32_t kTurnsPerPoll = 64;  ///< of idle work, however busy
@@ -146,6 +146,7 @@ class alignas(base::kCacheLine) Worker {
   void sleep() noexcept;
   void set_sleeper(base::Parker& sleeper) noexcept;
   void poll_now_and_then() noexcept;
+  bool leaves_a_turn() noexcept;
   void take_share_of(Worker& home) noexcept;
   Stack* stack_for(Record& record) noexcept;
   static void publish_waiting(Record& record) noexcept;
@@ -208,6 +209,7 @@ class alignas(base::kCacheLine) Worker {
   uint32_t turns_ = 0;
   uint32_t refused_at_ = 0;  ///< the turn in which a thief that asked got nothing
   uint32_t in_place_ = 0;
+  uint64_t last_turn_ = 0;     ///< that one who joins in place left, in ticks
   uint32_t cursor_ = 0;        ///< where the next round of ready_ goes on
   uint32_t later_cursor_ = 0;  ///< of later_; apart, or one would make the other skip
 

@@ -300,21 +300,29 @@ bool Worker::has_room() noexcept {
   return static_cast<std::size_t>(here - stack_->low) > scheduler_->room_to_run_in_place;
 }
 
+/// Who spawns and joins all the time: the rest of the world gets its turn, and now and then those
+/// who can run here, oldest first (true). By time: of small children there are many in it, and to
+/// leave a deep recursion in the middle is dear.
+[[gnu::noinline]] bool Worker::leaves_a_turn() noexcept {
+  if (base::has_idle_work()) base::poll_idle_work(base::IdleWork::Poller::busy);
+  look_at_timers();
+  const uint64_t now = base::ticks();
+  if (now - last_turn_ < scheduler_->turn_ticks) return false;
+  last_turn_ = now;
+  turns_ |= kTurnsPerRound - 1;  // the newest, which were the child itself, is not what comes next
+  return true;
+}
+
 bool Worker::run_in_place(Record& record) noexcept {
   if (record.home() != this || record.stack_class != 0 || !has_room()) return false;
   // A child of its own has no exceptions of its parent's.
   if (exceptions() != ExceptionState{}) [[unlikely]]
     return false;
-  poll_now_and_then();
+  if (++in_place_ % kInPlacePerLook == 0 && leaves_a_turn()) [[unlikely]]
+    return false;
   {
     const Inside inside(*this);
     if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
-    // Who spawns and joins all the time leaves a turn to others, too: then it waits, and the newest
-    // is not what comes next, which were the child itself.
-    if (++in_place_ % kInPlacePerTurn == 0) {
-      turns_ |= kTurnsPerRound - 1;
-      return false;
-    }
     if (newest_.load(std::memory_order_relaxed) == &record) {
       newest_.store(nullptr, std::memory_order_relaxed);
     } else {
