@@ -45,7 +45,7 @@ const char* maker_name(int combiner) noexcept {
 namespace {
 
 const TypeRecipe& recipe_of(const Datatype& type) {
-  static const TypeRecipe& named = *new TypeRecipe;
+  static const TypeRecipe& named = never_destroyed<TypeRecipe>();
   return type.recipe != nullptr ? *type.recipe : named;
 }
 
