@@ -89,7 +89,8 @@ int node_of(hwloc_topology_t t, unsigned os) noexcept {
 }  // namespace
 
 const Topology& Topology::machine() {
-  static const Topology read_once;
+  // Never destroyed: threads are placed, and MPI is asked, while statics end.
+  static const Topology& read_once = *new Topology;
   return read_once;
 }
 

@@ -110,12 +110,7 @@ static bool end_cancelled(Operation& over) {
 /// What was never received gives its packets back, and senders that wait are told; receives that
 /// never met end as cancelled.
 void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
-  struct Announced {
-    Rank source;
-    uint16_t reply_port;
-    Handle operation;
-  };
-  std::vector<Announced> announced;
+  comm::Unexpected* announced = nullptr;  // a list: there may be no memory for another
   uint64_t dropped = 0;
   if (endpoint.table != nullptr) {
     endpoint.table->drain([&](uint64_t, comm::Side side, uint64_t value) {
@@ -128,11 +123,11 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
         return;
       }
       auto& record = *reinterpret_cast<comm::Unexpected*>(value);
-      if (record.holds == comm::Unexpected::Holds::rendezvous) {
-        announced.push_back({record.source, record.reply_port, record.rendezvous.operation});
-      }
       ++dropped;
-      comm::release_unexpected(*this, record);
+      if (record.holds == comm::Unexpected::Holds::rendezvous)
+        record.next = std::exchange(announced, &record);
+      else
+        comm::release_unexpected(*this, record);
     });
   }
   if (endpoint.queue != nullptr) {
@@ -143,11 +138,14 @@ void Runtime::Impl::drop_unreceived(Endpoint::Impl& endpoint) {
       if (entry.holds == Holds::kept) kept->release(entry.kept);
       if (entry.holds == Holds::loan) devices[0]->port().give_back(entry.lent.loan);
       if (entry.holds == Holds::rendezvous)
-        announced.push_back({entry.source, entry.reply_port, entry.rendezvous.operation});
+        answer_soon(entry.source, entry.reply_port, entry.rendezvous.operation, Errc::cancelled);
     }
   }
-  for (const auto& each : announced)
-    answer_soon(each.source, each.reply_port, each.operation, Errc::cancelled);
+  while (announced != nullptr) {
+    comm::Unexpected& record = *std::exchange(announced, announced->next);
+    answer_soon(record.source, record.reply_port, record.rendezvous.operation, Errc::cancelled);
+    comm::release_unexpected(*this, record);
+  }
   // After a death much is never received.
   if (dropped != 0 && deaths.load(std::memory_order_relaxed) == 0) {
     base::log(base::LogLevel::warn,

@@ -217,6 +217,13 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
                        const RendezvousBody& body) {
   Runtime::Impl& runtime = endpoint.runtime;
   const uint64_t key = endpoint.key(arrived.source, arrived.tag);
+  const auto begin = [&](uint64_t met) {
+    begin_transfer(runtime, device, *reinterpret_cast<Operation*>(met), arrived.source, arrived.tag,
+                   arrived.reply_port, body, allocator_of(endpoint));
+    return Taken::yes;
+  };
+  // What a receive waits for needs no record, of which there may be none.
+  if (const uint64_t met = endpoint.table->take(key, Side::arrival); met != 0) return begin(met);
   Unexpected* record = device.allocate_unexpected();
   if (record == nullptr) return Taken::hold;
   record->source = arrived.source;
@@ -230,10 +237,7 @@ Taken announce_matched(Endpoint::Impl& endpoint, Device& device, const Arrived& 
     return Taken::yes;
   }
   device.release_unexpected(*record);
-  if (met == MatchTable::kNoRoom) return Taken::hold;
-  begin_transfer(runtime, device, *reinterpret_cast<Operation*>(met), arrived.source, arrived.tag,
-                 arrived.reply_port, body, allocator_of(endpoint));
-  return Taken::yes;
+  return met == MatchTable::kNoRoom ? Taken::hold : begin(met);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
+#include <list>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -28,6 +28,7 @@ namespace {
 
 using Room = std::span<std::byte>;
 using Data = std::span<const std::byte>;
+using Poison = std::list<std::vector<std::byte>>;
 
 }  // namespace
 
@@ -37,13 +38,17 @@ struct Team::Impl {
         endpoint(the_runtime, {.arrival = Arrival::matched, .device = &the_runtime.device(0)}),
         map(the_runtime.job()),
         me(the_runtime.rank().value),
-        size(the_runtime.size()) {}
+        size(the_runtime.size()),
+        all(map.in_blocks ? 0 : static_cast<std::size_t>(size)) {
+    std::iota(all.begin(), all.end(), 0);
+  }
 
   Runtime& runtime;
   Endpoint endpoint;
   comm::NodeMap map;
   int me;
   int size;
+  std::vector<int> all;   ///< ranks, where these are interleaved over nodes
   uint32_t sequence = 0;  ///< of collectives: the upper part of every tag
 
   // --- Messages of one collective ----------------------------------------------------------------
@@ -106,9 +111,31 @@ struct Team::Impl {
     }
     return ", or called it with a larger size";
   }
+  /// Without memory for it, something else that is not as long as what is awaited.
+  [[nodiscard]] static Data poison_of(Poison& keeper, std::size_t bytes) noexcept {
+    static constexpr std::byte kOne[1]{};
+    try {
+      return keeper.emplace_back(bytes + 1);
+    } catch (const std::exception&) {  // bad_alloc, length_error
+      return Data(kOne).first(bytes == 0 ? 1 : 0);
+    }
+  }
   void send(int to, uint32_t phase, Data data) {
-    const std::vector<std::byte> poison(spoilt ? data.size() + 1 : 0);
-    note(endpoint.send_wait(Rank{to}, tag(phase), spoilt ? Data(poison) : data));
+    Poison poison;
+    if (spoilt) data = poison_of(poison, data.size());
+    note(endpoint.send_wait(Rank{to}, tag(phase), data));
+  }
+  /// What `make` makes; nothing, and trouble, where there is no memory: the others are not left
+  /// waiting for that.
+  template <class Make>
+  [[nodiscard]] auto or_spoilt(Make make) {
+    try {
+      return make();
+    } catch (const std::exception&) {  // bad_alloc, length_error
+      spoilt = true;
+      if (!trouble) trouble.emplace(Errc::no_memory, "a collective found no memory");
+      return decltype(make()){};
+    }
   }
   /// False: it has failed.
   bool recv(int from, uint32_t phase, Room data) {
@@ -129,27 +156,30 @@ struct Team::Impl {
   /// Combines everyone's `data` at list[0], in list order: member i takes i + 1, i + 2, i + 4 …
   void reduce_up(const std::vector<int>& list, uint32_t phase, Room data, ReduceFunction function) {
     const std::size_t mine = place_in(list, me);
-    std::vector<std::byte> other(data.size());
+    std::vector<std::byte> other;
     for (std::size_t step = 1; step < list.size(); step *= 2) {
       if ((mine & step) != 0) {
         send(list[mine - step], phase, data);
         return;
       }
       if (mine + step >= list.size()) continue;
+      if (other.empty()) other = or_spoilt([&] { return std::vector<std::byte>(data.size()); });
       if (recv(list[mine + step], phase, other) && function != nullptr) {
         function(data.data(), other.data(), data.size());
       }
     }
   }
 
-  /// Brings list[0]'s `data` to everyone of the list.
-  void broadcast_down(const std::vector<int>& list, uint32_t phase, Room data) {
-    const std::size_t mine = place_in(list, me);
+  /// Brings list[root]'s `data` to everyone of the list.
+  void broadcast_down(const std::vector<int>& list, uint32_t phase, Room data,
+                      std::size_t root = 0) {
+    const std::size_t mine = (place_in(list, me) + list.size() - root) % list.size();
+    const auto at = [&](std::size_t place) { return list[(place + root) % list.size()]; };
     std::size_t step = 1;
     while (step < list.size() && (mine & step) == 0) step *= 2;
-    if (mine != 0) recv(list[mine - step], phase, data);
+    if (mine != 0) recv(at(mine - step), phase, data);
     while ((step /= 2) != 0) {
-      if (mine + step < list.size()) send(list[mine + step], phase, data);
+      if (mine + step < list.size()) send(at(mine + step), phase, data);
     }
   }
 
@@ -159,8 +189,6 @@ struct Team::Impl {
   void reduce_to_first(Room data, ReduceFunction function) {
     if (!map.in_blocks && function != nullptr) {
       // Rank order matters and nodes are interleaved: one tree over all ranks.
-      std::vector<int> all(static_cast<std::size_t>(size));
-      std::iota(all.begin(), all.end(), 0);
       reduce_up(all, 0, data, function);
       return;
     }
@@ -170,11 +198,7 @@ struct Team::Impl {
 
   /// `data` of the leader `first` to everyone.
   void broadcast_from_leader(int first, Room data) {
-    if (leads()) {
-      std::vector<int> order = map.leaders;
-      std::rotate(order.begin(), std::find(order.begin(), order.end(), first), order.end());
-      broadcast_down(order, 2, data);
-    }
+    if (leads()) broadcast_down(map.leaders, 2, data, place_in(map.leaders, first));
     broadcast_down(map.my_node(), 3, data);
   }
 
@@ -182,41 +206,43 @@ struct Team::Impl {
   /// theirs.
   template <class BlockOf>
   void exchange_node_blocks(std::size_t block, BlockOf block_of) {
-    std::vector<std::byte> packed;
-    for (const int rank : map.my_node()) {
-      packed.insert(packed.end(), block_of(rank).begin(), block_of(rank).end());
-    }
+    const std::vector<std::byte> packed = or_spoilt([&] {
+      std::vector<std::byte> blocks;
+      for (const int rank : map.my_node()) append(blocks, block_of(rank));
+      return blocks;
+    });
+    const std::size_t not_mine = static_cast<std::size_t>(size) - map.my_node().size();
+    std::vector<std::byte> others =
+        or_spoilt([&] { return std::vector<std::byte>(not_mine * block); });
     Exchange exchange(*this);
-    std::vector<std::vector<std::byte>> others(map.nodes.size());
+    std::size_t at = 0;
     for (std::size_t n = 0; n < map.nodes.size(); ++n) {
       if (static_cast<int>(n) == map.mine) continue;
-      others[n].resize(map.nodes[n].size() * block);
-      exchange.recv(map.leaders[n], 1, others[n]);
+      const std::size_t bytes = others.empty() ? 0 : map.nodes[n].size() * block;
+      exchange.recv(map.leaders[n], 1, Room(others).subspan(at, bytes));
+      at += bytes;
     }
     for (std::size_t n = 0; n < map.nodes.size(); ++n) {
-      if (static_cast<int>(n) != map.mine) exchange.send(map.leaders[n], 1, packed);
+      if (static_cast<int>(n) == map.mine) continue;
+      exchange.send(map.leaders[n], 1, packed, map.my_node().size() * block);
     }
     exchange.finish();
+    if (spoilt) return;
+    Data next = others;
     for (std::size_t n = 0; n < map.nodes.size(); ++n) {
       if (static_cast<int>(n) == map.mine) continue;
-      for (std::size_t i = 0; i < map.nodes[n].size(); ++i) {
-        std::copy_n(others[n].begin() + static_cast<std::ptrdiff_t>(i * block), block,
-                    block_of(map.nodes[n][i]).begin());
+      for (const int rank : map.nodes[n]) {
+        std::copy_n(next.begin(), block, block_of(rank).begin());
+        next = next.subspan(block);
       }
     }
   }
 
   /// Inside the node directly; to other nodes through the leaders, one message for each pair of
   /// nodes: a rank's bytes for other nodes go to its leader behind a table of their sizes.
-  void alltoall_blocks(Data out, std::span<const std::size_t> out_bytes, Room in,
-                       std::span<const std::size_t> in_bytes) {
-    const auto offsets = [](std::span<const std::size_t> sizes) {
-      std::vector<std::size_t> at(sizes.size());
-      std::exclusive_scan(sizes.begin(), sizes.end(), at.begin(), std::size_t{0});
-      return at;
-    };
-    const auto out_at = offsets(out_bytes);
-    const auto in_at = offsets(in_bytes);
+  void alltoall_blocks(Data out, std::span<const std::size_t> out_bytes,
+                       std::span<const std::size_t> out_at, Room in,
+                       std::span<const std::size_t> in_bytes, std::span<const std::size_t> in_at) {
     const auto index = [](int rank) { return static_cast<std::size_t>(rank); };
     const auto out_block = [&](int to) {
       return out.subspan(out_at[index(to)], out_bytes[index(to)]);
@@ -224,9 +250,6 @@ struct Team::Impl {
     const auto in_block = [&](int from) {
       return in.subspan(in_at[index(from)], in_bytes[index(from)]);
     };
-    if (out_block(me).size() != in_block(me).size()) {
-      comm::refuse("alltoallv: what a rank sends to itself is what it receives");
-    }
     Exchange near(*this);
     for (const int rank : map.my_node()) {
       if (rank != me) near.recv(rank, 0, in_block(rank));
@@ -243,15 +266,16 @@ struct Team::Impl {
   template <class Block>
   [[nodiscard]] std::vector<std::byte> pack_for(const std::vector<int>& node, Block out_block) {
     std::vector<std::byte> packed;
-    for (const int to : node) append(packed, out_block(to).size());
     for (const int to : node) {
-      packed.insert(packed.end(), out_block(to).begin(), out_block(to).end());
+      const uint64_t bytes = out_block(to).size();
+      append(packed, std::as_bytes(std::span(&bytes, 1)));
     }
+    for (const int to : node) append(packed, out_block(to));
     return packed;
   }
-  static void append(std::vector<std::byte>& to, uint64_t value) {
-    const auto bytes = std::as_bytes(std::span(&value, 1));
+  static bool append(std::vector<std::byte>& to, Data bytes) {
     to.insert(to.end(), bytes.begin(), bytes.end());
+    return true;
   }
   [[nodiscard]] static uint64_t number_at(Data from, std::size_t index) {
     uint64_t value = 0;
@@ -294,13 +318,13 @@ struct Team::Impl {
       const auto mine = static_cast<std::size_t>(map.mine);
       const auto& to = map.nodes[(mine + step) % count];
       const auto& from = map.nodes[(mine + count - step) % count];
-      const std::vector<std::byte> packed = pack_for(to, out_block);
+      const std::vector<std::byte> packed = or_spoilt([&] { return pack_for(to, out_block); });
       std::vector<std::byte> arrived;
       if (leads()) {
-        std::vector<std::byte> together = packed;
+        std::vector<std::byte> together = or_spoilt([&] { return packed; });
         for (std::size_t i = 1; i < node.size(); ++i) {
           const std::vector<std::byte> part = recv_sized(node[i], 5);
-          together.insert(together.end(), part.begin(), part.end());
+          if (!or_spoilt([&] { return append(together, part); })) together = {};
         }
         arrived = exchange_sized(to.front(), together, from.front());
       } else {
@@ -394,6 +418,10 @@ struct Team::Impl {
   class Exchange {
    public:
     explicit Exchange(Impl& team) : team_(team) {}
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+    /// Left by an exception: what was posted ends before its buffers and completions do.
+    ~Exchange() { wait(); }
     void recv(int from, uint32_t phase, Room data) {
       Event now;
       const Post answer = until_posted(team_.runtime, [&] {
@@ -403,16 +431,17 @@ struct Team::Impl {
       if (answer == Post::done) (void)done_.try_complete(now);
       ++posted_;
     }
-    void send(int to, uint32_t phase, Data data) {
-      if (team_.spoilt) data = poison_.emplace_back(data.size() + 1);
+    void send(int to, uint32_t phase, Data data) { send(to, phase, data, data.size()); }
+    /// `awaited`: bytes, where there was no memory for the data.
+    void send(int to, uint32_t phase, Data data, std::size_t awaited) {
+      if (team_.spoilt) data = team_.poison_of(poison_, awaited);
       const Post answer = until_posted(team_.runtime, [&] {
         return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &sent_);
       });
       if (answer == Post::posted) ++sends_;
     }
     void finish() {
-      team_.runtime.wait_until(
-          [this] { return done_.count() == posted_ && sent_.value() == sends_; });
+      wait();
       if (const Event* failure = done_.first_failure()) {
         team_.note(*failure);
         team_.note_length(*failure, Received::wanted(*failure));
@@ -424,12 +453,19 @@ struct Team::Impl {
     }
 
    private:
+    [[nodiscard]] bool is_over() const noexcept {
+      return done_.count() == posted_ && sent_.value() == sends_;
+    }
+    void wait() {
+      if (!is_over()) team_.runtime.wait_until([this] { return is_over(); });
+    }
+
     Impl& team_;
     Received done_;
     Counter sent_;
     uint64_t posted_ = 0;
     uint64_t sends_ = 0;
-    std::deque<std::vector<std::byte>> poison_;
+    Poison poison_;
   };
 };
 
@@ -465,8 +501,8 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
   Impl& my = *impl_;
   my.runtime.impl().check_rank(root);
   if (function == nullptr) comm::refuse("reduce needs a function");
-  const Impl::Collective one(my);
   std::vector<std::byte> partial(data.begin(), data.end());
+  const Impl::Collective one(my);
   my.reduce_to_first(partial, function);
   const int first = my.map.in_blocks ? my.map.leaders[0] : 0;
   if (first != root.value) {
@@ -528,8 +564,17 @@ void Team::alltoallv(std::span<const std::byte> out, std::span<const std::size_t
       total(in_bytes) != in.size()) {
     comm::refuse("alltoallv: one size for each rank, adding up to the buffers");
   }
+  if (const auto me = static_cast<std::size_t>(my.me); out_bytes[me] != in_bytes[me])
+    comm::refuse("alltoallv: what a rank sends to itself is what it receives");
+  const auto offsets = [](std::span<const std::size_t> sizes) {
+    std::vector<std::size_t> at(sizes.size());
+    std::exclusive_scan(sizes.begin(), sizes.end(), at.begin(), std::size_t{0});
+    return at;
+  };
+  const auto out_at = offsets(out_bytes);
+  const auto in_at = offsets(in_bytes);
   const Impl::Collective one(my);
-  my.alltoall_blocks(out, out_bytes, in, in_bytes);
+  my.alltoall_blocks(out, out_bytes, out_at, in, in_bytes, in_at);
   my.end();
 }
 

@@ -42,17 +42,7 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
       port_(std::move(port)),
       bell_(*port_),
       keepers_(runtime.keepers.get()),
-      number_(number),
-      requests_(
-          std::make_unique<std::atomic<uint32_t>[]>(static_cast<std::size_t>(runtime.job.size()))) {
-}
-
-bool Device::may_request(Rank peer) noexcept {
-  std::atomic<uint32_t>& under_way = requests_[static_cast<std::size_t>(peer.value)];
-  if (under_way.fetch_add(1, std::memory_order_relaxed) < runtime_.most_requests) return true;
-  under_way.fetch_sub(1, std::memory_order_relaxed);
-  return false;
-}
+      number_(number) {}
 
 // --- Frames --------------------------------------------------------------------------------------
 

@@ -245,14 +245,6 @@ class Device final : public fabric::Sink {
     op.device = number_;
     if (!step(op)) enqueue_locked(op);
   }
-  /// Whether one more may be asked of `peer` of what needs a record there until it is over; it
-  /// counts then, until `end_request`. False: over this device as many are under way as the peer
-  /// has records for. Any thread.
-  [[nodiscard]] bool may_request(Rank peer) noexcept;
-  void end_request(Rank peer) noexcept {
-    // relaxed, as in may_request: a budget. The peer's record is free, or about to be.
-    requests_[static_cast<std::size_t>(peer.value)].fetch_sub(1, std::memory_order_relaxed);
-  }
   /// (lock) Ends the operation `theirs` of a peer with `error`. False: no room now.
   [[nodiscard]] bool answer(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   /// (lock) The same for whoever waits for an answer to `frame`, which nobody here can take. hold:
@@ -358,12 +350,14 @@ class Device final : public fabric::Sink {
     holding_.store(false, std::memory_order_relaxed);
     uint32_t served = port_->poll(*this, budget);
     if (served == 0 && lingers) served = port_->linger(*this, budget);
+    bool tried_some = false;
     // relaxed: `openings_` is only a hint that there may be early frames to deliver.
     if (busy() || openings_.load(std::memory_order_relaxed) != 0) [[unlikely]] {
       polled_ = served;
       served += attend();
+      tried_some = std::exchange(tried_some_, false);
     }
-    if (served != 0 || queued_ != nullptr) {
+    if (served != 0 || tried_some || queued_ != nullptr) {
       if (probes_polled_ != 0) [[unlikely]]
         note_probes(served);
       after_progress();
@@ -407,10 +401,11 @@ class Device final : public fabric::Sink {
   bool tell_readable(comm::Operation& op);
   // shared_copy.cpp
   struct Shares;
-  Shares& shares_with(Rank peer);
+  Shares* try_shares_with(Rank peer) noexcept;
+  Shares& shares_with(Rank peer) noexcept;
   [[nodiscard]] bool takes_turns() const noexcept;
   [[nodiscard]] uint64_t patience(const Shares& shares) const noexcept;
-  bool offer_share(comm::Operation& op);
+  bool offer_share(comm::Operation& op, Shares& shares);
   bool share_chunk(comm::Operation& op);
   void copy_share(comm::Operation& op);
   void receive_share(comm::Operation& op, std::span<const std::byte> data, uint64_t offset);
@@ -446,7 +441,6 @@ class Device final : public fabric::Sink {
   comm::BellParker bell_;
   comm::Keepers* const keepers_;  ///< nullptr: it is the only device
   uint16_t number_;
-  std::unique_ptr<std::atomic<uint32_t>[]> requests_;  ///< under way, by rank
 
   alignas(base::kCacheLine) base::BiasedLock lock_{base::BiasedLock::Level::outer};
   comm::Keepers::Polls polls_;          // (lock)
@@ -492,11 +486,12 @@ class Device final : public fabric::Sink {
     comm::Operation** helps_end = &helps;
   };
   std::vector<std::unique_ptr<Shares>> shares_;  // (lock) by rank; made with a large message
-  std::vector<comm::Operation*> resting_;        // (lock) helps, until a packet comes back
+  comm::Operation* resting_ = nullptr;           // (lock) helps, until a packet comes back
   uint64_t shared_copied_ = 0;                   // (lock) bytes, by a turn of one of both ends
   uint32_t early_delivered_ = 0;                 // (lock)
   Spares spares_;                                // (lock)
   bool delivers_early_ = false;                  // (lock)
+  bool tried_some_ = false;                      // (lock) see Tried
 
   alignas(base::kCacheLine) std::atomic<comm::Operation*> inbox_{nullptr};
   base::CounterCells<kCounts> counters_;

@@ -230,8 +230,13 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
   openings.fetch_add(1, std::memory_order_relaxed);
   endpoints_made.store(number + 1, std::memory_order_relaxed);
   early_lock.unlock();
-  for (auto& device : devices) {
-    device->with_lock([&] { deliver_early(endpoint, *device); });
+  try {
+    for (auto& device : devices) {
+      device->with_lock([&] { deliver_early(endpoint, *device); });
+    }
+  } catch (...) {  // nobody shall find it: its maker takes it away
+    unpublish(endpoint);
+    throw;
   }
   endpoints_open.fetch_add(1, std::memory_order_relaxed);  // see is_quiet
 }

@@ -6,6 +6,7 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "comm/users_code.hpp"
 #include "fabric/small_copy.hpp"
 #include "weft/base/asymmetric_fence.hpp"
 
@@ -98,7 +99,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
     return runtime.send_packet(device, to, Bytes(header).span(), pieces);
   }
   // Rendezvous. Pieces are gathered into memory of their own: the one copy that a list costs.
-  Operation* op = spec.arrival == Arrival::handler ? runtime.allocate_request(device, to)
+  Operation* op = spec.arrival == Arrival::handler ? runtime.allocate_request(to)
                                                    : runtime.operations->allocate();
   if (op == nullptr) return Post::retry;
   op->buffer = const_cast<std::byte*>(pieces[0].data());  // read only
@@ -107,7 +108,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   if (pieces.size() > 1) {
     op->buffer = static_cast<std::byte*>(std::malloc(bytes));
     if (op->buffer == nullptr) {
-      if (op->counted) device.end_request(to);
+      if (op->counted) runtime.end_request(to);
       runtime.operations->release_post(*op);
       return Post::retry;
     }
@@ -337,11 +338,13 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
         message.holds_ = Message::Holds::announced;
         message.bytes_ = entry.rendezvous.bytes;
         message.loan_port_ = entry.reply_port;
-        message.transfer_ = new comm::MessageTransfer(*this, entry.rendezvous);
+        message.packet_index_ = number;
+        message.device_ = spec.device;
+        message.announce({entry.rendezvous, spec.allocator});
         break;
     }
   });
-  if (took && message.transfer_ != nullptr) message.start_transfer();
+  if (took && message.holds_ == Message::Holds::announced) message.start_transfer();
   return took;
 }
 
@@ -448,7 +451,18 @@ void check_spec(const EndpointSpec& spec) {
 
 }  // namespace
 
+/// A get, and a large put, say all that the owner has to know in one frame.
+static void check_frames(std::size_t longest) {
+  using Request = Bytes<Header, comm::RendezvousBody, comm::PutBody>;
+  if (longest >= sizeof(Request::raw)) return;
+  throw Error(Errc::bad_config,
+              fmt::format("remote memory needs frames of {} bytes, and they have {}: "
+                          "fabric.inline_cells is too small",
+                          sizeof(Request::raw), longest));
+}
+
 Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
+  comm::UsersCode::check_may_wait();  // for each device's lock
   check_spec(spec);
   Runtime::Impl& whole = runtime.impl();
   impl_ = std::make_unique<Impl>(whole, spec);
@@ -471,6 +485,8 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
       my.arrivals = comm::kHandled;
       break;
     case Arrival::memory:
+      check_frames(whole.devices[0]->port().max_inline());
+      [[fallthrough]];
     case Arrival::matcher:
       my.arrivals = comm::kRefused;
       break;
@@ -497,6 +513,7 @@ Endpoint::~Endpoint() {
     (void)impl_.release();
     return;
   }
+  comm::UsersCode::check_may_wait();
   // A note of this endpoint's in a device's list ends by being looked at.
   while (impl_->tries_asked.load(std::memory_order_acquire) != 0) impl_->runtime.self.relax();
   impl_->runtime.unpublish(*impl_);

@@ -189,20 +189,18 @@ void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into)
 /// A large message taken from a queue, on its way into memory from the endpoint's allocator. It may
 /// outlive the endpoint.
 struct MessageTransfer {
-  MessageTransfer(const Endpoint::Impl& endpoint, const RendezvousBody& the_body)
-      : runtime(endpoint.runtime),
-        allocator(*endpoint.spec.allocator),
-        device(endpoint.spec.device),
-        endpoint_number(endpoint.number),
-        body(the_body) {}
-  Runtime::Impl& runtime;
+  explicit MessageTransfer(Allocator& the_allocator) : allocator(the_allocator) {}
   Allocator& allocator;
-  Device* device;  ///< the endpoint's own, if it has one
-  uint16_t endpoint_number;
-  RendezvousBody body;
   std::byte* buffer = nullptr;
   Synchronizer done;
 };
+/// What a message from a queue keeps of what was announced until there is memory for its transfer,
+/// where else a short one's bytes lie.
+struct Announced {
+  RendezvousBody body;
+  Allocator* allocator;
+};
+static_assert(sizeof(Announced) <= Message::kInlineBytes);
 
 // answers.cpp
 /// An operation of this rank's own that sends `finished` with `error`, then ends. nullptr: none is
@@ -222,7 +220,7 @@ void begin_fetch(Operation& op, uint64_t key) noexcept;
 // enveloped.cpp (under the device's lock; Arrival::matcher)
 fabric::Taken arrive_enveloped(Endpoint::Impl&, Device&, const fabric::ShortHeader&,
                                const Arrived&);
-bool try_again(Endpoint::Impl&);
+Tried try_again(Endpoint::Impl&);
 fabric::Taken arrive_announced(Endpoint::Impl&, Rank source, const fabric::ShortHeader& header,
                                const RendezvousBody& body);
 

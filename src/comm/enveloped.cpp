@@ -141,11 +141,14 @@ void Endpoint::try_again_later(Device* via) noexcept {
 
 namespace comm {
 
-/// (lock) One look; true: nothing is left to be tried, and the note left the pending list.
-bool try_again(Endpoint::Impl& endpoint) {
+/// (lock) One look; all: nothing is left to be tried, and the note leaves the pending list.
+Tried try_again(Endpoint::Impl& endpoint) {
   uint32_t asked = endpoint.tries_asked.load(std::memory_order_acquire);
-  return endpoint.spec.matcher->try_again() &&
-         endpoint.tries_asked.compare_exchange_strong(asked, 0, std::memory_order_acq_rel);
+  const Tried tried = endpoint.spec.matcher->try_again();
+  if (tried == Tried::all &&
+      !endpoint.tries_asked.compare_exchange_strong(asked, 0, std::memory_order_acq_rel))
+    return Tried::some;
+  return tried;
 }
 
 fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device,

@@ -65,9 +65,14 @@ void MatchTable::for_each(F&& each) {
     Line& first = buckets_[at];
     // relaxed: an empty bucket need not be locked, and an untouched page is only read.
     if (first.control.load(std::memory_order_relaxed) == 0) continue;
-    const uint64_t word = lock(first);
-    for_each_in(first, word, each);
-    unlock(first, word);
+    // Given back whatever `each` throws.
+    struct Locked {
+      MatchTable& table;
+      Line& first;
+      const uint64_t word = table.lock(first);
+      ~Locked() { table.unlock(first, word); }
+    } const locked{*this, first};
+    for_each_in(first, locked.word, each);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
@@ -35,6 +36,11 @@ void Message::take(Message& other) noexcept {
 }
 
 void Message::give_back() noexcept {
+  // A forked child's copy: the bytes are the parent's, who gives them back.
+  if (base::forks_so_far() != runtime_->impl().forks) [[unlikely]] {
+    transfer_ = nullptr;
+    return;
+  }
   switch (holds_) {
     case Holds::packet:
       runtime_->impl().devices[0]->port().give_back(
@@ -46,9 +52,7 @@ void Message::give_back() noexcept {
     case Holds::announced:
     case Holds::allocated:
       runtime_->wait(*this);
-      if (transfer_->buffer != nullptr) {
-        transfer_->allocator.release(transfer_->buffer, bytes_);
-      }
+      transfer_->allocator.release(transfer_->buffer, bytes_);
       delete transfer_;
       break;
     case Holds::inlined:
@@ -58,8 +62,18 @@ void Message::give_back() noexcept {
   transfer_ = nullptr;
 }
 
+void Message::announce(const comm::Announced& what) noexcept {
+  std::memcpy(inlined_, &what, sizeof what);
+}
+
+/// Begins what was announced, if there are memory and records for it now.
 void Message::start_transfer() noexcept {
-  Runtime::Impl& runtime = transfer_->runtime;
+  Runtime::Impl& runtime = runtime_->impl();
+  comm::Announced announced;
+  std::memcpy(&announced, inlined_, sizeof announced);
+  if (transfer_ == nullptr)
+    transfer_ = new (std::nothrow) comm::MessageTransfer(*announced.allocator);
+  if (transfer_ == nullptr) return;
   if (transfer_->buffer == nullptr) {
     transfer_->buffer = transfer_->allocator.allocate(bytes_);
     if (transfer_->buffer == nullptr) return;
@@ -71,9 +85,9 @@ void Message::start_transfer() noexcept {
   op->capacity = bytes_;
   op->completion = &transfer_->done;
   op->context = nullptr;
-  op->endpoint = transfer_->endpoint_number;
-  Device& device = transfer_->device != nullptr ? *transfer_->device : runtime.this_device();
-  comm::begin_transfer(runtime, device, *op, source_, tag_, loan_port_, transfer_->body);
+  op->endpoint = static_cast<uint16_t>(packet_index_);
+  Device& device = device_ != nullptr ? *device_ : runtime.this_device();
+  comm::begin_transfer(runtime, device, *op, source_, tag_, loan_port_, announced.body);
 }
 
 bool Message::transfer_ready() noexcept {

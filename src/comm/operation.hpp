@@ -82,7 +82,7 @@ struct alignas(base::kCacheLine) Operation {
   bool read_failed;  ///< one of them
   bool offered;      ///< the peer may read the buffer: `offer` is to be withdrawn
   Kind kind;
-  bool counted;  ///< among what `device` asks of the peer (Device::may_request)
+  bool counted;  ///< among what is asked of the peer (Runtime::Impl::may_request)
 
   // Second line: transfers.
   alignas(base::kCacheLine) uint64_t bytes;  ///< length of the message or transfer

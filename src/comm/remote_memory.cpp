@@ -3,6 +3,7 @@
 // Memory that weft allocated is mapped by its peers on the same node and written directly; any
 // other region is served by its owner's progress, which alone may say whether a key still holds.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
@@ -31,7 +32,10 @@ Region::Region(Runtime& runtime, std::span<std::byte> memory) : runtime_(runtime
   key_ = runtime.impl().transport->expose(memory);
 }
 
-Region::~Region() { runtime_.impl().transport->withdraw(key_); }
+Region::~Region() {
+  if (::getpid() != runtime_.impl().process) return;  // as ~Runtime: it is the parent's
+  runtime_.impl().transport->withdraw(key_);
+}
 
 namespace comm {
 namespace {
@@ -212,8 +216,7 @@ Operation* make_access(Endpoint::Impl& endpoint, Device& device, const MemoryKey
                        std::byte* buffer, std::size_t bytes, Completion* completion, void* context,
                        bool asks = true) noexcept {
   Runtime::Impl& runtime = endpoint.runtime;
-  Operation* op =
-      asks ? runtime.allocate_request(device, Rank{key.owner}) : runtime.operations->allocate();
+  Operation* op = asks ? runtime.allocate_request(Rank{key.owner}) : runtime.operations->allocate();
   if (op == nullptr) return nullptr;
   op->buffer = buffer;
   op->capacity = op->bytes = bytes;

@@ -87,10 +87,11 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const uint32_t packet_count = transport->geometry().packets;
   packets = std::make_unique<base::SlotPool>(packet_count);
   packet_states = std::make_unique<comm::PacketStates>(packet_count);
-  const auto lanes = static_cast<uint32_t>(ranks) * settings.devices;
-  most_requests = std::clamp(kRequestRecords / lanes, kLeastRequests, kMostRequests);
+  const auto peers = static_cast<uint32_t>(ranks);
+  most_requests = std::clamp(kRequestRecords / peers, kLeastRequests, kMostRequests);
+  requests = std::make_unique<std::atomic<uint32_t>[]>(ranks);
   operations = std::make_unique<comm::OperationTable>(
-      settings.operations, lanes * most_requests + kRefusalRecords, kFetchRecords);
+      settings.operations, peers * most_requests + kRefusalRecords, kFetchRecords);
   const uint32_t unexpected_records = settings.unexpected + settings.devices;
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(unexpected_records);
 
@@ -158,7 +159,7 @@ Runtime::~Runtime() {
   if (std::uncaught_exceptions() == 0) {
     try {
       my.team->barrier();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       base::log(base::LogLevel::debug, fmt::format("at the end: {}", error.what()));
     }
   }
@@ -173,7 +174,7 @@ Runtime::~Runtime() {
   if (std::uncaught_exceptions() == 0 && my.deaths.load() == 0) {
     try {
       my.job.fence();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       base::log(base::LogLevel::warn, fmt::format("at the end: {}", error.what()));
     }
   }
@@ -394,11 +395,18 @@ Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte
   return Post::done;
 }
 
-comm::Operation* Runtime::Impl::allocate_request(Device& device, Rank to) noexcept {
-  if (!device.may_request(to)) return nullptr;
+bool Runtime::Impl::may_request(Rank peer) noexcept {
+  std::atomic<uint32_t>& under_way = requests[static_cast<std::size_t>(peer.value)];
+  if (under_way.fetch_add(1, std::memory_order_relaxed) < most_requests) return true;
+  under_way.fetch_sub(1, std::memory_order_relaxed);
+  return false;
+}
+
+comm::Operation* Runtime::Impl::allocate_request(Rank to) noexcept {
+  if (!may_request(to)) return nullptr;
   comm::Operation* const op = operations->allocate();
   if (op == nullptr) {
-    device.end_request(to);
+    end_request(to);
   } else {
     op->counted = true;
   }
@@ -411,7 +419,7 @@ Post Runtime::Impl::posted_unless_refused(comm::Operation& op, Rank to, uint16_t
     // Refused, unless its peer died meanwhile and a sweep has ended it.
     if (!comm::OperationTable::claim(op)) return Post::posted;
     withdraw_offer(op, false);
-    if (op.counted) devices[device]->end_request(to);
+    if (op.counted) end_request(to);
     operations->release_post(op);
     return Post::retry;
   }

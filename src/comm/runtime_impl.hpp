@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/forks.hpp"
 #include "comm/device.hpp"
 #include "comm/kept_bytes.hpp"
 #include "comm/open_packet.hpp"
@@ -85,10 +86,10 @@ RuntimeSettings read_settings(const RuntimeOptions& options);
 struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kMaxEndpoints = 1024;
   static constexpr std::size_t kMaxInlineBytes = 1024;
-  /// Of peers' requests: records for all, if that many are enough, and what a peer has over a
-  /// device at least and at most. All ranks decide the same.
+  /// Of peers' requests: records for all, if that many are enough, and what a peer has at least and
+  /// at most. All ranks decide the same, whatever devices they have.
   static constexpr uint32_t kRequestRecords = 65536;
-  static constexpr uint32_t kLeastRequests = 16, kMostRequests = 256;
+  static constexpr uint32_t kLeastRequests = 16, kMostRequests = 1024;
   static constexpr uint32_t kRefusalRecords = 64;  ///< beside these
   static constexpr uint32_t kFetchRecords = 64;
   static constexpr double kYieldNs = 1000;
@@ -96,6 +97,7 @@ struct Runtime::Impl final : base::IdleWork {
 
   Runtime& self;
   pid_t process;  ///< a forked child must not end what belongs to its parent
+  uint32_t forks = base::forks_so_far();  ///< the same for those who ask often
   /// Of the runtimes that join the job themselves there is one at a time in a process.
   class OnlyOne {
    public:
@@ -121,7 +123,8 @@ struct Runtime::Impl final : base::IdleWork {
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
   uint32_t most_streaming = 0;
   std::unique_ptr<comm::OperationTable> operations;
-  uint32_t most_requests = 0;  ///< to a peer, over a device: see Device::may_request
+  uint32_t most_requests = 0;                         ///< to a peer: see may_request
+  std::unique_ptr<std::atomic<uint32_t>[]> requests;  ///< by peer, of those under way
   comm::ClaimsTable claims;
   std::unique_ptr<base::Records<comm::Unexpected>> unexpected;
   /// As many places as there are such records, for what came in a ring and is longer than a record
@@ -241,7 +244,15 @@ struct Runtime::Impl final : base::IdleWork {
   Post send_open(Device& device, Rank to, std::span<const std::byte> header,
                  std::span<const std::byte> data);
   /// A record for what needs one at `to`, too, until it is over. nullptr: none now.
-  comm::Operation* allocate_request(Device& device, Rank to) noexcept;
+  comm::Operation* allocate_request(Rank to) noexcept;
+  /// Whether one more may be asked of `peer` of what needs a record there until it is over; it
+  /// counts then, until `end_request`. False: as many are under way as the peer has records for.
+  /// Any thread.
+  [[nodiscard]] bool may_request(Rank peer) noexcept;
+  void end_request(Rank peer) noexcept {
+    // relaxed, as in may_request: a budget. The peer's record is free, or about to be.
+    requests[static_cast<std::size_t>(peer.value)].fetch_sub(1, std::memory_order_relaxed);
+  }
   /// The answer for an operation that expects its peer's answer and whose frame got `answer`.
   Post posted_unless_refused(comm::Operation& op, Rank to, uint16_t device, Post answer);
   [[nodiscard]] comm::RendezvousBody announcement_of(comm::Operation& op, Device& device) noexcept;

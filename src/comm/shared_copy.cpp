@@ -122,11 +122,21 @@ uint64_t most_of(const Runtime::Impl& runtime) noexcept {
 
 }  // namespace
 
-Device::Shares& Device::shares_with(Rank peer) {
-  if (shares_.empty()) shares_.resize(static_cast<std::size_t>(runtime_.job.size()));
-  auto& shares = shares_[static_cast<std::size_t>(peer.value)];
-  if (shares == nullptr) shares = std::make_unique<Shares>();
-  return *shares;
+/// nullptr: there are none yet, and no memory for them now.
+Device::Shares* Device::try_shares_with(Rank peer) noexcept {
+  try {
+    if (shares_.empty()) shares_.resize(static_cast<std::size_t>(runtime_.job.size()));
+    auto& shares = shares_[static_cast<std::size_t>(peer.value)];
+    if (shares == nullptr) shares = std::make_unique<Shares>();
+    return shares.get();
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+/// Once there was an offer, or one was taken up.
+Device::Shares& Device::shares_with(Rank peer) noexcept {
+  return *shares_[static_cast<std::size_t>(peer.value)];
 }
 
 /// Another process ran when this one's core was left last. A guess.
@@ -137,9 +147,8 @@ bool Device::takes_turns() const noexcept {
 // --- The receiver --------------------------------------------------------------------------------
 
 /// Tells the sender what it may send. False: not now, and then not at all.
-bool Device::offer_share(Operation& op) {
+bool Device::offer_share(Operation& op, Shares& shares) {
   const Cut cut = Cut::of(op.bytes, most_of(runtime_));
-  Shares& shares = shares_with(op.peer);
   const bool asks_again = shares.unheard >= kMostOffers && ++shares.left_out == kAskAgain;
   if (asks_again) {
     shares.left_out = 0;
@@ -178,8 +187,10 @@ bool Device::offer_share(Operation& op) {
 /// One turn of the receiver's; true: all is there, or it failed.
 bool Device::share_chunk(Operation& op) {
   if (op.claims == nullptr) {
-    if (shares_with(op.peer).open == kMostOffers) return false;  // those before it are being copied
-    if (!offer_share(op)) {
+    Shares* const shares = try_shares_with(op.peer);
+    if (shares != nullptr && shares->open == kMostOffers)
+      return false;  // those before it are being copied
+    if (shares == nullptr || !offer_share(op, *shares)) {
       op.work = comm::Work::read;
       return read_chunk(op);
     }
@@ -256,7 +267,9 @@ void Device::end_share(Operation& op) {
   const auto word = op.claims->claimed.load(std::memory_order_relaxed);
   op.claims->close(CopyClaims::counts(word).generation);
   runtime_.claims.give_back(*op.claims);
-  --shares_with(op.peer).open;
+  Shares& shares = shares_with(op.peer);
+  // Numbers go round: where none is open, the last is the one that the next are compared with.
+  if (--shares.open == 0) shares.served = shares.offered;
 }
 
 // --- The sender ----------------------------------------------------------------------------------
@@ -269,11 +282,13 @@ void Device::take_share(const Operation& op, uint16_t reply_port, const comm::Sh
       !runtime_.transport->can_read(op.peer)) {
     return;
   }
-  Shares& shares = shares_with(op.peer);
+  Shares* const known = try_shares_with(op.peer);
   CopyClaims* const claims =
-      comm::ClaimsTable::of_peer(*runtime_.transport, offer.claims, offer.number);
+      known != nullptr ? comm::ClaimsTable::of_peer(*runtime_.transport, offer.claims, offer.number)
+                       : nullptr;
   Operation* const help = claims != nullptr ? runtime_.operations->allocate() : nullptr;
   if (help == nullptr) return;
+  Shares& shares = *known;
   help->buffer = op.buffer;
   help->bytes = op.bytes;
   help->capacity = offer.chunk;
@@ -315,7 +330,7 @@ bool Device::help_copy(Operation& op) {
         enqueue_locked(*help);
         return true;
       case Help::rests:
-        resting_.push_back(help);
+        help->next = std::exchange(resting_, help);
         return true;
       case Help::over:
         break;
@@ -359,8 +374,7 @@ Device::Help Device::send_help(Operation& op) {
 }
 
 void Device::end_rests() noexcept {
-  for (Operation* const help : resting_) enqueue_locked(*help);
-  resting_.clear();
+  while (resting_ != nullptr) enqueue_locked(*std::exchange(resting_, resting_->next));
 }
 
 }  // namespace weft

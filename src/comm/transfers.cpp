@@ -35,7 +35,7 @@ void begin_transfer(Runtime::Impl& runtime, Device& device, Operation& op, Rank 
   }
   if (body.bytes > op.capacity) {
     // Dropped whole; the sender is told that it is over.
-    op.error = allocator != nullptr ? Errc::no_memory : Errc::truncated;
+    op.error = op.buffer == nullptr && allocator != nullptr ? Errc::no_memory : Errc::truncated;
     op.work = Work::answer;
   } else if (body.bytes == 0) {
     op.work = Work::answer;  // an announced message may be empty
@@ -87,8 +87,11 @@ bool Device::step(Operation& op) {
       return send_signal(op) && finish(op);
     case Work::finish:
       return finish(op);
-    case Work::attempt:
-      return comm::try_again(*static_cast<Endpoint::Impl*>(op.context));
+    case Work::attempt: {
+      const Tried tried = comm::try_again(*static_cast<Endpoint::Impl*>(op.context));
+      tried_some_ |= tried == Tried::some;
+      return tried == Tried::all;
+    }
     case Work::deaths:
     case Work::none:
       break;
@@ -353,7 +356,7 @@ bool Device::send_signal(Operation& op) {
 
 bool Device::finish(Operation& op) {
   op.work = Work::finish;
-  if (std::exchange(op.counted, false)) end_request(op.peer);
+  if (std::exchange(op.counted, false)) runtime_.end_request(op.peer);
   // Whoever is told that it is over may do with the buffer what they like. The dead may not be so.
   runtime_.withdraw_offer(op, op.error == Errc::peer_died);
   if (op.end != nullptr ? !op.end(op)

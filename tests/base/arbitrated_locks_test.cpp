@@ -347,6 +347,17 @@ TEST(SyncCounterTest, WakesWithTheLastOfManyEvents) {
   }
 }
 
+TEST(SyncCounterDeathTest, OneEventTooManyIsMet) {
+  const auto signalled = [](std::initializer_list<uint32_t> events) {
+    SyncCounter counter(2);
+    for (const uint32_t n : events) counter.signal(n);
+  };
+  signalled({1, 1});
+  EXPECT_DEATH(signalled({2, 2}), "more events");
+  EXPECT_DEATH(signalled({1, 1, 1}), "more events");
+  EXPECT_DEATH(signalled({3}), "more events");
+}
+
 TEST(SyncCounterTest, MayEndAsSoonAsItIsReady) {
   std::atomic<SyncCounter*> shared{nullptr};
   std::atomic<bool> over{false};

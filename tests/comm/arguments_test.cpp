@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "base/captured_stderr.hpp"
+#include "base/config_override.hpp"
 #include "comm/ranks.hpp"
 #include "fabric/job_local.hpp"
+#include "weft/fabric/config.hpp"
 #include "weft/fabric/job.hpp"
 
 namespace weft {
@@ -38,6 +40,15 @@ TEST(RuntimeArguments, RanksAndDevicesThatAreNoneAreRefused) {
              EXPECT_THROW((void)rt.device_counts(4000), Error);
            },
            {.devices = 1});
+}
+
+TEST(EndpointArguments, RemoteMemoryNeedsFramesThatHoldItsRequests) {
+  fabric::register_fabric_config();
+  const test::ConfigOverride one_cell(test::ConfigOverride::List{{"fabric.inline_cells", "1"}});
+  on_ranks(1, [](Runtime& rt) {
+    EXPECT_THROW(Endpoint(rt, {.arrival = Arrival::memory}), Error);
+    const Endpoint letters(rt, {});
+  });
 }
 
 TEST(EndpointArguments, WhatTakesNoMessagesSendsNone) {

@@ -115,6 +115,27 @@ TEST_P(Collectives, AllgatherAndAlltoall) {
   });
 }
 
+TEST_P(Collectives, AlltoallvThatWasRefusedCanBeRepeated) {
+  run([](Runtime& rt, Team& team) {
+    const auto ranks = static_cast<std::size_t>(rt.size());
+    const auto me = static_cast<std::size_t>(rt.rank().value);
+    std::vector<std::size_t> out_bytes(ranks, 8);
+    std::vector<std::size_t> in_bytes(ranks, 8);
+    if (me + 1 == ranks) {
+      in_bytes[me] = 4;
+      const auto room = std::accumulate(in_bytes.begin(), in_bytes.end(), std::size_t{0});
+      std::vector<std::byte> out(8 * ranks);
+      std::vector<std::byte> in(room);
+      EXPECT_THROW(team.alltoallv(out, out_bytes, in, in_bytes), Error);
+      in_bytes[me] = 8;
+    }
+    const auto out = pattern(8 * ranks, 1);
+    std::vector<std::byte> in(8 * ranks);
+    team.alltoallv(out, out_bytes, in, in_bytes);
+    EXPECT_TRUE(std::equal(in.begin(), in.begin() + 8, out.begin() + static_cast<long>(8 * me)));
+  });
+}
+
 TEST_P(Collectives, AlltoallvWithSizesOfTheirOwn) {
   run([](Runtime& rt, Team& team) {
     const auto n = static_cast<std::size_t>(team.size());

@@ -16,12 +16,14 @@
 #include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
 #include "weft/fabric/config.hpp"
+#include "weft/fabric/job.hpp"
 
 namespace weft {
 namespace {
 
 using test::bytes_of;
 using test::on_ranks;
+using test::on_threads;
 using test::pattern;
 using test::writable;
 
@@ -98,6 +100,68 @@ TEST_P(Exhaustion, PutsAndGetsAreServedWhereAllRecordsAreReceives) {
         for (int i = 0; i < 64; ++i) letters.send_wait(Rank{0}, Tag{0}, bytes_of(i));
       },
       few_records());
+}
+
+// What a receive waits for needs no record of those that keep what nobody waits for.
+TEST_P(Exhaustion, LargeMessagesAreReceivedWhereAllRecordsAreUnexpected) {
+  const auto config = Exhaustion::config();
+  const test::ConfigOverride few(test::ConfigOverride::List{{"comm.unexpected", "64"}});
+  on_ranks(2,
+           [](Runtime& rt) {
+             Endpoint letters(rt, {});
+             const auto large = pattern(kLarge, 3);
+             if (rt.rank() == Rank{1}) {
+               for (int i = 0; i < 64; ++i) letters.send_wait(Rank{0}, Tag{0}, bytes_of(i));
+               EXPECT_EQ(letters.send_wait(Rank{0}, Tag{1}, large).error, Errc::ok);
+               return;
+             }
+             std::vector<std::byte> in(kLarge);
+             EXPECT_EQ(letters.recv_wait(Rank{1}, Tag{1}, in).error, Errc::ok);
+             EXPECT_TRUE(in == large);
+             for (int i = 0, got = -1; i < 64; ++i) {
+               letters.recv_wait(Rank{1}, Tag{0}, writable(got));
+               EXPECT_EQ(got, i);
+             }
+           },
+           {.devices = 1});
+}
+
+// Of ranks with unlike numbers of devices none asks for more than the other has records for.
+TEST_P(Exhaustion, RanksWithUnlikeDevicesPutAsMuchAsTheyLike) {
+  const auto config = Exhaustion::config();
+  auto jobs = fabric::make_local_job(2);
+  on_threads(2, [&](int rank) {
+    const uint32_t devices = rank == 0 ? 8 : 1;
+    Runtime rt({.devices = devices, .job = jobs[static_cast<std::size_t>(rank)].get()});
+    std::vector<std::byte> memory(kLarge);
+    const Region region(rt, memory);
+    const auto keys = keys_of_all(rt, region);
+    Endpoint remote(rt, {.arrival = Arrival::memory});
+    rt.barrier();
+    if (rank == 0) {
+      const auto out = pattern(kLarge, 1);
+      Counter done;
+      uint64_t posted = 0;
+      // As many over each device as go without a look at what came.
+      for (uint32_t device = 0; device < devices; ++device) {
+        rt.use_device(device);
+        for (int i = 0, vain = 0; i < 1024 && vain < 1000;) {
+          if (remote.put(keys[1], 0, out, &done) == Post::retry) {
+            ++vain;
+            std::this_thread::yield();
+          } else {
+            ++posted, ++i, vain = 0;
+          }
+        }
+      }
+      rt.wait_until([&] { return done.value() == posted; });
+      EXPECT_EQ(done.errors(), 0U);
+    }
+    rt.barrier();
+    if (rank == 1) {
+      EXPECT_TRUE(memory == pattern(kLarge, 1));
+    }
+  });
 }
 
 // The same of a large message that waits in a queue, with the receives' messages behind it.

@@ -1,7 +1,12 @@
 // What may outlive an endpoint, and what an endpoint waits for when it ends.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -257,7 +262,7 @@ struct Hesitant final : Matcher {
   bool announced(const Envelope& /*envelope*/, const Announcement& /*message*/) noexcept override {
     return takes;
   }
-  bool try_again() noexcept override { return true; }
+  Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank peer) noexcept override {
     EXPECT_EQ(peer, Rank{2});
     ++deaths;
@@ -331,6 +336,45 @@ TEST(Lifetimes, DeathsAreToldToEndpointsThatAreStillBeingOpened) {
     });
     EXPECT_TRUE(sent);
   }
+}
+
+// What a forked child's copies of regions and messages stand for is its parent's.
+TEST(Lifetimes, CopiesInAForkedChildEndNothing) {
+  fabric::register_fabric_config();
+  const test::ConfigOverride shared(test::ConfigOverride::List{{"fabric.transport", "shm"}});
+  on_ranks(2, [](Runtime& rt) {
+    Endpoint queue(rt, {.arrival = Arrival::queue});
+    Endpoint remote(rt, {.arrival = Arrival::memory});
+    std::vector<std::byte> memory(8);
+    std::optional<Region> region(std::in_place, rt, memory);
+    Team team(rt);
+    std::vector<fabric::MemoryKey> keys(2);
+    team.allgather(test::bytes_of(region->key()), std::as_writable_bytes(std::span(keys)));
+    const auto first = pattern(5000, 1);
+    if (rt.rank() == Rank{1}) {
+      queue.send_wait(Rank{0}, Tag{0}, first);
+      rt.barrier();  // the child has ended
+      EXPECT_EQ(remote.put_wait(keys[0], 0, pattern(8, 5)).error, Errc::ok);
+      for (uint32_t i = 0; i < 600; ++i)
+        (void)until_posted(rt, [&] { return queue.send(Rank{0}, Tag{1}, pattern(5000, 2)); });
+      rt.barrier();
+      return;
+    }
+    std::optional<Message> kept = queue.dequeue_wait();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      kept.reset();
+      region.reset();
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    rt.barrier();
+    for (int i = 0; i < 600; ++i) (void)queue.dequeue_wait();
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), kept->data().begin()));
+    EXPECT_TRUE(memory == pattern(8, 5));
+    kept.reset();
+    rt.barrier();
+  });
 }
 
 }  // namespace

@@ -16,6 +16,14 @@ namespace {
 
 using testing::Random;
 
+TEST(MatchTable, ALookThatThrowsLeavesNoBucketLocked) {
+  MatchTable table(16, 64);
+  ASSERT_EQ(table.access(7, Side::arrival, 70), 0U);
+  EXPECT_THROW(table.survey([](uint64_t, Side, uint64_t) { throw std::bad_alloc(); }),
+               std::bad_alloc);
+  EXPECT_EQ(table.take(7, Side::receive), 70U);
+}
+
 TEST(MatchTable, AnArrivalWaitsForItsReceive) {
   MatchTable table(16, 64);
   EXPECT_EQ(table.access(7, Side::arrival, 100), 0u);

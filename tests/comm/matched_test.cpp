@@ -406,6 +406,23 @@ TEST_P(Matched, AllocatesOnArrivalAndTellsTheSize) {
       options_);
 }
 
+TEST_P(Matched, AGivenBufferThatIsTooSmallIsNoWantOfMemory) {
+  on_ranks(
+      2,
+      [](Runtime& rt) {
+        Endpoint ep(rt, {.buffer = Buffer::allocated});
+        for (const std::size_t size : {std::size_t{100}, std::size_t{100'000}}) {
+          if (rt.rank() == Rank{0}) {
+            EXPECT_EQ(ep.send_wait(Rank{1}, Tag{1}, pattern(size, 9)).error, Errc::ok);
+          } else {
+            std::byte small[8];
+            EXPECT_EQ(ep.recv_wait(Rank{0}, Tag{1}, small).error, Errc::truncated) << size;
+          }
+        }
+      },
+      options_);
+}
+
 TEST_P(Matched, ManyThreadPairsTalkAtOnce) {
   constexpr int kThreads = 16;
   constexpr uint32_t kRounds = 200;

@@ -50,9 +50,9 @@ struct Recorder final : Matcher {
                    .is_announced = true});
     return true;
   }
-  bool try_again() noexcept override {
+  Tried try_again() noexcept override {
     ++tries;
-    return --tries_left <= 0;
+    return --tries_left <= 0 ? Tried::all : answer;
   }
   void peer_down(Rank /*peer*/) noexcept override {}
   std::size_t count() {
@@ -63,6 +63,7 @@ struct Recorder final : Matcher {
   int refusals = 0;
   std::atomic<int> tries{0};
   std::atomic<int> tries_left{0};
+  Tried answer = Tried::nothing;  // while some are left
   std::mutex lock;
   std::vector<Seen> all;
 };
@@ -154,6 +155,33 @@ TEST(Matcher, TriesAgainUntilNothingIsLeft) {
     endpoint.try_again_later();
     runtime.wait_until([&] { return recorder.tries == 6; });
   });
+}
+
+// Who waits for a condition is parked, as another thread serves, to which nothing comes.
+TEST(Matcher, WhatATryEndsIsSeenByThoseWhoWait) {
+  on_ranks(1,
+           [](Runtime& runtime) {
+             Recorder recorder;
+             recorder.answer = Tried::some;
+             recorder.tries_left = 1 << 30;
+             Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &recorder});
+             Endpoint letters(runtime, {});
+             std::thread serves([&] { letters.recv_wait(Rank{0}, Tag{1}, {}); });
+             std::this_thread::sleep_for(std::chrono::milliseconds(10));
+             std::atomic<bool> over{false};
+             std::thread waits([&] {
+               runtime.wait_until([&] { return recorder.tries > 1000; });
+               over = true;
+             });
+             std::this_thread::sleep_for(std::chrono::milliseconds(10));
+             endpoint.try_again_later();
+             while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+             recorder.tries_left = 0;
+             waits.join();
+             letters.send_wait(Rank{0}, Tag{1}, {});
+             serves.join();
+           },
+           {.devices = 1, .progress = Progress::waiters});
 }
 
 TEST(Deferred, IsDoneOnceAndMayDeferMore) {

@@ -353,7 +353,7 @@ class Keeping final : public Matcher {
     return true;
   }
   bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
-  bool try_again() noexcept override { return true; }
+  Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank) noexcept override {}
 
   std::vector<std::vector<std::byte>> all;
@@ -529,7 +529,7 @@ struct Noting final : Matcher {
     return true;
   }
   bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
-  bool try_again() noexcept override { return true; }
+  Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank) noexcept override { is_down = true; }
   bool copies = true, came = false, is_down = false;
   Errc error = Errc::ok;

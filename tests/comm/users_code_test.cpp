@@ -1,4 +1,5 @@
 // Functions of the user's that progress calls, where they do what they must not.
+#include <optional>
 #include <stdexcept>
 
 #include "comm/ranks.hpp"
@@ -43,7 +44,10 @@ TEST_F(UsersCodeDeathTest, AHandlerThatWaitsIsTold) {
   struct State {
     Runtime& rt;
     Endpoint other;
-    explicit State(Runtime& the_runtime) : rt(the_runtime), other(the_runtime, {}) {}
+    std::optional<Endpoint> more;
+    explicit State(Runtime& the_runtime) : rt(the_runtime), other(the_runtime, {}) {
+      more.emplace(the_runtime, EndpointSpec{});
+    }
   };
   const auto run = [](Handler handler, Progress progress) {
     on_ranks(1,
@@ -67,8 +71,14 @@ TEST_F(UsersCodeDeathTest, AHandlerThatWaitsIsTold) {
   const Handler tries_again = [](void* state, const Incoming&) {
     for (;;) static_cast<State*>(state)->rt.relax();
   };
+  const Handler makes_one = [](void* state, const Incoming&) {
+    const Endpoint more(static_cast<State*>(state)->rt, {});
+  };
+  const Handler ends_one = [](void* state, const Incoming&) {
+    static_cast<State*>(state)->more.reset();
+  };
   for (const Progress progress : {Progress::workers, Progress::waiters, Progress::explicit_}) {
-    for (const Handler handler : {receives, waits_until, tries_again}) {
+    for (const Handler handler : {receives, waits_until, tries_again, makes_one, ends_one}) {
       EXPECT_DEATH(run(handler, progress), "handler of endpoint [0-9]+ waits");
     }
   }

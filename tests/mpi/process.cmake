@@ -4,6 +4,13 @@ weft_mpi_test(abi_told_early RANKS 1 2 PROGRAM abi ARGUMENTS early)
 weft_mpi_test(abi_told_late RANKS 1 2 PROGRAM abi ARGUMENTS late)
 target_include_directories(mpi_program_abi PRIVATE ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(mpi_program_abi PRIVATE ${CMAKE_DL_LIBS})
+# It loads the library itself, which it is not linked with.
+add_executable(mpi_program_unloaded programs/unloaded.cpp)
+target_link_libraries(mpi_program_unloaded PRIVATE weft_flags Threads::Threads ${CMAKE_DL_LIBS})
+target_include_directories(mpi_program_unloaded PRIVATE ${PROJECT_BINARY_DIR}/include)
+add_dependencies(mpi_program_unloaded mpi_abi)
+add_test(NAME mpi.unloaded COMMAND mpi_program_unloaded $<TARGET_FILE:mpi_abi>)
+set_tests_properties(mpi.unloaded PROPERTIES TIMEOUT 120 LABELS mpi)
 weft_mpi_test(life RANKS 1 2 4 SOURCES programs/life.cpp)
 foreach(level RANGE 0 3)
   add_test(NAME mpi.life_level_${level}.2

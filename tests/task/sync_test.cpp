@@ -250,20 +250,24 @@ TEST_P(Sync, DeadlinesOfAllKinds) {
     fails(std::chrono::duration<int, std::pico>(1));
     fails(std::chrono::system_clock::now() + 10us);
     fails(std::chrono::steady_clock::time_point::min());
+    fails(std::chrono::time_point<std::chrono::steady_clock, std::chrono::hours>::min());
     fails(std::chrono::system_clock::time_point());
     fails(uint64_t{0});
   });
   std::atomic<int> got{0};
   std::thread unlocks([&] { mutex.unlock(); });
-  together(2, 1, [&](int who) {
+  using std::chrono::steady_clock;
+  together(3, 1, [&](int who) {
     EXPECT_TRUE(who == 0   ? mutex.try_lock_for(std::chrono::hours::max())
-                : who == 1 ? mutex.try_lock_until(std::chrono::steady_clock::time_point::max())
+                : who == 1 ? mutex.try_lock_until(steady_clock::time_point::max())
+                : who == 2 ? mutex.try_lock_until(
+                                 std::chrono::time_point<steady_clock, std::chrono::seconds>::max())
                            : mutex.try_lock_until(~uint64_t{0}));
     ++got;
     mutex.unlock();
   });
   unlocks.join();
-  EXPECT_EQ(got, 3);
+  EXPECT_EQ(got, 4);
 }
 
 // ---- ConditionVariable -------------------------------------------------------------------------

@@ -44,6 +44,12 @@ class GraphCommand : public testing::Test {
       folder_.write("small_.el", "10 20\n20 30\n30 10\n30 40\n5000000000 6000000000\n");
 };
 
+TEST_F(GraphCommand, SaysThatNobodyCanReadItsReport) {
+  const auto full = run("(" WEFT_GRAPH " cc " + small_ + " 2>&1 >/dev/full)");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.output, HasSubstr("standard output"));
+}
+
 TEST_F(GraphCommand, AnswersAlone) {
   const auto bfs = alone("bfs " + small_ + " --verify");
   EXPECT_EQ(bfs.code, 0) << bfs.output;

@@ -8,12 +8,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/config_override.hpp"
 #include "graph/distributed.hpp"
 #include "graph/generator.hpp"
 #include "graph/reader.hpp"
 #include "graph/share.hpp"
 #include "graph/summary.hpp"
 #include "graph_support.hpp"
+#include "weft/comm/config.hpp"
+#include "weft/fabric/config.hpp"
 
 namespace weft::graph {
 namespace {
@@ -197,6 +200,46 @@ TEST(GraphExchange, EveryPacketArrivesOnceInItsRound) {
       }
     });
   }
+}
+
+/// Short packets for rank 1, which rests when it has taken the first.
+class Short final : public RoundWork {
+ public:
+  Short(int packets, std::chrono::milliseconds rest) : packets_(packets), rest_(rest) {}
+  void gather(int, Outbox& out) override {
+    constexpr std::array<std::byte, 48> kValues{};
+    for (int i = 0; i < packets_; ++i) out.push_run(1, 0, 0, 1, kValues);
+  }
+  void scatter(int, int, std::span<const std::byte>) override {
+    if (came_++ == 0) std::this_thread::sleep_for(rest_);
+  }
+  [[nodiscard]] int came() const { return came_; }
+
+ private:
+  int packets_;
+  std::chrono::milliseconds rest_;
+  int came_ = 0;
+};
+
+TEST(GraphExchange, ShortPacketsOfTheNextRoundTakeNoPlaces) {
+  register_comm_config();
+  fabric::register_fabric_config();
+  const weft::test::ConfigOverride few({{"comm.unexpected", "64"}, {"fabric.lane_cells", "1024"}});
+  run_ranks(3, [&](Runtime& runtime) {
+    ThreadTeam team(1);
+    Exchange exchange(runtime, team);
+    for (int turn = 0; turn < 10; ++turn) {
+      // Rank 1 has sent its marks and rests, rank 0 goes on to the next round, and most of rank 2's
+      // packets lie in their lane still.
+      const int rank = exchange.rank();
+      Short first(rank == 2 ? 400 : 0, std::chrono::milliseconds(5));
+      exchange.run(first);
+      Short second(rank == 0 ? 400 : 0, std::chrono::milliseconds(0));
+      exchange.run(second);
+      EXPECT_EQ(first.came(), rank == 1 ? 400 : 0);
+      EXPECT_EQ(second.came(), rank == 1 ? 400 : 0);
+    }
+  });
 }
 
 nlohmann::json expected_results(const std::string& path) {

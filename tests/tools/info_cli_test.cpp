@@ -37,6 +37,15 @@ TEST(InfoCommand, ShowsTheSameToPrograms) {
   EXPECT_THAT(facts.at("configuration").at("log.level").get<std::string>(), HasSubstr("info"));
 }
 
+TEST(InfoCommand, ShowsValuesThatAreNotText) {
+  const auto config = info("--config --json", R"sh(WEFT_STRESS_SEED="$(printf 'a\377b')")sh");
+  EXPECT_EQ(config.code, 0) << config.output;
+  EXPECT_THAT(config.output, HasSubstr("a\xef\xbf\xbd"
+                                       "b"));
+  const auto facts = info("--json", R"sh(WEFT_FABRIC_OFI_INTERFACE="$(printf '\377')")sh");
+  EXPECT_EQ(facts.code, 0) << facts.output;
+}
+
 TEST(InfoCommand, ShowsHowOverflowsOfTaskStacksAreMet) {
   EXPECT_THAT(info("").output, ContainsRegex("  guards of task stacks +(guard|mprotect|canaries)"));
 }

@@ -29,7 +29,8 @@ constexpr int kWrongResult = 3;
 double seconds_since(uint64_t ns) { return static_cast<double>(base::now_ns() - ns) / 1e9; }
 
 void complain(std::string_view what) {
-  fmt::print(stderr, "weft-graph: {}\n", what);
+  // Not by fmt::print, which throws where nobody reads that either.
+  std::fputs(fmt::format("weft-graph: {}\n", what).c_str(), stderr);
   std::fflush(stderr);
 }
 
@@ -215,7 +216,10 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return weft::graph::run_program(argc, argv);
+    const int code = weft::graph::run_program(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+    weft::graph::complain("what it found could not be written to standard output");
+    return code != 0 ? code : 1;
   } catch (const std::exception& error) {
     weft::graph::complain(error.what());
     return 1;

@@ -164,7 +164,7 @@ std::string config_as_json() {
                    {"range", range_text(key)},
                    {"help", key.help}});
   }
-  return all.dump(2) + '\n';
+  return json_text(all) + '\n';
 }
 
 }  // namespace weft::info

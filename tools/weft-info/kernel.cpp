@@ -67,7 +67,8 @@ std::string refusal_between_siblings() {
   std::string why;
   if (reader < 0) why = "cannot start a process to try it from";
   // The owner holds the other end open: what the reader wrote is all there once he ended.
-  if (reader > 0) waitpid(reader, nullptr, 0);
+  int status = 0;
+  if (reader > 0) waitpid(reader, &status, 0);
   close(keep_alive[1]);
   waitpid(owner, nullptr, 0);
   std::array<char, 256> text{};
@@ -76,6 +77,8 @@ std::string refusal_between_siblings() {
   }
   close(keep_alive[0]);
   close(answer[0]);
+  if (WIFSIGNALED(status))
+    return fmt::format("who tried it was ended by signal {}", WTERMSIG(status));
   return why;
 }
 

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 
 #include "configuration.hpp"
 #include "report.hpp"
@@ -59,7 +60,7 @@ int main(int argc, char** argv) {
     weft::base::warn_unknown_config();
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return 1;
     return good ? 0 : 1;
-  } catch (const weft::Error& error) {
+  } catch (const std::exception& error) {
     fmt::print(stderr, "weft-info: {}\n", error.what());
     return 1;
   }

@@ -33,6 +33,10 @@ std::string as_text(const std::vector<Section>& sections) {
   return text;
 }
 
+std::string json_text(const nlohmann::ordered_json& value) {
+  return value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::string as_json(const std::vector<Section>& sections) {
   nlohmann::ordered_json all = nlohmann::ordered_json::object();
   for (const Section& section : sections) {
@@ -43,7 +47,7 @@ std::string as_json(const std::vector<Section>& sections) {
       value = value.is_null() ? fact.value : value.get<std::string>() + '\n' + fact.value;
     }
   }
-  return all.dump(2) + '\n';
+  return json_text(all) + '\n';
 }
 
 Section about_build() {

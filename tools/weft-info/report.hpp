@@ -1,6 +1,7 @@
 // What weft-info found out, as facts in sections: one form for people and for programs.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ std::string as_text(const std::vector<Section>& sections);
 /// {"title": {"name": "value", …}, …}; the titles in lower case. Facts of one name are lines of one
 /// value.
 std::string as_json(const std::vector<Section>& sections);
+/// As text, indented. What is not UTF-8 (an environment's variable may hold anything) is replaced.
+std::string json_text(const nlohmann::ordered_json& value);
 
 Section about_build();
 Section about_machine();

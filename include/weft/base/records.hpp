@@ -20,8 +20,8 @@ class Records {
  public:
   explicit Records(uint32_t count)
       : count_(count),
-        records_(reinterpret_cast<T*>(map_records(std::size_t{count} * sizeof(T)))),
-        free_(count) {}
+        free_(count),
+        records_(reinterpret_cast<T*>(map_records(std::size_t{count} * sizeof(T)))) {}
   ~Records() {
     unmap_records(reinterpret_cast<std::byte*>(records_), std::size_t{count_} * sizeof(T));
   }
@@ -48,8 +48,8 @@ class Records {
 
  private:
   uint32_t count_;
-  T* records_;
   SlotPool free_;
+  T* records_;  // last: where it cannot be had, the pool goes by itself
 };
 
 }  // namespace weft::base

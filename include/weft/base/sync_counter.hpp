@@ -30,8 +30,12 @@ class SyncCounter {
   /// true to whoever counted the last event, who then calls `finish`.
   [[nodiscard]] bool count(uint32_t n) noexcept {
     // acquire: pairs with the release of the others' fetch_sub; the last hands on what they wrote.
-    // Where nobody else is left to count, the sum may stay as it is.
-    if (left_.load(std::memory_order_acquire) == n) return true;
+    // Where nobody else is left to count, it needs no read-modify-write; one event too many meets
+    // the 0.
+    if (left_.load(std::memory_order_acquire) == n) {
+      left_.store(0, std::memory_order_relaxed);
+      return true;
+    }
     const uint32_t left = left_.fetch_sub(n, std::memory_order_acq_rel);
     WEFT_CHECK(left >= n, "more events than a synchronization counter awaits");
     return left == n;

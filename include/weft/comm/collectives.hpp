@@ -26,7 +26,9 @@ using ReduceFunction = void (*)(std::byte* into, const std::byte* from, std::siz
 /// When a rank has died, a collective throws Error on the living ranks that had to do with it, or
 /// whose result would depend on it (Errc::peer_died, or ::truncated where another rank passed it
 /// on); none waits for ever, and each may call the next. That is so while all that live call it:
-/// for a rank that leaves the job, by an exception say, the others may wait.
+/// for a rank that leaves the job, by an exception say, the others may wait. A rank that finds no
+/// memory in the middle fails in the same way (no_memory); one that throws std::bad_alloc, or
+/// refuses an argument, has not begun.
 class Team {
  public:
   explicit Team(Runtime& runtime);

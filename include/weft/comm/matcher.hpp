@@ -84,6 +84,13 @@ struct Delivery {
   Payload payload;
 };
 
+/// What became of what was to be tried again.
+enum class Tried : uint8_t {
+  nothing,  ///< nothing yet
+  some,     ///< some of it ended, and whoever waits for a condition looks again
+  all,      ///< and nothing is left
+};
+
 /// Meets arriving messages with whatever waits for them.
 ///
 /// Who calls: whoever progresses, under the lock of the device that the message came by: one at a
@@ -95,8 +102,8 @@ class Matcher {
   /// False: no room now; the message, and all behind it in its lane, is offered again later.
   virtual bool arrive(const Delivery& message) noexcept = 0;
   virtual bool announced(const Envelope& envelope, const Announcement& message) noexcept = 0;
-  /// After Endpoint::try_again_later: tries what was answered retry; true: nothing of it is left.
-  virtual bool try_again() noexcept = 0;
+  /// After Endpoint::try_again_later: tries what was answered retry.
+  virtual Tried try_again() noexcept = 0;
   /// `peer` died; all that it sent before was offered. Once a peer, also of those that had died
   /// when the endpoint opened.
   virtual void peer_down(Rank peer) noexcept = 0;

@@ -12,9 +12,11 @@
 
 namespace weft {
 
+class Device;
 class Runtime;
 class Endpoint;
 namespace comm {
+struct Announced;
 struct MessageTransfer;
 }  // namespace comm
 
@@ -89,6 +91,7 @@ class Message {
     runtime_ = nullptr;
   }
   void give_back() noexcept;
+  void announce(const comm::Announced& what) noexcept;
   void start_transfer() noexcept;
   bool transfer_ready() noexcept;
   [[nodiscard]] Errc transfer_error() const noexcept;
@@ -100,11 +103,15 @@ class Message {
   Holds holds_ = Holds::nothing;
   uint16_t loan_port_ = 0;      // packet: to which port of its owner it returns
   int32_t loan_owner_ = -1;     // packet: whose it is
-  uint32_t packet_index_ = 0;   // packet, kept: its number
+  uint32_t packet_index_ = 0;   // packet, kept: its number; announced: the endpoint's
   Runtime* runtime_ = nullptr;  // packet, kept, allocated
-  const std::byte* place_ = nullptr;
-  comm::MessageTransfer* transfer_ = nullptr;  // announced, allocated: the rendezvous
-  std::byte inlined_[kInlineBytes];
+  union {
+    const std::byte* place_ = nullptr;  // packet, kept
+    Device* device_;                    // announced: its endpoint's own, if it has one
+  };
+  // allocated, and announced as soon as there is memory for it: the rendezvous
+  comm::MessageTransfer* transfer_ = nullptr;
+  alignas(8) std::byte inlined_[kInlineBytes];  // inlined; announced: what was
 };
 
 }  // namespace weft

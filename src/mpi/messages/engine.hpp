@@ -86,7 +86,7 @@ class Engine final : public Matcher {
   // Matcher (a device's lock)
   bool arrive(const Delivery& message) noexcept override;
   bool announced(const Envelope& envelope, const Announcement& message) noexcept override;
-  bool try_again() noexcept override;
+  Tried try_again() noexcept override;
   void peer_down(Rank peer) noexcept override;
 
   /// A context's channel is made by whoever needs it first, and kept for the next communicator that

@@ -213,15 +213,15 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
   return peer.backlog == nullptr && peer.refused.load(std::memory_order_relaxed) == nullptr;
 }
 
-bool Engine::try_again() noexcept {
-  if (closing_.load(std::memory_order_acquire)) return true;
+Tried Engine::try_again() noexcept {
+  if (closing_.load(std::memory_order_acquire)) return Tried::all;
   std::vector<Transfer*> over;
   std::vector<std::pair<Transfer*, Announcement>> fetches;
   bool all = true;
   {
     // Somebody else is at it: no two of those who poll wait for each other.
     const std::unique_lock guard(stalled_lock_, std::try_to_lock);
-    if (!guard) return false;
+    if (!guard) return Tried::nothing;
     std::size_t kept = 0;
     int most = kSendsAtALook;
     for (Peer* peer : stalled_) {
@@ -261,7 +261,7 @@ bool Engine::try_again() noexcept {
     std::free(std::exchange(each->packed, nullptr));
     each->end();
   }
-  return all;
+  return all ? Tried::all : over.empty() ? Tried::nothing : Tried::some;
 }
 
 void Engine::end_send(void* argument, const Event& event) {

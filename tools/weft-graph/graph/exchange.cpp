@@ -86,7 +86,9 @@ void Exchange::start(RoundWork& work, int threads) {
   promised_.store(0, std::memory_order_relaxed);
   marks_taken_.store(0, std::memory_order_relaxed);
   gathering_.store(threads, std::memory_order_relaxed);
-  for (Message& message : std::exchange(early_, {})) accept(0, std::move(message));
+  for (const Early& early : std::exchange(early_, {})) {
+    take(0, early.source, early.tag, early.copy.empty() ? early.message.data() : early.copy);
+  }
 }
 
 void Exchange::take_part(int thread) {
@@ -151,22 +153,33 @@ bool Exchange::receive(int thread) {
 
 void Exchange::accept(int thread, Message message) {
   const uint32_t of_round = message.tag().value >> 1;
-  if (of_round != (round_ & ~(1U << 31))) {
-    const std::lock_guard guard(early_lock_);
-    early_.push_back(std::move(message));
-    return;
+  if (of_round != (round_ & ~(1U << 31))) return keep(std::move(message));
+  take(thread, message.source(), message.tag(), message.data());
+}
+
+void Exchange::keep(Message message) {
+  Early early{message.source(), message.tag(), {}, {}};
+  if (const auto bytes = message.data(); bytes.size() <= runtime_.inline_bytes()) {
+    early.copy.assign(bytes.begin(), bytes.end());
+  } else {
+    early.message = std::move(message);
   }
-  const auto from = static_cast<std::size_t>(message.source().value);
-  if ((message.tag().value & 1) == 0) {
-    work_->scatter(thread, message.source().value, message.data());
+  const std::lock_guard guard(early_lock_);
+  early_.push_back(std::move(early));
+}
+
+void Exchange::take(int thread, Rank source, Tag tag, std::span<const std::byte> bytes) {
+  if ((tag.value & 1) == 0) {
+    work_->scatter(thread, source.value, bytes);
     // release: pairs with is_over's acquire; who sees the round over sees what was scattered.
     scattered_.fetch_add(1, std::memory_order_release);
     return;
   }
-  WEFT_CHECK(message.bytes() == sizeof(EndMark), "an end mark has its size");
-  std::memcpy(&marks_[from], message.data().data(), sizeof(EndMark));
+  WEFT_CHECK(bytes.size() == sizeof(EndMark), "an end mark has its size");
+  EndMark& mark = marks_[static_cast<std::size_t>(source.value)];
+  std::memcpy(&mark, bytes.data(), sizeof(EndMark));
   // relaxed: ordered before the count of marks, which is what is_over looks at first.
-  promised_.fetch_add(marks_[from].packets_to_you, std::memory_order_relaxed);
+  promised_.fetch_add(mark.packets_to_you, std::memory_order_relaxed);
   // release: pairs with is_over's acquire; the mark and its promise are seen with it.
   marks_taken_.fetch_add(1, std::memory_order_release);
 }

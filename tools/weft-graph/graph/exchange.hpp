@@ -111,11 +111,12 @@ void for_each_item(std::span<const std::byte> packet, Use use) {
 /// Owner: made collectively by each rank's master thread, which calls `run`.
 /// Invariants: (1) a rank starts round k+1 only when it has everybody's end mark of round k, so
 /// packets that arrive are of this round or the next; the tag says which. (2) Packets of the next
-/// round are kept as they came, in their sender's packets: what may pile up is bounded by the
-/// senders' pools, and a rank in the earliest round of all has none of its packets kept, so
-/// somebody can always go on. (3) The round is over when as many packets were *scattered* as the
-/// end marks promise. (4) A sender that is told `retry` takes packets before it tries again, so two
-/// ranks that flood each other both go on.
+/// round are kept: long ones as they came, in their sender's packets, short ones (a few a sender's
+/// thread: the rest of a round) as copies, since as messages they hold places that all senders
+/// share. So what may pile up is bounded by the senders' pools, and a rank in the earliest round of
+/// all has none of its packets kept: somebody can always go on. (3) The round is over when as many
+/// packets were *scattered* as the end marks promise. (4) A sender that is told `retry` takes
+/// packets before it tries again, so two ranks that flood each other both go on.
 class Exchange {
  public:
   Exchange(Runtime& runtime, ThreadTeam& team);
@@ -137,6 +138,13 @@ class Exchange {
     Contribution mine;
   };
   static_assert(sizeof(EndMark) == 40);
+  /// What came too early: as it came, or a copy of a short one.
+  struct Early {
+    Rank source;
+    Tag tag;
+    std::vector<std::byte> copy;
+    Message message;
+  };
 
   void start(RoundWork& work, int threads);
   void take_part(int thread);
@@ -146,6 +154,8 @@ class Exchange {
   void post(int thread, int to, bool end_mark, std::span<const std::byte> bytes);
   bool receive(int thread);
   void accept(int thread, Message message);
+  void keep(Message message);
+  void take(int thread, Rank source, Tag tag, std::span<const std::byte> bytes);
   [[nodiscard]] bool is_over() const noexcept;
   [[nodiscard]] RoundTotals totals() const;
 
@@ -170,7 +180,7 @@ class Exchange {
   std::atomic<int> marks_taken_{0};
 
   base::SpinLock early_lock_;
-  std::vector<Message> early_;  // of the next round
+  std::vector<Early> early_;  // of the next round
 };
 
 }  // namespace weft::graph

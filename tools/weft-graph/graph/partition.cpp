@@ -9,11 +9,13 @@ std::vector<Vertex> balanced_blocks(std::span<const uint64_t> offsets, int parts
   const auto rows = static_cast<Vertex>(offsets.size() - 1);
   const uint64_t base = offsets.front();
   const uint64_t whole = offsets.back() - base + rows;
+  const auto all = static_cast<uint64_t>(parts);
   std::vector<Vertex> bounds(static_cast<std::size_t>(parts) + 1, rows);
   bounds[0] = 0;
   for (int part = 1; part < parts; ++part) {
     // A row weighs its arcs and one for itself; both sums are known at every row.
-    const uint64_t goal = whole / static_cast<uint64_t>(parts) * static_cast<uint64_t>(part);
+    const uint64_t goal =
+        whole / all * static_cast<uint64_t>(part) + whole % all * static_cast<uint64_t>(part) / all;
     Vertex low = bounds[static_cast<std::size_t>(part) - 1];
     Vertex high = rows;
     while (low < high) {

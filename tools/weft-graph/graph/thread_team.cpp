@@ -3,12 +3,19 @@
 namespace weft::graph {
 
 ThreadTeam::ThreadTeam(int threads) {
-  for (int thread = 1; thread < threads; ++thread) {
-    helpers_.emplace_back([this, thread] { help(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      helpers_.emplace_back([this, thread] { help(thread); });
+    }
+  } catch (...) {
+    end_helpers();
+    throw;
   }
 }
 
-ThreadTeam::~ThreadTeam() {
+ThreadTeam::~ThreadTeam() { end_helpers(); }
+
+void ThreadTeam::end_helpers() {
   function_ = nullptr;
   // release: pairs with the acquire in help; the helpers see that there is no function.
   go_.fetch_add(1, std::memory_order_release);

@@ -20,6 +20,7 @@ namespace weft::graph {
 /// many helpers have not finished the present one; the master changes the work only at 0.
 class ThreadTeam {
  public:
+  /// Throws std::system_error where so many threads cannot be had.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -38,6 +39,7 @@ class ThreadTeam {
   using Function = void (*)(const void*, int);
   void run_erased(Function function, const void* argument);
   void help(int thread);
+  void end_helpers();
 
   std::vector<std::thread> helpers_;
   Function function_ = nullptr;  // null: the helpers end
