@@ -8,11 +8,12 @@
 #include "weft/comm/collectives.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
-#include <list>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -28,7 +29,58 @@ namespace {
 
 using Room = std::span<std::byte>;
 using Data = std::span<const std::byte>;
-using Poison = std::list<std::vector<std::byte>>;
+
+/// What is sent instead of data that did not come: bytes that take no memory of their own, in maps
+/// that stay until the collective is over. Each is as large as all before it, so there are few.
+class Poison {
+ public:
+  Poison() = default;
+  Poison(const Poison&) = delete;
+  Poison& operator=(const Poison&) = delete;
+  ~Poison() { clear(); }
+  void clear() noexcept {
+    while (count_ != 0) {
+      const Data map = maps_[--count_];
+      ::munmap(const_cast<std::byte*>(map.data()), map.size());
+    }
+  }
+  /// Where there is no map, either: a byte, or none, that is not as long as what is awaited.
+  [[nodiscard]] Data instead_of(std::size_t bytes) noexcept {
+    if (count_ == 0 || maps_[count_ - 1].size() <= bytes) {
+      constexpr std::size_t kLeast = 1 << 16;
+      const std::size_t size =
+          std::max({kLeast, bytes + 1, count_ == 0 ? 0 : 2 * maps_[count_ - 1].size()});
+      void* const map =
+          ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      static constexpr std::byte kOne[1]{};
+      if (map == MAP_FAILED || count_ == maps_.size()) return Data(kOne).first(bytes == 0 ? 1 : 0);
+      maps_[count_++] = {static_cast<const std::byte*>(map), size};
+    }
+    return maps_[count_ - 1].first(bytes + 1);
+  }
+
+ private:
+  std::array<Data, 48> maps_;
+  std::size_t count_ = 0;
+};
+
+/// What a rank met in a collective; said when it is over, since words take memory.
+struct Trouble {
+  enum What : uint8_t {
+    none,
+    failure,
+    of_another,
+    lengths,
+    own_lengths,
+    no_room,
+    no_memory,
+    death
+  };
+  What what = none;
+  Errc error = Errc::ok;
+  Rank peer{};
+  std::size_t bytes = 0, wanted = 0;
+};
 
 }  // namespace
 
@@ -56,9 +108,11 @@ struct Team::Impl {
   [[nodiscard]] Tag tag(uint32_t phase) const noexcept { return Tag{sequence << 4 | phase}; }
 
   // Of the collective under way:
-  std::optional<Error> trouble;  ///< what it met first
-  bool spoilt = false;           ///< something did not come
+  Trouble trouble;      ///< what it met first
+  bool spoilt = false;  ///< something did not come
+  Poison poison;
 
+  const Error no_memory{Errc::no_memory, "a collective found no memory"};
   std::atomic<bool> busy{false};
 
   /// The collective under way; `end` is the last of it.
@@ -71,10 +125,13 @@ struct Team::Impl {
             "two threads or tasks are in collectives of one Team at once: make a Team for each");
       }
       ++team_.sequence;
-      team_.trouble.reset();
+      team_.trouble = {};
       team_.spoilt = false;
     }
-    ~Collective() { team_.busy.store(false, std::memory_order_release); }
+    ~Collective() {
+      team_.poison.clear();
+      team_.busy.store(false, std::memory_order_release);
+    }
     Collective(const Collective&) = delete;
     Collective& operator=(const Collective&) = delete;
 
@@ -82,27 +139,53 @@ struct Team::Impl {
     Impl& team_;
   };
   void end() {
-    if (trouble) throw Error(*std::exchange(trouble, std::nullopt));
+    if (trouble.what == Trouble::none) return;
+    std::optional<Error> said;
+    try {
+      said.emplace(error_of(trouble));
+    } catch (const std::bad_alloc&) {
+      throw Error(no_memory);  // made before; its copies share it
+    }
+    throw Error(*said);
+  }
+  [[nodiscard]] Error error_of(const Trouble& met) const {
+    switch (met.what) {
+      case Trouble::of_another:
+        return {met.error, fmt::format("a collective failed: rank {} met a failure{}",
+                                       met.peer.value, why_of_others())};
+      case Trouble::lengths:
+        return {Errc::bad_argument,
+                fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
+                            "called it with different sizes",
+                            met.bytes, met.peer.value, met.wanted)};
+      case Trouble::own_lengths:
+        return {Errc::bad_argument, "alltoallv: the ranks called it with different sizes"};
+      case Trouble::no_room:
+        return {Errc::no_memory,
+                fmt::format("a collective: another rank announced {} bytes", met.bytes)};
+      case Trouble::no_memory:
+        return no_memory;
+      case Trouble::death:
+        return {Errc::peer_died, "a collective failed: a rank died"};
+      default:
+        break;
+    }
+    const std::string cause = runtime.cause_of_death(met.peer);
+    return {met.error, fmt::format("a collective failed with rank {}: {}{}{}", met.peer.value,
+                                   to_string(met.error), cause.empty() ? "" : ": ", cause)};
   }
 
-  void note(const Event& event) {
-    if (event.error == Errc::ok || trouble) return;
-    const std::string cause = runtime.cause_of_death(event.peer);
-    if (event.error == Errc::truncated) {
-      trouble.emplace(event.error, fmt::format("a collective failed: rank {} met a failure{}",
-                                               event.peer.value, why_of_others()));
-      return;
-    }
-    trouble.emplace(event.error,
-                    fmt::format("a collective failed with rank {}: {}{}{}", event.peer.value,
-                                to_string(event.error), cause.empty() ? "" : ": ", cause));
+  void meet(const Trouble& now) noexcept {
+    if (trouble.what == Trouble::none) trouble = now;
   }
-  void note_length(const Event& event, std::size_t wanted) {
-    if (event.error != Errc::ok || event.bytes == wanted || trouble) return;
-    trouble.emplace(Errc::bad_argument,
-                    fmt::format("a collective got {} bytes from rank {} and wanted {}: the ranks "
-                                "called it with different sizes",
-                                event.bytes, event.peer.value, wanted));
+  void note(const Event& event) noexcept {
+    if (event.error == Errc::ok) return;
+    meet({event.error == Errc::truncated ? Trouble::of_another : Trouble::failure, event.error,
+          event.peer});
+  }
+  void note_length(const Event& event, std::size_t wanted) noexcept {
+    if (event.error != Errc::ok || event.bytes == wanted) return;
+    meet({Trouble::lengths, Errc::bad_argument, event.peer, event.bytes, wanted});
   }
   /// What another rank may have met, as far as this one knows.
   [[nodiscard]] std::string why_of_others() const {
@@ -111,18 +194,8 @@ struct Team::Impl {
     }
     return ", or called it with a larger size";
   }
-  /// Without memory for it, something else that is not as long as what is awaited.
-  [[nodiscard]] static Data poison_of(Poison& keeper, std::size_t bytes) noexcept {
-    static constexpr std::byte kOne[1]{};
-    try {
-      return keeper.emplace_back(bytes + 1);
-    } catch (const std::exception&) {  // bad_alloc, length_error
-      return Data(kOne).first(bytes == 0 ? 1 : 0);
-    }
-  }
   void send(int to, uint32_t phase, Data data) {
-    Poison poison;
-    if (spoilt) data = poison_of(poison, data.size());
+    if (spoilt) data = poison.instead_of(data.size());
     note(endpoint.send_wait(Rank{to}, tag(phase), data));
   }
   /// What `make` makes; nothing, and trouble, where there is no memory: the others are not left
@@ -133,7 +206,7 @@ struct Team::Impl {
       return make();
     } catch (const std::exception&) {  // bad_alloc, length_error
       spoilt = true;
-      if (!trouble) trouble.emplace(Errc::no_memory, "a collective found no memory");
+      meet({Trouble::no_memory});
       return decltype(make()){};
     }
   }
@@ -164,7 +237,8 @@ struct Team::Impl {
       }
       if (mine + step >= list.size()) continue;
       if (other.empty()) other = or_spoilt([&] { return std::vector<std::byte>(data.size()); });
-      if (recv(list[mine + step], phase, other) && function != nullptr) {
+      const bool came = recv(list[mine + step], phase, other);
+      if (came && !spoilt && function != nullptr) {
         function(data.data(), other.data(), data.size());
       }
     }
@@ -295,9 +369,7 @@ struct Team::Impl {
       return std::vector<std::byte>(bytes);
     } catch (const std::exception&) {  // bad_alloc, length_error
       spoilt = true;
-      if (!trouble)
-        trouble.emplace(Errc::no_memory,
-                        fmt::format("a collective: another rank announced {} bytes", bytes));
+      meet({Trouble::no_room, Errc::no_memory, {}, bytes});
       return {};
     }
   }
@@ -378,9 +450,9 @@ struct Team::Impl {
           send(node[i], 8, block);
         } else if (block.size() == in_block(source).size()) {
           std::copy(block.begin(), block.end(), in_block(source).begin());
-        } else if (spoilt = true; !trouble) {
-          trouble.emplace(Errc::bad_argument,
-                          "alltoallv: the ranks called it with different sizes");
+        } else {
+          spoilt = true;
+          meet({Trouble::own_lengths});
         }
       }
     }
@@ -434,7 +506,7 @@ struct Team::Impl {
     void send(int to, uint32_t phase, Data data) { send(to, phase, data, data.size()); }
     /// `awaited`: bytes, where there was no memory for the data.
     void send(int to, uint32_t phase, Data data, std::size_t awaited) {
-      if (team_.spoilt) data = team_.poison_of(poison_, awaited);
+      if (team_.spoilt) data = team_.poison.instead_of(awaited);
       const Post answer = until_posted(team_.runtime, [&] {
         return team_.endpoint.send(Rank{to}, team_.tag(phase), data, &sent_);
       });
@@ -447,9 +519,7 @@ struct Team::Impl {
         team_.note_length(*failure, Received::wanted(*failure));
         team_.spoilt = true;
       }
-      if (sent_.errors() != 0 && !team_.trouble) {
-        team_.trouble.emplace(Errc::peer_died, "a collective failed: a rank died");
-      }
+      if (sent_.errors() != 0) team_.meet({Trouble::death});
     }
 
    private:
@@ -465,7 +535,6 @@ struct Team::Impl {
     Counter sent_;
     uint64_t posted_ = 0;
     uint64_t sends_ = 0;
-    Poison poison_;
   };
 };
 

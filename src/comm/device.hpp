@@ -183,7 +183,16 @@ class Device final : public fabric::Sink {
     uint32_t place = comm::KeptBytes::kNone;
   };
   [[nodiscard]] Spares& spares() noexcept { return spares_; }
-  void set_delivers_early(bool delivers) noexcept { delivers_early_ = delivers; }
+  /// (lock) The same of a frame that came early, which may take what is spare.
+  fabric::Taken dispatch_early(Endpoint::Impl& endpoint, const comm::Header& header,
+                               std::span<const std::byte> rest, const fabric::Frame& frame) {
+    struct Early {
+      bool& flag;
+      explicit Early(bool& the_flag) noexcept : flag(the_flag) { flag = true; }
+      ~Early() { flag = false; }
+    } const early(delivers_early_);
+    return dispatch(endpoint, header, rest, frame);
+  }
   [[nodiscard]] comm::Unexpected* allocate_unexpected() noexcept;
   [[nodiscard]] uint32_t allocate_kept() noexcept;
   /// What they gave, but was not used, or is used no more.

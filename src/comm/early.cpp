@@ -144,9 +144,7 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     Header header;
     std::span<const std::byte> rest = frame.head;
     WEFT_CHECK(comm::take(rest, header), "an early frame lost its header");
-    device.set_delivers_early(true);
-    const Taken taken = device.dispatch(endpoint, header, rest, frame);
-    device.set_delivers_early(false);
+    const Taken taken = device.dispatch_early(endpoint, header, rest, frame);
     if (taken == Taken::hold) {
       tell_of_deaths_while_opening(endpoint);
       device.note_early_held(record->source, endpoint.number);
@@ -235,7 +233,7 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
       device->with_lock([&] { deliver_early(endpoint, *device); });
     }
   } catch (...) {  // nobody shall find it: its maker takes it away
-    unpublish(endpoint);
+    retire(endpoint);
     throw;
   }
   endpoints_open.fetch_add(1, std::memory_order_relaxed);  // see is_quiet
@@ -255,6 +253,14 @@ void Runtime::Impl::unpublish(Endpoint::Impl& endpoint) {
   }
   drop_early(endpoint);
   drop_unreceived(endpoint);
+}
+
+void Runtime::Impl::retire(Endpoint::Impl& endpoint) {
+  unpublish(endpoint);
+  // What was coming in when nothing more could: told in its turn.
+  endpoint.ending.store(true, std::memory_order_relaxed);
+  // acquire: pairs with end_inbound's release.
+  while (endpoint.inbound.load(std::memory_order_acquire) != 0) self.relax();
 }
 
 }  // namespace weft

@@ -516,11 +516,7 @@ Endpoint::~Endpoint() {
   comm::UsersCode::check_may_wait();
   // A note of this endpoint's in a device's list ends by being looked at.
   while (impl_->tries_asked.load(std::memory_order_acquire) != 0) impl_->runtime.self.relax();
-  impl_->runtime.unpublish(*impl_);
-  // What was coming in when nothing more could: told in its turn.
-  impl_->ending.store(true, std::memory_order_relaxed);
-  // acquire: pairs with end_inbound's release.
-  while (impl_->inbound.load(std::memory_order_acquire) != 0) impl_->runtime.self.relax();
+  impl_->runtime.retire(*impl_);
 }
 
 Runtime& Endpoint::runtime() const noexcept { return impl_->runtime.self; }

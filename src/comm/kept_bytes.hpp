@@ -20,8 +20,8 @@ class KeptBytes {
   KeptBytes(uint32_t count, std::size_t bytes)
       : bytes_(bytes),
         area_bytes_(count * bytes),
-        area_(base::map_records(area_bytes_)),
-        free_(count) {}
+        free_(count),
+        area_(base::map_records(area_bytes_)) {}
   ~KeptBytes() { base::unmap_records(area_, area_bytes_); }
   KeptBytes(const KeptBytes&) = delete;
   KeptBytes& operator=(const KeptBytes&) = delete;
@@ -40,8 +40,8 @@ class KeptBytes {
  private:
   std::size_t bytes_;
   std::size_t area_bytes_;
-  std::byte* area_;
   base::SlotPool free_;
+  std::byte* area_;  // last, as in Records
 };
 
 }  // namespace weft::comm

@@ -41,7 +41,7 @@ enum class Work : uint8_t {
   tell,     ///< send readable
   answer,   ///< send finished
   signal,   ///< send a put's signal
-  attempt,  ///< ask an endpoint's matcher to try again, until it answers true
+  attempt,  ///< ask an endpoint's matcher to try again, until it answers all
   deaths,   ///< look at what the launcher reported
   finish,   ///< over: tell the completion (again, if it had no room)
 };
@@ -113,11 +113,11 @@ class OperationTable {
  public:
   OperationTable(uint32_t posts, uint32_t requests, uint32_t fetches)
       : count_(posts + requests + fetches),
-        records_(reinterpret_cast<Operation*>(
-            base::map_records(std::size_t{count_} * sizeof(Operation)))),
         posts_(posts),
         requests_(requests),
-        fetches_(fetches) {}
+        fetches_(fetches),
+        records_(reinterpret_cast<Operation*>(
+            base::map_records(std::size_t{count_} * sizeof(Operation)))) {}
   ~OperationTable() {
     base::unmap_records(reinterpret_cast<std::byte*>(records_),
                         std::size_t{count_} * sizeof(Operation));
@@ -288,10 +288,10 @@ class OperationTable {
     return uint64_t{1} << 63 | uint64_t{device} << 32 | static_cast<uint32_t>(peer.value);
   }
   uint32_t count_;
-  Operation* records_;
   base::SlotPool posts_;
   base::SlotPool requests_;
   base::SlotPool fetches_;
+  Operation* records_;  // last, as in base::Records
 };
 
 }  // namespace weft::comm

@@ -65,7 +65,7 @@ Probes::Blocked Probes::blocked() {
         continue;  // a receive that names no rank may be met by any
       }
       std::vector<uint64_t> keys;
-      keys.reserve(kMostAsked);  // under a bucket's lock nothing may throw
+      keys.reserve(kMostAsked);  // no heap under a bucket's lock
       // While it is in the table its completion is there.
       endpoint->table->survey([&](uint64_t key, Side side, uint64_t value) {
         if (side != Side::receive || keys.size() == kMostAsked) return;

@@ -96,8 +96,8 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr double kTurnNs = 5000;
 
   Runtime& self;
-  pid_t process;  ///< a forked child must not end what belongs to its parent
-  uint32_t forks = base::forks_so_far();  ///< the same for those who ask often
+  pid_t process;                         ///< a forked child must not end what belongs to its parent
+  uint32_t forks = base::count_forks();  ///< the same for those who ask often
   /// Of the runtimes that join the job themselves there is one at a time in a process.
   class OnlyOne {
    public:
@@ -298,6 +298,8 @@ struct Runtime::Impl final : base::IdleWork {
   // early.cpp
   void publish(Endpoint::Impl& endpoint);
   void unpublish(Endpoint::Impl& endpoint);
+  /// That, and returns when nothing comes in any more.
+  void retire(Endpoint::Impl& endpoint);
   /// Keeps a frame whose endpoint is not made yet. (device's lock)
   fabric::Taken keep_early(Device& device, const fabric::Frame& frame, const comm::Header& header);
   /// The endpoint of that number, if it is being opened and nothing of `source` is left for it.

@@ -108,8 +108,9 @@ TEST(Heap, LargeMessagesBothWaysNeedNone) {
   });
 }
 
-/// Calls `collective` on 2 nodes of 2 ranks, of which one finds no memory once, sooner or later. It
-/// fails, and some of the others; nobody waits for ever, and the next one goes well.
+/// Calls `collective` on 2 nodes of 2 ranks, of which one, or another beside it, finds no memory
+/// for a while, sooner or later. It fails, and some of the others; nobody waits for ever, and the
+/// next goes well.
 void with_a_shortage(const std::function<void(Runtime&, Team&)>& collective) {
   on_ranks(
       4,
@@ -117,9 +118,13 @@ void with_a_shortage(const std::function<void(Runtime&, Team&)>& collective) {
         Team team(rt);
         collective(rt, team);  // they have met
         for (int poor = 0; poor < rt.size(); ++poor) {
-          for (int good = 0; good < 12; ++good) {
+          for (int turn = 0; turn < 24; ++turn) {
+            const int good = turn / 2;
+            const int bad = turn % 2 == 0 ? 1 : 3;
             try {
-              const Shortage shortage(good, rt.rank().value == poor ? 1 : 0);
+              const int rank = rt.rank().value;
+              const bool is_poor = rank == poor || (bad > 1 && rank == (poor + 2) % 4);
+              const Shortage shortage(good, is_poor ? bad : 0);
               collective(rt, team);
             } catch (const std::bad_alloc&) {
               collective(rt, team);  // it had not begun

@@ -367,7 +367,9 @@ TEST(Lifetimes, CopiesInAForkedChildEndNothing) {
       region.reset();
       ::_exit(0);
     }
-    ::waitpid(child, nullptr, 0);
+    int status = -1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
     rt.barrier();
     for (int i = 0; i < 600; ++i) (void)queue.dequeue_wait();
     EXPECT_TRUE(std::equal(first.begin(), first.end(), kept->data().begin()));

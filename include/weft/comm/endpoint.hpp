@@ -56,7 +56,7 @@ struct EndpointSpec {
   /// For Buffer::allocated, and for messages above the eager limit of queues and handlers.
   /// nullptr: the heap.
   Allocator* allocator = nullptr;
-  Handler handler = nullptr;  ///< for Arrival::handler
+  Handler handler = nullptr;  ///< for Arrival::handler; it makes and ends no endpoint
   void* handler_argument = nullptr;
   Matcher* matcher = nullptr;         ///< for Arrival::matcher
   Completion* at_source = nullptr;    ///< default for sends and puts posted without one
@@ -199,7 +199,8 @@ class Endpoint {
   /// Instead of that: the sender's announcement ends with `cancelled`. posted or retry.
   Post refuse(const Announcement& message);
   /// Something was answered retry: Matcher::try_again is called at each progress of `via` (or the
-  /// policy's device) until it answers true. Nobody sleeps meanwhile. Any thread, never fails.
+  /// policy's device) until it answers Tried::all. Nobody sleeps meanwhile. Any thread, never
+  /// fails.
   void try_again_later(Device* via = nullptr) noexcept;
 
   // Blocking conveniences: retry and wait inside, progressing meanwhile; suspend a task, not a

@@ -67,7 +67,8 @@ class Message {
   [[nodiscard]] Tag tag() const noexcept { return tag_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// True when the bytes are here: at once for messages up to the eager limit; for larger ones
-  /// after a transfer that progress carries on. Ending the object earlier waits for it.
+  /// after a transfer that progress carries on. Ending the object earlier waits for it. To wait for
+  /// it is Runtime::wait's: of memory that comes back nobody is told.
   [[nodiscard]] bool ready() noexcept { return holds_ < Holds::announced || transfer_ready(); }
   /// ok, or why the transfer failed. Valid when ready.
   [[nodiscard]] Errc error() const noexcept {

@@ -111,10 +111,10 @@ void for_each_item(std::span<const std::byte> packet, Use use) {
 /// Owner: made collectively by each rank's master thread, which calls `run`.
 /// Invariants: (1) a rank starts round k+1 only when it has everybody's end mark of round k, so
 /// packets that arrive are of this round or the next; the tag says which. (2) Packets of the next
-/// round are kept: long ones as they came, in their sender's packets, short ones (a few a sender's
-/// thread: the rest of a round) as copies, since as messages they hold places that all senders
-/// share. So what may pile up is bounded by the senders' pools, and a rank in the earliest round of
-/// all has none of its packets kept: somebody can always go on. (3) The round is over when as many
+/// round are kept: long ones as they came, in their sender's packets, short ones
+/// (runs, and the rest of a round) as copies, since as messages they hold places that all senders
+/// share. So what may pile up is bounded by the senders' pools and by one round's short packets, and
+/// a rank in the earliest round of all has none of its packets kept: somebody can always go on. (3) The round is over when as many
 /// packets were *scattered* as the end marks promise. (4) A sender that is told `retry` takes
 /// packets before it tries again, so two ranks that flood each other both go on.
 class Exchange {
