@@ -46,6 +46,8 @@ class Process {
 [[nodiscard]] Process& process() noexcept;
 /// False before initialization and after finalization.
 [[nodiscard]] bool is_active() noexcept;
+/// Whether there is one, active or standing by until a session begins anew.
+[[nodiscard]] bool has_process() noexcept;
 
 /// Shorthands.
 [[nodiscard]] inline Runtime& runtime() noexcept { return process().runtime(); }

@@ -192,6 +192,8 @@ bool is_active() noexcept {
   return gate == Gate::open || gate == Gate::checked;
 }
 
+bool has_process() noexcept { return life().process.load(std::memory_order_relaxed) != nullptr; }
+
 bool is_world_up() noexcept { return life().world.load(std::memory_order_relaxed); }
 
 bool is_main_thread() noexcept {
