@@ -66,6 +66,7 @@ struct Life {
   std::atomic<bool> world{false};             ///< relaxed: as the gate
   std::atomic<std::thread::id> main{};        ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
+  std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
 };
@@ -109,6 +110,7 @@ void make(int level) {
   auto made = std::make_unique<TheProcess>(std::move(settings), level);
   base::set_log_rank(made->runtime().rank().value);
   note_makers(made->settings().report_leaks);
+  life().made.fetch_add(1, std::memory_order_relaxed);
   life().process.store(made.get(), std::memory_order_release);
   try {
     open_all();
@@ -193,6 +195,8 @@ bool is_active() noexcept {
 }
 
 bool has_process() noexcept { return life().process.load(std::memory_order_relaxed) != nullptr; }
+
+uint64_t process_number() noexcept { return life().made.load(std::memory_order_relaxed); }
 
 bool is_world_up() noexcept { return life().world.load(std::memory_order_relaxed); }
 

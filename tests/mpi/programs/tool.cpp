@@ -202,6 +202,49 @@ void events() {
   }
 }
 
+/// A sum that is started in one life of MPI, and what it shows in the next.
+class OverLives {
+ public:
+  OverLives() {
+    int index = -1;
+    int count = 0;
+    WEFT_CHECK(MPI_T_pvar_get_index("messages_sent", MPI_T_PVAR_CLASS_COUNTER, &index) ==
+               MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_pvar_session_create(&session_) == MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_pvar_handle_alloc(session_, index, nullptr, &sent_, &count) == MPI_SUCCESS);
+    send(MPI_COMM_SELF);
+    WEFT_CHECK(MPI_T_pvar_start(session_, sent_) == MPI_SUCCESS);
+    send(MPI_COMM_SELF);
+    WEFT_CHECK(value() == 1);
+  }
+  void in_the_next(MPI_Session session) const {
+    WEFT_CHECK(value() == 1);
+    MPI_Group self;
+    MPI_Comm comm;
+    MPI_Group_from_session_pset(session, "mpi://SELF", &self);
+    MPI_Comm_create_from_group(self, "self", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm);
+    const unsigned long long before = value();
+    send(comm);
+    WEFT_CHECK(before < 1000 && value() == before + 1);
+    MPI_Comm_free(&comm);
+    MPI_Group_free(&self);
+  }
+
+ private:
+  static void send(MPI_Comm comm) {
+    int word = 0;
+    MPI_Sendrecv(&word, 1, MPI_INT, 0, 0, &word, 1, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE);
+  }
+  [[nodiscard]] unsigned long long value() const {
+    unsigned long long value = 0;
+    WEFT_CHECK(MPI_T_pvar_read(session_, sent_, &value) == MPI_SUCCESS);
+    return value;
+  }
+
+  MPI_T_pvar_session session_ = MPI_T_PVAR_SESSION_NULL;
+  MPI_T_pvar_handle sent_ = MPI_T_PVAR_HANDLE_NULL;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -215,11 +258,13 @@ int main(int argc, char** argv) {
   categories();
   counters();
   events();
+  const OverLives sum;
   MPI_Finalize();
   read_all_variables();
   write_before(eager);
   MPI_Session session;
   MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  sum.in_the_next(session);
   MPI_Session_finalize(&session);
   write_after(eager);  // the process stands by
   WEFT_CHECK(MPI_T_finalize() == MPI_SUCCESS);
