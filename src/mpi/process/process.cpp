@@ -16,6 +16,7 @@
 #include "mpi/process/process_life.hpp"
 #include "mpi/process/settings.hpp"
 #include "mpi/tool/stats.hpp"
+#include "mpi/tool/tool.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/log.hpp"
@@ -122,10 +123,16 @@ void make(int level) {
   (void)made.release();
 }
 
+/// Under the lock. Tools may look at any time, from any thread: while one does, MPI neither becomes
+/// active nor ends.
+void set_gate(Gate gate) {
+  const std::scoped_lock guard(tool::lock());
+  g_gate.store(gate, std::memory_order_release);
+}
+
 /// Under the lock: calls are served from now on.
 void open_gate(const TheProcess& process) {
-  g_gate.store(process.settings().check_threads ? Gate::checked : Gate::open,
-               std::memory_order_release);
+  set_gate(process.settings().check_threads ? Gate::checked : Gate::open);
 }
 
 /// Everybody has come to the end: nobody waits for messages of this process any more.
@@ -144,7 +151,7 @@ void end() {
   TheProcess* const process = life().process.load(std::memory_order_relaxed);
   meet_at_the_end(*process);
   if (process->settings().stats) print_stats();
-  g_gate.store(Gate::after, std::memory_order_release);
+  set_gate(Gate::after);
   note_makers(false);
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
@@ -154,7 +161,7 @@ void end() {
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
 /// to such a point. The process stands by until MPI begins anew, or the program ends.
 void stand_by() {
-  g_gate.store(Gate::after, std::memory_order_release);
+  set_gate(Gate::after);
   end_sends();  // freed receives may be met yet
 }
 

@@ -1,4 +1,7 @@
 // The tool interface: configuration and counters by number and by name.
+#include <atomic>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "check.hpp"
@@ -202,6 +205,52 @@ void events() {
   }
 }
 
+/// A thread that looks at the variables all the time, whatever becomes of MPI.
+class Watcher {
+ public:
+  Watcher() : thread_([this] { watch(); }) {}
+  ~Watcher() {
+    over_ = true;
+    thread_.join();
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+ private:
+  void watch() {
+    MPI_T_pvar_session session;
+    WEFT_CHECK(MPI_T_pvar_session_create(&session) == MPI_SUCCESS);
+    std::vector<MPI_T_pvar_handle> handles;
+    int known = 0;
+    while (!over_) {
+      int number = 0;
+      WEFT_CHECK(MPI_T_pvar_get_num(&number) == MPI_SUCCESS && number >= known);
+      for (; known < number; ++known) {
+        int bind = -1;
+        WEFT_CHECK(MPI_T_pvar_get_info(known, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                       nullptr, nullptr, &bind, nullptr, nullptr,
+                                       nullptr) == MPI_SUCCESS);
+        MPI_T_pvar_handle handle;
+        int count = 0;
+        if (bind == MPI_T_BIND_NO_OBJECT &&
+            MPI_T_pvar_handle_alloc(session, known, nullptr, &handle, &count) == MPI_SUCCESS) {
+          handles.push_back(handle);
+        }
+      }
+      MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES);
+      for (const MPI_T_pvar_handle handle : handles) {
+        unsigned long long value = 0;
+        WEFT_CHECK(MPI_T_pvar_read(session, handle, &value) == MPI_SUCCESS);
+      }
+      std::this_thread::yield();
+    }
+    WEFT_CHECK(MPI_T_pvar_session_free(&session) == MPI_SUCCESS);
+  }
+
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
 /// A sum that is started in one life of MPI, and what it shows in the next.
 class OverLives {
  public:
@@ -252,6 +301,7 @@ int main(int argc, char** argv) {
   read_all_variables();
   const MPI_T_cvar_handle eager = variable("comm.eager_bytes");
   write_before(eager);
+  auto watcher = std::make_unique<Watcher>();
   MPI_Init(&argc, &argv);
   write_after(eager);
   read_all_variables();
@@ -260,6 +310,7 @@ int main(int argc, char** argv) {
   events();
   const OverLives sum;
   MPI_Finalize();
+  watcher.reset();
   read_all_variables();
   write_before(eager);
   MPI_Session session;
