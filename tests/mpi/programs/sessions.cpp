@@ -118,6 +118,14 @@ void check_intercomm(MPI_Session session) {
   MPI_Group_free(&all);
 }
 
+bool has(MPI_Info info, const char* key, const char* wanted) {
+  char value[64] = "";
+  int room = sizeof value;
+  int flag = 0;
+  MPI_Info_get_string(info, key, &room, value, &flag);
+  return flag != 0 && std::strcmp(value, wanted) == 0;
+}
+
 void check_errors(MPI_Session session) {
   MPI_Group group = MPI_GROUP_NULL;
   WEFT_EXPECT(check::class_of(MPI_Group_from_session_pset(session, "mpi://NOTHING", &group)) ==
@@ -145,11 +153,8 @@ int main() {
     WEFT_EXPECT(MPI_Session_fromint(MPI_Session_toint(first)) == first);
     MPI_Info used;
     MPI_Session_get_info(first, &used);
-    char value[64] = "";
-    int room = sizeof value;
-    int flag = 0;
-    MPI_Info_get_string(used, "thread_level", &room, value, &flag);
-    WEFT_EXPECT(flag != 0 && std::strcmp(value, "MPI_THREAD_MULTIPLE") == 0);
+    WEFT_EXPECT(has(used, "thread_level", "MPI_THREAD_MULTIPLE"));
+    WEFT_EXPECT(has(used, "mpi_memory_alloc_kinds", "mpi,system"));
     MPI_Info_free(&used);
     MPI_Info_free(&info);
     check_sets(first);
