@@ -72,6 +72,7 @@ void end_freed(bool receives) {
   request_pool().for_each([&](Request& freed) {
     if (freed.receives && !receives) return;
     if (!freed.transfer.withdraw_waiter(the_retirer)) return;
+    if (freed.work != nullptr && freed.work->wind_up(receives)) return retire_when_ended(freed);
     if (freed.receives) (void)cancel_recv(freed.transfer);
     if (!freed.transfer.ended()) wait(freed.transfer);
     retire(freed);

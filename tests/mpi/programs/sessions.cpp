@@ -118,6 +118,28 @@ void check_intercomm(MPI_Session session) {
   MPI_Group_free(&all);
 }
 
+/// Freed exchanges of which nothing comes keep no session from its end; what they send comes.
+void leave_exchange(MPI_Session session) {
+  MPI_Group all = group_of(session, "mpi://WORLD");
+  MPI_Comm world = comm_of(all, "exchange");
+  const int size = check::size_of(world);
+  const int rank = check::rank_in(world);
+  const int to = (rank + 1) % size;
+  const int from = (rank + size - 1) % size;
+  static std::vector<int> out(100000);
+  static int never = 0;
+  out.assign(out.size(), rank);
+  MPI_Request request;
+  MPI_Isendrecv(out.data(), static_cast<int>(out.size()), MPI_INT, to, 1, &never, 1, MPI_INT, from,
+                2, world, &request);
+  MPI_Request_free(&request);
+  std::vector<int> in(out.size());
+  MPI_Recv(in.data(), static_cast<int>(in.size()), MPI_INT, from, 1, world, MPI_STATUS_IGNORE);
+  WEFT_EXPECT(in.front() == from && in.back() == from);
+  MPI_Comm_free(&world);
+  MPI_Group_free(&all);
+}
+
 bool has(MPI_Info info, const char* key, const char* wanted) {
   char value[64] = "";
   int room = sizeof value;
@@ -164,6 +186,7 @@ int main() {
     WEFT_EXPECT(first == MPI_SESSION_NULL);
     check_comms(second);
     check_intercomm(second);
+    leave_exchange(second);
     MPI_Session_finalize(&second);
   }
   return check::failures == 0 ? 0 : 1;
