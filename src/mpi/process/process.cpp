@@ -235,7 +235,7 @@ int acquire_process(int required, bool world) {
     life.exit_watched = true;
     std::atexit(at_exit);
   }
-  return required;
+  return process.thread_level();
 }
 
 void release_process(bool world) {

@@ -148,6 +148,31 @@ bool has(MPI_Info info, const char* key, const char* wanted) {
   return flag != 0 && std::strcmp(value, wanted) == 0;
 }
 
+int level_now() {
+  int level = -1;
+  MPI_Query_thread(&level);
+  return level;
+}
+
+/// MPI_Query_thread answers what MPI_Init_thread provided, whatever sessions ask for.
+void check_level_beside() {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "thread_level", "MPI_THREAD_SERIALIZED");
+  MPI_Session before;
+  MPI_Session_init(info, MPI_ERRORS_RETURN, &before);
+  MPI_Info_free(&info);
+  int provided = -1;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  WEFT_EXPECT(provided == MPI_THREAD_SERIALIZED && level_now() == provided);
+  MPI_Session later;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &later);
+  WEFT_EXPECT(level_now() == provided);
+  MPI_Session_finalize(&later);
+  MPI_Session_finalize(&before);
+  MPI_Finalize();
+}
+
 void check_errors(MPI_Session session) {
   MPI_Group group = MPI_GROUP_NULL;
   WEFT_EXPECT(check::class_of(MPI_Group_from_session_pset(session, "mpi://NOTHING", &group)) ==
@@ -160,6 +185,7 @@ void check_errors(MPI_Session session) {
 }  // namespace
 
 int main() {
+  int ranks = 0;
   for (int round = 0; round < 2; ++round) {
     MPI_Info info;
     MPI_Info_create(&info);
@@ -179,6 +205,9 @@ int main() {
     WEFT_EXPECT(has(used, "mpi_memory_alloc_kinds", "mpi,system"));
     MPI_Info_free(&used);
     MPI_Info_free(&info);
+    MPI_Group all = group_of(first, "mpi://WORLD");
+    MPI_Group_size(all, &ranks);
+    MPI_Group_free(&all);
     check_sets(first);
     check_errors(first);
     check_comms(first);
@@ -189,5 +218,7 @@ int main() {
     leave_exchange(second);
     MPI_Session_finalize(&second);
   }
+  // Of several ranks, the program is one of sessions alone.
+  if (ranks == 1) check_level_beside();
   return check::failures == 0 ? 0 : 1;
 }
