@@ -19,8 +19,9 @@ struct CounterEntry {
   std::function<uint64_t(const class Comm* comm)> read;
 };
 
-/// Registers a counter; at set-up, by one thread.
+/// Registers a counter; at set-up, by one thread. Takes the tool interface's lock.
 void add_counter(CounterEntry entry);
+/// Under that lock, or by who sets up or ends the process.
 [[nodiscard]] const std::vector<CounterEntry>& counters() noexcept;
 
 }  // namespace weft::mpi

@@ -46,6 +46,10 @@ class Process {
 [[nodiscard]] Process& process() noexcept;
 /// False before initialization and after finalization.
 [[nodiscard]] bool is_active() noexcept;
+/// Whether there is one, active or standing by until a session begins anew.
+[[nodiscard]] bool has_process() noexcept;
+/// Which of the processes that were made one after the other it is, from 1.
+[[nodiscard]] uint64_t process_number() noexcept;
 
 /// Shorthands.
 [[nodiscard]] inline Runtime& runtime() noexcept { return process().runtime(); }

@@ -35,6 +35,13 @@ class RequestWork {
     (void)request;
     return false;
   }
+  /// Of a freed request, at the end of a session or the process: returns when what it sends has
+  /// gone, and with `receives` has taken back what it receives, or waited for that. True: so it
+  /// did, and the request ends of itself if it is over; else it is as if it were one transfer.
+  virtual bool wind_up(bool receives) {
+    (void)receives;
+    return false;
+  }
 };
 
 /// A request record, from a pool; its handle names its place and use.
@@ -80,8 +87,8 @@ void retire_when_ended(Request& request) noexcept;
 [[nodiscard]] bool wait_for_operations(const Comm& comm);
 
 /// Takes over the hold that the handle of a communicator had (MPI_Comm_free): drops it now, or, if
-/// requests still need the communicator, once they are gone. Its buffer for buffered sends is
-/// detached.
+/// requests or blocking calls still need the communicator, once they are gone. Its buffer for
+/// buffered sends is detached.
 void drop_when_unused(Comm* comm);
 
 }  // namespace weft::mpi

@@ -18,8 +18,9 @@ namespace weft::base {
 ///
 /// Who may call: everyone, at any time. An addition is a load and a store on a line that no other
 /// thread writes; with more live threads than slots the last cell is shared, and takes a fetch-add.
-/// Relaxed throughout: counters order nothing. A sum read while threads add lies between the sums
-/// at the start and at the end of the read.
+/// Relaxed unless told otherwise: counters order nothing, but who reads with acquire sees what came
+/// before each addition with release that is in the sum. A sum read while threads add lies between
+/// the sums at the start and at the end of the read.
 /// Memory: kThreadSlots cells of whole cache lines, zeroed; give it static or mapped storage, of
 /// which pages are touched only as far as slots are used.
 template <std::size_t N>
@@ -28,12 +29,13 @@ class ThreadCounters {
   /// The calling thread's cell, for several additions in a row; not for another thread.
   class Mine {
    public:
-    void add(std::size_t index, uint64_t n = 1) noexcept {
+    void add(std::size_t index, uint64_t n = 1,
+             std::memory_order order = std::memory_order_relaxed) noexcept {
       std::atomic<uint64_t>& value = values_[index];
       if (shared_) [[unlikely]] {
-        value.fetch_add(n, std::memory_order_relaxed);
+        value.fetch_add(n, order);
       } else {
-        value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+        value.store(value.load(std::memory_order_relaxed) + n, order);
       }
     }
 
@@ -49,11 +51,12 @@ class ThreadCounters {
     return {cells_[slot].values.data(), slot == kSharedThreadSlot};
   }
   void add(std::size_t index, uint64_t n = 1) noexcept { mine().add(index, n); }
-  [[nodiscard]] uint64_t read(std::size_t index) const noexcept {
+  [[nodiscard]] uint64_t read(std::size_t index,
+                              std::memory_order order = std::memory_order_relaxed) const noexcept {
     uint64_t sum = 0;
     const std::size_t used = std::min<std::size_t>(thread_slots_used(), cells_.size());
     for (std::size_t slot = 0; slot < used; ++slot) {
-      sum += cells_[slot].values[index].load(std::memory_order_relaxed);
+      sum += cells_[slot].values[index].load(order);
     }
     return sum;
   }
@@ -80,7 +83,10 @@ class MappedThreadCounters {
 
   [[nodiscard]] typename ThreadCounters<N>::Mine mine() noexcept { return cells_->mine(); }
   void add(std::size_t index, uint64_t n = 1) noexcept { cells_->add(index, n); }
-  [[nodiscard]] uint64_t read(std::size_t index) const noexcept { return cells_->read(index); }
+  [[nodiscard]] uint64_t read(std::size_t index,
+                              std::memory_order order = std::memory_order_relaxed) const noexcept {
+    return cells_->read(index, order);
+  }
 
  private:
   ThreadCounters<N>* const cells_;

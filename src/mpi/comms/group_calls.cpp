@@ -37,6 +37,10 @@ std::vector<int> spelled_out(const Group& group, int n, int ranges[][3]) {
     const int64_t last = ranges[i][1];
     const int64_t stride = ranges[i][2];
     if (stride == 0) fail(MPI_ERR_ARG, "a range with stride 0");
+    if (first < 0 || first >= group.size())
+      fail(MPI_ERR_RANK, "a range that begins outside of the group");
+    if (first != last && (first < last) != (stride > 0))
+      fail(MPI_ERR_ARG, "a range whose stride leads away from its end");
     for (int64_t rank = first; stride > 0 ? rank <= last : rank >= last; rank += stride) {
       if (rank < 0 || rank >= group.size()) fail(MPI_ERR_RANK, "a range that leaves the group");
       ranks.push_back(static_cast<int>(rank));

@@ -58,6 +58,7 @@ void take_hints(Comm& comm, const Info* info) {
 
 Held<Info> hints_in_use(Comm& comm) {
   auto made = Held<Info>::adopt(new Info);
+  made->set(kMemoryKindsKey, kMemoryKinds);
   const std::scoped_lock guard(comm.lock);
   for (const Assertion& assertion : kAssertions) {
     made->set(assertion.key, comm.hints.*assertion.hint ? "true" : "false");

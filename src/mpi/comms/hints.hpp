@@ -8,6 +8,9 @@ namespace weft::mpi {
 
 inline constexpr const char* kHardwareKey = "mpi_hw_resource_type";
 inline constexpr const char* kSharedMemory = "mpi_shared_memory";
+/// Which memory may be given to MPI (MPI 4.1 12.4.3): what MPI_Alloc_mem gives, and the system's.
+inline constexpr const char* kMemoryKindsKey = "mpi_memory_alloc_kinds";
+inline constexpr const char* kMemoryKinds = "mpi,system";
 
 /// Takes the hints that are known over; others are ignored. `info` may be nullptr. Of an open
 /// communicator, its channels are told.

@@ -10,6 +10,7 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/comms/group_sets.hpp"
+#include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/info.hpp"
 #include "mpi/process.hpp"
@@ -127,6 +128,7 @@ void Session_get_info(MPI_Session session, MPI_Info* info_used) {
   for (const Level& level : kLevels) {
     if (level.level == object.thread_level) used->set("thread_level", level.name);
   }
+  used->set(kMemoryKindsKey, kMemoryKinds);
   *info_used = handle_for(std::move(used));
 }
 

@@ -26,6 +26,8 @@ enum class ChannelCount : uint8_t {
   met_unexpected,   ///< receives, and probes that take, that met a message that waited
   passed,           ///< entries that searches looked at and that did not fit
   match_ns,         ///< time in searches (mpi.match_times)
+  calls_begun,      ///< blocking calls that had to wait, or might have
+  calls_over,       ///< those of them that need the communicator no more
   kCount
 };
 
@@ -62,6 +64,18 @@ class ChannelCounts {
   }
   [[nodiscard]] uint64_t most_unexpected() const noexcept {
     return most_unexpected_.load(std::memory_order_relaxed);
+  }
+  /// A blocking call begins to rely on the communicator, and is done with it.
+  void begin_call() noexcept { add(ChannelCount::calls_begun); }
+  void end_call() noexcept {
+    // release: pairs with has_calls' acquire: the communicator may go.
+    cells_.mine().add(index(ChannelCount::calls_over), 1, std::memory_order_release);
+  }
+  /// Whether there is such a call that began before this one.
+  [[nodiscard]] bool has_calls() const noexcept {
+    // Those that are over first: one that begins and ends meanwhile counts as if it went on.
+    const uint64_t over = cells_.read(index(ChannelCount::calls_over), std::memory_order_acquire);
+    return total(ChannelCount::calls_begun) != over;
   }
   void note_posted(uint64_t length) noexcept { raise(most_posted_, length); }
   void note_unexpected(uint64_t length) noexcept { raise(most_unexpected_, length); }

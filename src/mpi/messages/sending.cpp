@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "mpi/messages/engine.hpp"
+#include "mpi/messages/under_way.hpp"
 #include "mpi/process.hpp"
 
 namespace weft::mpi {
@@ -345,11 +346,14 @@ bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int6
 
 void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
                    const Datatype& type, SendMode mode) {
+  const UnderWay call(comm);  // before it is sent, which tells the receiver of it
   Transfer transfer;
   start_send(transfer, comm, plane, to, tag, buffer, count, type, mode);
   wait(transfer);
   if (transfer.outcome.error != MPI_SUCCESS) {
-    fail(transfer.outcome.error, "a send failed: " + runtime().cause_of_death(comm.process(to)));
+    throw Failure(transfer.outcome.error,
+                  "a send failed: " + runtime().cause_of_death(transfer.process))
+        .about(&comm);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "mpi/process/process_life.hpp"
 #include "mpi/process/settings.hpp"
 #include "mpi/tool/stats.hpp"
+#include "mpi/tool/tool.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/log.hpp"
@@ -66,6 +67,7 @@ struct Life {
   std::atomic<bool> world{false};             ///< relaxed: as the gate
   std::atomic<std::thread::id> main{};        ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
+  std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
 };
@@ -109,6 +111,7 @@ void make(int level) {
   auto made = std::make_unique<TheProcess>(std::move(settings), level);
   base::set_log_rank(made->runtime().rank().value);
   note_makers(made->settings().report_leaks);
+  life().made.fetch_add(1, std::memory_order_relaxed);
   life().process.store(made.get(), std::memory_order_release);
   try {
     open_all();
@@ -120,10 +123,16 @@ void make(int level) {
   (void)made.release();
 }
 
+/// Under the lock. Tools may look at any time, from any thread: while one does, MPI neither becomes
+/// active nor ends.
+void set_gate(Gate gate) {
+  const std::scoped_lock guard(tool::lock());
+  g_gate.store(gate, std::memory_order_release);
+}
+
 /// Under the lock: calls are served from now on.
 void open_gate(const TheProcess& process) {
-  g_gate.store(process.settings().check_threads ? Gate::checked : Gate::open,
-               std::memory_order_release);
+  set_gate(process.settings().check_threads ? Gate::checked : Gate::open);
 }
 
 /// Everybody has come to the end: nobody waits for messages of this process any more.
@@ -142,7 +151,7 @@ void end() {
   TheProcess* const process = life().process.load(std::memory_order_relaxed);
   meet_at_the_end(*process);
   if (process->settings().stats) print_stats();
-  g_gate.store(Gate::after, std::memory_order_release);
+  set_gate(Gate::after);
   note_makers(false);
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
@@ -152,7 +161,7 @@ void end() {
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
 /// to such a point. The process stands by until MPI begins anew, or the program ends.
 void stand_by() {
-  g_gate.store(Gate::after, std::memory_order_release);
+  set_gate(Gate::after);
   end_sends();  // freed receives may be met yet
 }
 
@@ -192,6 +201,10 @@ bool is_active() noexcept {
   return gate == Gate::open || gate == Gate::checked;
 }
 
+bool has_process() noexcept { return life().process.load(std::memory_order_relaxed) != nullptr; }
+
+uint64_t process_number() noexcept { return life().made.load(std::memory_order_relaxed); }
+
 bool is_world_up() noexcept { return life().world.load(std::memory_order_relaxed); }
 
 bool is_main_thread() noexcept {
@@ -222,7 +235,7 @@ int acquire_process(int required, bool world) {
     life.exit_watched = true;
     std::atexit(at_exit);
   }
-  return required;
+  return process.thread_level();
 }
 
 void release_process(bool world) {

@@ -4,9 +4,11 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/messages/under_way.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/ends.hpp"
 #include "mpi/requests/packed_copy.hpp"
+#include "mpi/requests/posting.hpp"
 
 namespace weft::mpi {
 
@@ -36,6 +38,9 @@ class Posted {
 /// Sends and receives, the receive being posted first. Either piece may be with MPI_PROC_NULL.
 void exchange(Comm& comm, const Piece& out, int to, int send_tag, bool sends, void* buffer,
               const Piece& in, int from, int recv_tag, bool receives, MPI_Status* status) {
+  // Before the send: who gets that may know of the receive.
+  const UnderWay call(comm);
+  const Held<Datatype> kept = held(in.type);
   Posted receive;
   if (receives) {
     start_recv(receive.transfer, comm, Plane::program, from, recv_tag, buffer, in.count, in.type);
@@ -80,6 +85,9 @@ void Recv(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag
   }
   alignas(base::kCacheLine) Transfer transfer;  // in few lines: tasks converse by thousands
   start_recv(transfer, on, Plane::program, source, tag, buf, count, type);
+  if (transfer.ended()) return report(transfer, on, status);
+  const UnderWay call(on);
+  const Held<Datatype> kept = held(type);
   wait(transfer);
   report(transfer, on, status);
 }

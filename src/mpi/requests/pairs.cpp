@@ -34,6 +34,11 @@ class Exchange final : public RequestWork, private Waiter {
     hold(send_type_, piece.type);
     start_send(send_, comm, Plane::program, to, tag, piece.buffer, piece.count, piece.type);
   }
+  bool wind_up(bool receives) override {
+    finish(send_);
+    if (receives && !cancel_recv(receive_)) finish(receive_);
+    return true;
+  }
   /// Both have been posted, as far as there are any: the request may end.
   void go(Request& request) noexcept {
     request_ = &request;
@@ -60,6 +65,12 @@ class Exchange final : public RequestWork, private Waiter {
       both.process = send_.process;
     }
     both.end();
+  }
+  /// Returns when one of both has ended.
+  void finish(Transfer& one) {
+    if (!one.withdraw_waiter(*this)) return;  // it has, or just does
+    wait(one);
+    count_down();
   }
   static void hold(Held<Datatype>& held, const Datatype& type) {
     if (!type.predefined()) held = Held<Datatype>(const_cast<Datatype*>(&type));

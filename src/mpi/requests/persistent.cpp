@@ -4,6 +4,7 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/process/caught.hpp"
 #include "mpi/requests/arrays.hpp"
 #include "mpi/requests/posting.hpp"
 #include "mpi/requests/send_buffer.hpp"
@@ -95,10 +96,11 @@ void start(MPI_Request handle) {
   started.active = true;
   try {
     started.work->start(started);
-  } catch (Failure& failure) {
+  } catch (...) {  // there may be no memory
     started.active = false;
+    Failure failure = caught();
     if (failure.comm() == nullptr) failure.about(started.of());
-    throw;
+    throw failure;
   }
 }
 

@@ -14,6 +14,7 @@
 
 #include "mpi/counters.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/messages/under_way.hpp"
 #include "mpi/process.hpp"
 #include "mpi/process/leaks.hpp"
 #include "mpi/requests/matched.hpp"
@@ -32,7 +33,7 @@ namespace {
 constexpr uint32_t kMostRequests = (1U << (31 - kGenerationBits)) - 2;
 constexpr std::size_t kSpareBytes = base::kThreadSlots * base::kCacheLine;
 
-/// Freed communicators that requests still needed when they were looked at last.
+/// Freed communicators that were still needed when they were looked at last.
 struct Unused {
   std::mutex lock;
   std::vector<Comm*> comms;
@@ -42,14 +43,15 @@ Unused& freed_comms() {
   return freed;
 }
 
-/// Drops those that no request needs any more; all of them if `all`.
+/// Drops those that no request or blocking call needs any more; all of them if `all`.
 void sweep_freed_comms(bool all) {
   std::vector<Comm*> gone;
   {
     Unused& freed = freed_comms();
     const std::scoped_lock guard(freed.lock);
     const auto kept = std::partition(freed.comms.begin(), freed.comms.end(), [&](Comm* comm) {
-      return !all && (request_pool().is_borrowed(*comm) || is_in_buffers(*comm));
+      return !all &&
+             (request_pool().is_borrowed(*comm) || is_in_buffers(*comm) || UnderWay::any_on(*comm));
     });
     gone.assign(kept, freed.comms.end());
     freed.comms.erase(kept, freed.comms.end());
@@ -70,6 +72,7 @@ void end_freed(bool receives) {
   request_pool().for_each([&](Request& freed) {
     if (freed.receives && !receives) return;
     if (!freed.transfer.withdraw_waiter(the_retirer)) return;
+    if (freed.work != nullptr && freed.work->wind_up(receives)) return retire_when_ended(freed);
     if (freed.receives) (void)cancel_recv(freed.transfer);
     if (!freed.transfer.ended()) wait(freed.transfer);
     retire(freed);

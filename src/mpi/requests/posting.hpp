@@ -9,6 +9,11 @@
 
 namespace weft::mpi {
 
+/// A hold of a type that the program may free.
+[[nodiscard]] inline Held<Datatype> held(const Datatype& type) noexcept {
+  return Held<Datatype>(type.predefined() ? nullptr : const_cast<Datatype*>(&type));
+}
+
 /// Keeps what a pending transfer needs; the program may free type and communicator meanwhile.
 inline void keep(Request& request, Comm& comm, const Datatype& type) noexcept {
   // relaxed: whoever frees the communicator does so after this call.

@@ -8,6 +8,7 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/messages/under_way.hpp"
 #include "mpi/process/leaks.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/ends.hpp"
@@ -119,6 +120,7 @@ void Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   Comm& on = mpi::comm(comm);
   Outcome found = kNoProcess;
   if (may_match(on, source, tag)) {
+    const UnderWay call(on);
     while (!look_for(on, source, tag, found)) wait_for_arrival(on, source, tag, found);
   }
   fill(status, found);
@@ -148,6 +150,7 @@ void Mprobe(int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status
   Outcome found = kNoProcess;
   *message = MPI_MESSAGE_NO_PROC;
   if (may_match(on, source, tag)) {
+    const UnderWay call(on);
     *message = MPI_MESSAGE_NULL;
     Extracted* taken = take_out(on, source, tag, found);
     for (; taken == nullptr; taken = take_out(on, source, tag, found))
@@ -165,8 +168,10 @@ void Mrecv(void* buf, MPI_Count count, MPI_Datatype datatype, MPI_Message* messa
     return;
   }
   const auto matched = claim(message);
+  const Datatype& type = mpi::datatype(datatype);
+  const Held<Datatype> kept = held(type);
   Transfer transfer;
-  start_recv_extracted(transfer, *matched->message, buf, count, mpi::datatype(datatype));
+  start_recv_extracted(transfer, *matched->message, buf, count, type);
   wait(transfer);
   report(transfer, *matched->comm, status);
 }

@@ -2,7 +2,10 @@
 #include "mpi/counters.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
+
+#include "mpi/tool/tool.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -15,6 +18,7 @@ std::vector<CounterEntry>& all() {
 }  // namespace
 
 void add_counter(CounterEntry entry) {
+  const std::scoped_lock guard(tool::lock());  // which readers hold
   // A process that was initialized again, by a session, counts anew; tools know the numbers of old.
   const auto known = std::find_if(all().begin(), all().end(),
                                   [&](const CounterEntry& old) { return old.name == entry.name; });

@@ -1,7 +1,8 @@
 // Control variables of the tool interface: weft's configuration.
 //
 // Booleans and choices are ints with an enumeration, other numbers MPI_COUNTs (bytes, nanoseconds),
-// texts chars. They can be set until MPI is initialized.
+// texts chars. They can be set while there is no process: before MPI is initialized, and after it
+// was ended.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -152,7 +153,7 @@ void T_cvar_write(MPI_T_cvar_handle handle, const void* buf) {
   const Entered entered;
   const ConfigKey& key = variable(handle);
   if (buf == nullptr) fail(MPI_T_ERR_INVALID, "no buffer");
-  if (is_active())
+  if (has_process())
     fail(MPI_T_ERR_CVAR_SET_NOT_NOW, "configuration is read when MPI is initialized");
   try {
     base::set_config(key.key, written(key, buf));

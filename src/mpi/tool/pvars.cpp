@@ -1,7 +1,9 @@
 // Performance variables of the tool interface: the counters.
 //
 // Sums and times count per handle, while they are started; levels and high-water marks are what
-// they are, always. A variable of a communicator that was freed keeps its last value.
+// they are, always. A variable of a communicator that was freed keeps its last value. A process
+// that is made after MPI_Finalize counts from 0: sums go on from what was last read of the one
+// before.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -29,10 +31,16 @@ struct Variable {
   uint64_t counted = 0;  ///< until it was last started
   uint64_t start = 0;    ///< what the counter showed then
   uint64_t last = 0;     ///< what it showed when it could last be read
+  uint64_t process = 0;  ///< which one's counter that was
 
   [[nodiscard]] const CounterEntry& entry() const { return counters()[index]; }
   uint64_t now() {
     if (!is_active()) return last;
+    if (process != process_number()) {
+      if (running) counted += last - start;
+      start = last = 0;
+      process = process_number();
+    }
     if (!entry().per_comm) return last = entry().read(nullptr);
     Comm* found = comms().find(comm);
     if (found == nullptr) return last;
@@ -40,12 +48,13 @@ struct Variable {
     return last = entry().read(found);
   }
   uint64_t value() {
-    if (!countable(entry())) return now();
-    return running ? counted + (now() - start) : counted;
+    const uint64_t shown = now();  // first: it may be another process's
+    if (!countable(entry())) return shown;
+    return running ? counted + (shown - start) : counted;
   }
   void set(uint64_t value) {
+    start = now();
     counted = value;
-    if (running) start = now();
   }
 };
 

@@ -22,6 +22,10 @@ void check_groups(MPI_Group group, int size) {
   int far[1] = {size};
   int still[1][3] = {{0, 0, 0}};
   int beyond[1][3] = {{0, size, 1}};
+  int outside[1][3] = {{size + 5, size, 1}};
+  int past_end[1][3] = {{0, size, size + 1}};
+  int up[1][3] = {{0, size - 1, -1}};
+  int down[1][3] = {{size - 1, 0, 1}};
   WEFT_GIVES(MPI_ERR_GROUP, MPI_Group_size(MPI_GROUP_NULL, &number));
   WEFT_GIVES(MPI_ERR_GROUP, MPI_Group_union(group, MPI_GROUP_NULL, &made));
   WEFT_GIVES(MPI_ERR_RANK, MPI_Group_incl(group, 2, twice, &made));
@@ -30,6 +34,13 @@ void check_groups(MPI_Group group, int size) {
   WEFT_GIVES(MPI_ERR_ARG, MPI_Group_incl(group, -1, far, &made));
   WEFT_GIVES(MPI_ERR_ARG, MPI_Group_range_incl(group, 1, still, &made));
   WEFT_GIVES(MPI_ERR_RANK, MPI_Group_range_incl(group, 1, beyond, &made));
+  WEFT_GIVES(MPI_ERR_RANK, MPI_Group_range_incl(group, 1, outside, &made));
+  WEFT_GIVES(MPI_SUCCESS, MPI_Group_range_excl(group, 1, past_end, &made));
+  MPI_Group_free(&made);
+  if (size > 1) {
+    WEFT_GIVES(MPI_ERR_ARG, MPI_Group_range_incl(group, 1, up, &made));
+    WEFT_GIVES(MPI_ERR_ARG, MPI_Group_range_excl(group, 1, down, &made));
+  }
   WEFT_GIVES(MPI_ERR_RANK, MPI_Group_translate_ranks(group, 1, far, group, twice));
   MPI_Group copy;
   MPI_Comm_group(MPI_COMM_WORLD, &copy);

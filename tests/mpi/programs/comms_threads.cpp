@@ -1,7 +1,10 @@
 // Several threads make communicators at once, each over a parent of its own or by tags of its own:
-// no deadlock, and no two communicators get each other's messages.
+// no deadlock, and no two communicators get each other's messages. And one frees what others use.
 #include <mpi.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -51,6 +54,81 @@ void make_groups(int thread, MPI_Group all, MPI_Group even) {
   }
 }
 
+constexpr int kNote = 11;
+constexpr int kAnswer = 12;
+constexpr std::array<int, 5> kWords{1, 2, 3, 4, 5};
+
+MPI_Datatype every_other(int words) {
+  MPI_Datatype type;
+  MPI_Type_vector(words, 1, 2, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  return type;
+}
+
+/// Rank 0: a thread receives into every other word, while this one frees communicator and type.
+/// `told`: it sends first, which says that it has begun; else that is likely after some time.
+void free_while_received(MPI_Comm comm, bool told) {
+  MPI_Datatype type = every_other(kWords.size());
+  std::atomic<bool> begins{false};
+  std::thread receiver([&, comm, type] {
+    std::array<int, 2 * kWords.size()> got{};
+    MPI_Status status;
+    begins = true;
+    const int code = told ? MPI_Sendrecv(nullptr, 0, MPI_INT, 1, kNote, got.data(), 1, type,
+                                         MPI_ANY_SOURCE, kAnswer, comm, &status)
+                          : MPI_Recv(got.data(), 1, type, MPI_ANY_SOURCE, kAnswer, comm, &status);
+    const int error = check::class_of(code);
+    if (!told && (error == MPI_ERR_COMM || error == MPI_ERR_TYPE)) return;  // it came too late
+    WEFT_EXPECT(code == MPI_SUCCESS && status.MPI_SOURCE == 1);
+    for (std::size_t i = 0; i < kWords.size(); ++i) {
+      WEFT_EXPECT(got[2 * i] == kWords[i] && got[2 * i + 1] == 0);
+    }
+  });
+  if (told) {
+    MPI_Recv(nullptr, 0, MPI_INT, 1, kNote, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  } else {
+    while (!begins) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  MPI_Type_free(&type);
+  MPI_Comm_free(&comm);
+  // Others that have the freed ones' memory, if it was given back.
+  std::array<MPI_Datatype, 8> others;
+  for (MPI_Datatype& other : others) other = every_other(1);
+  MPI_Send(nullptr, 0, MPI_INT, 1, kNote, MPI_COMM_WORLD);
+  receiver.join();
+  for (MPI_Datatype& other : others) MPI_Type_free(&other);
+}
+
+void answer(MPI_Comm comm, bool told) {
+  if (told) {
+    MPI_Recv(nullptr, 0, MPI_INT, 0, kNote, comm, MPI_STATUS_IGNORE);
+    MPI_Send(nullptr, 0, MPI_INT, 0, kNote, MPI_COMM_WORLD);
+  }
+  MPI_Recv(nullptr, 0, MPI_INT, 0, kNote, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Send(kWords.data(), kWords.size(), MPI_INT, 0, kAnswer, comm);
+  MPI_Comm_free(&comm);
+}
+
+/// What is under way when a communicator or a type is freed ends as ever, blocking calls of other
+/// threads, too.
+void free_what_others_use() {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  for (const bool told : {true, false}) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    const int rank = check::rank_in(comm);
+    if (rank == 0) {
+      free_while_received(comm, told);
+    } else if (rank == 1) {
+      answer(comm, told);
+    } else {
+      MPI_Comm_free(&comm);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -76,6 +154,7 @@ int main(int argc, char** argv) {
   for (MPI_Comm& parent : parents) MPI_Comm_free(&parent);
   MPI_Group_free(&even);
   MPI_Group_free(&all);
+  if (check::size_of(MPI_COMM_WORLD) > 1) free_what_others_use();
   MPI_Finalize();
   return check::failures == 0 ? 0 : 1;
 }

@@ -86,7 +86,7 @@ void many(MPI_Comm comm) {
   for (int i = 0; i < kKeys * kEach; ++i) WEFT_CHECK(in[i] == i);
 }
 
-bool holds(MPI_Comm comm, const char* key) {
+std::string value_of(MPI_Comm comm, const char* key) {
   MPI_Info used;
   MPI_Comm_get_info(comm, &used);
   char value[16] = "";
@@ -94,8 +94,10 @@ bool holds(MPI_Comm comm, const char* key) {
   int flag = 0;
   MPI_Info_get_string(used, key, &length, value, &flag);
   MPI_Info_free(&used);
-  return flag != 0 && std::string(value) == "true";
+  return flag != 0 ? value : "";
 }
+
+bool holds(MPI_Comm comm, const char* key) { return value_of(comm, key) == "true"; }
 
 /// Settled as a communicator is made, by whatever maker takes an info; not taken up later.
 void overtaking() {
@@ -162,6 +164,8 @@ int main(int argc, char** argv) {
   refused(neither, 0, MPI_ANY_TAG, MPI_ERR_TAG);
   served(neither, false, false);
   many(neither);
+
+  WEFT_CHECK(value_of(neither, "mpi_memory_alloc_kinds") == "mpi,system");
 
   // Taken back: MPI_Comm_get_info tells whether it was. Matching is as promised, or as without.
   MPI_Info back = promise(kNoSource, "false");

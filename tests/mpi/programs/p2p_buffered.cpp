@@ -1,6 +1,9 @@
 // Buffered sends: the attached memory is filled to the last byte, refuses what does not fit, comes
 // back when all has gone; buffers of communicators, automatic ones.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 
 #include "requests_check.hpp"
@@ -198,6 +201,35 @@ void test_automatic() {
   expect(back == MPI_BUFFER_AUTOMATIC, "automatic buffering is detached");
 }
 
+// Sanitizers end who asks for so much.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+/// A start that fails for want of memory leaves its request inactive.
+void test_huge_start() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, rlim_t{1} << 45);
+  ::setrlimit(RLIMIT_AS, &limit);
+  MPI_Datatype wide;
+  MPI_Type_contiguous(1 << 15, MPI_BYTE, &wide);
+  MPI_Type_commit(&wide);
+  MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0);
+  MPI_Request request;
+  char byte = 0;
+  expect_class(MPI_Bsend_init(&byte, INT_MAX, wide, g_rank, 1, MPI_COMM_WORLD, &request),
+               MPI_SUCCESS, "a huge message is none before it is started");
+  for (int i = 0; i < 2; ++i) {
+    expect_class(MPI_Start(&request), MPI_ERR_NO_MEM, "more than any memory");
+  }
+  MPI_Request_free(&request);
+  void* back = nullptr;
+  int size = 0;
+  MPI_Buffer_detach(&back, &size);
+  MPI_Type_free(&wide);
+}
+#else
+void test_huge_start() {}
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -214,5 +246,6 @@ int main(int argc, char** argv) {
   test_comm_buffer();
   test_automatic_sizes();
   test_automatic();
+  test_huge_start();
   return finish();
 }

@@ -118,6 +118,61 @@ void check_intercomm(MPI_Session session) {
   MPI_Group_free(&all);
 }
 
+/// Freed exchanges of which nothing comes keep no session from its end; what they send comes.
+void leave_exchange(MPI_Session session) {
+  MPI_Group all = group_of(session, "mpi://WORLD");
+  MPI_Comm world = comm_of(all, "exchange");
+  const int size = check::size_of(world);
+  const int rank = check::rank_in(world);
+  const int to = (rank + 1) % size;
+  const int from = (rank + size - 1) % size;
+  static std::vector<int> out(100000);
+  static int never = 0;
+  out.assign(out.size(), rank);
+  MPI_Request request;
+  MPI_Isendrecv(out.data(), static_cast<int>(out.size()), MPI_INT, to, 1, &never, 1, MPI_INT, from,
+                2, world, &request);
+  MPI_Request_free(&request);
+  std::vector<int> in(out.size());
+  MPI_Recv(in.data(), static_cast<int>(in.size()), MPI_INT, from, 1, world, MPI_STATUS_IGNORE);
+  WEFT_EXPECT(in.front() == from && in.back() == from);
+  MPI_Comm_free(&world);
+  MPI_Group_free(&all);
+}
+
+bool has(MPI_Info info, const char* key, const char* wanted) {
+  char value[64] = "";
+  int room = sizeof value;
+  int flag = 0;
+  MPI_Info_get_string(info, key, &room, value, &flag);
+  return flag != 0 && std::strcmp(value, wanted) == 0;
+}
+
+int level_now() {
+  int level = -1;
+  MPI_Query_thread(&level);
+  return level;
+}
+
+/// MPI_Query_thread answers what MPI_Init_thread provided, whatever sessions ask for.
+void check_level_beside() {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "thread_level", "MPI_THREAD_SERIALIZED");
+  MPI_Session before;
+  MPI_Session_init(info, MPI_ERRORS_RETURN, &before);
+  MPI_Info_free(&info);
+  int provided = -1;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  WEFT_EXPECT(provided == MPI_THREAD_SERIALIZED && level_now() == provided);
+  MPI_Session later;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &later);
+  WEFT_EXPECT(level_now() == provided);
+  MPI_Session_finalize(&later);
+  MPI_Session_finalize(&before);
+  MPI_Finalize();
+}
+
 void check_errors(MPI_Session session) {
   MPI_Group group = MPI_GROUP_NULL;
   WEFT_EXPECT(check::class_of(MPI_Group_from_session_pset(session, "mpi://NOTHING", &group)) ==
@@ -130,6 +185,7 @@ void check_errors(MPI_Session session) {
 }  // namespace
 
 int main() {
+  int ranks = 0;
   for (int round = 0; round < 2; ++round) {
     MPI_Info info;
     MPI_Info_create(&info);
@@ -145,13 +201,13 @@ int main() {
     WEFT_EXPECT(MPI_Session_fromint(MPI_Session_toint(first)) == first);
     MPI_Info used;
     MPI_Session_get_info(first, &used);
-    char value[64] = "";
-    int room = sizeof value;
-    int flag = 0;
-    MPI_Info_get_string(used, "thread_level", &room, value, &flag);
-    WEFT_EXPECT(flag != 0 && std::strcmp(value, "MPI_THREAD_MULTIPLE") == 0);
+    WEFT_EXPECT(has(used, "thread_level", "MPI_THREAD_MULTIPLE"));
+    WEFT_EXPECT(has(used, "mpi_memory_alloc_kinds", "mpi,system"));
     MPI_Info_free(&used);
     MPI_Info_free(&info);
+    MPI_Group all = group_of(first, "mpi://WORLD");
+    MPI_Group_size(all, &ranks);
+    MPI_Group_free(&all);
     check_sets(first);
     check_errors(first);
     check_comms(first);
@@ -159,7 +215,10 @@ int main() {
     WEFT_EXPECT(first == MPI_SESSION_NULL);
     check_comms(second);
     check_intercomm(second);
+    leave_exchange(second);
     MPI_Session_finalize(&second);
   }
+  // Of several ranks, the program is one of sessions alone.
+  if (ranks == 1) check_level_beside();
   return check::failures == 0 ? 0 : 1;
 }

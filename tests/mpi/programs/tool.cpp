@@ -1,4 +1,7 @@
 // The tool interface: configuration and counters by number and by name.
+#include <atomic>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "check.hpp"
@@ -202,6 +205,95 @@ void events() {
   }
 }
 
+/// A thread that looks at the variables all the time, whatever becomes of MPI.
+class Watcher {
+ public:
+  Watcher() : thread_([this] { watch(); }) {}
+  ~Watcher() {
+    over_ = true;
+    thread_.join();
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+ private:
+  void watch() {
+    MPI_T_pvar_session session;
+    WEFT_CHECK(MPI_T_pvar_session_create(&session) == MPI_SUCCESS);
+    std::vector<MPI_T_pvar_handle> handles;
+    int known = 0;
+    while (!over_) {
+      int number = 0;
+      WEFT_CHECK(MPI_T_pvar_get_num(&number) == MPI_SUCCESS && number >= known);
+      for (; known < number; ++known) {
+        int bind = -1;
+        WEFT_CHECK(MPI_T_pvar_get_info(known, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                       nullptr, nullptr, &bind, nullptr, nullptr,
+                                       nullptr) == MPI_SUCCESS);
+        MPI_T_pvar_handle handle;
+        int count = 0;
+        if (bind == MPI_T_BIND_NO_OBJECT &&
+            MPI_T_pvar_handle_alloc(session, known, nullptr, &handle, &count) == MPI_SUCCESS) {
+          handles.push_back(handle);
+        }
+      }
+      MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES);
+      for (const MPI_T_pvar_handle handle : handles) {
+        unsigned long long value = 0;
+        WEFT_CHECK(MPI_T_pvar_read(session, handle, &value) == MPI_SUCCESS);
+      }
+      std::this_thread::yield();
+    }
+    WEFT_CHECK(MPI_T_pvar_session_free(&session) == MPI_SUCCESS);
+  }
+
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+/// A sum that is started in one life of MPI, and what it shows in the next.
+class OverLives {
+ public:
+  OverLives() {
+    int index = -1;
+    int count = 0;
+    WEFT_CHECK(MPI_T_pvar_get_index("messages_sent", MPI_T_PVAR_CLASS_COUNTER, &index) ==
+               MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_pvar_session_create(&session_) == MPI_SUCCESS);
+    WEFT_CHECK(MPI_T_pvar_handle_alloc(session_, index, nullptr, &sent_, &count) == MPI_SUCCESS);
+    send(MPI_COMM_SELF);
+    WEFT_CHECK(MPI_T_pvar_start(session_, sent_) == MPI_SUCCESS);
+    send(MPI_COMM_SELF);
+    WEFT_CHECK(value() == 1);
+  }
+  void in_the_next(MPI_Session session) const {
+    WEFT_CHECK(value() == 1);
+    MPI_Group self;
+    MPI_Comm comm;
+    MPI_Group_from_session_pset(session, "mpi://SELF", &self);
+    MPI_Comm_create_from_group(self, "self", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comm);
+    const unsigned long long before = value();
+    send(comm);
+    WEFT_CHECK(before < 1000 && value() == before + 1);
+    MPI_Comm_free(&comm);
+    MPI_Group_free(&self);
+  }
+
+ private:
+  static void send(MPI_Comm comm) {
+    int word = 0;
+    MPI_Sendrecv(&word, 1, MPI_INT, 0, 0, &word, 1, MPI_INT, 0, 0, comm, MPI_STATUS_IGNORE);
+  }
+  [[nodiscard]] unsigned long long value() const {
+    unsigned long long value = 0;
+    WEFT_CHECK(MPI_T_pvar_read(session_, sent_, &value) == MPI_SUCCESS);
+    return value;
+  }
+
+  MPI_T_pvar_session session_ = MPI_T_PVAR_SESSION_NULL;
+  MPI_T_pvar_handle sent_ = MPI_T_PVAR_HANDLE_NULL;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -209,14 +301,23 @@ int main(int argc, char** argv) {
   read_all_variables();
   const MPI_T_cvar_handle eager = variable("comm.eager_bytes");
   write_before(eager);
+  auto watcher = std::make_unique<Watcher>();
   MPI_Init(&argc, &argv);
   write_after(eager);
   read_all_variables();
   categories();
   counters();
   events();
+  const OverLives sum;
   MPI_Finalize();
+  watcher.reset();
   read_all_variables();
+  write_before(eager);
+  MPI_Session session;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  sum.in_the_next(session);
+  MPI_Session_finalize(&session);
+  write_after(eager);  // the process stands by
   WEFT_CHECK(MPI_T_finalize() == MPI_SUCCESS);
   int number = 0;
   WEFT_CHECK(MPI_T_cvar_get_num(&number) == MPI_T_ERR_NOT_INITIALIZED);

@@ -1,0 +1,34 @@
+// Blocking calls that are under way on a communicator.
+#pragma once
+
+#include "mpi/comm.hpp"
+#include "mpi/matching/channel.hpp"
+
+namespace weft::mpi {
+
+/// A blocking call that waits, or may: as long as this exists the communicator stays, whoever
+/// frees it (drop_when_unused). Costs two additions to counters of the thread's own, and no count
+/// that threads share. May end on another thread than it began on, as tasks do.
+///
+/// A call that has told nobody of itself may begin this only where it waits: who frees the
+/// communicator meanwhile cannot know of the call.
+class UnderWay {
+ public:
+  explicit UnderWay(const Comm& comm) noexcept : counts_(counts_of(comm)) { counts_.begin_call(); }
+  ~UnderWay() { counts_.end_call(); }
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+
+  /// Whether one exists of this communicator.
+  [[nodiscard]] static bool any_on(const Comm& comm) noexcept {
+    return counts_of(comm).has_calls();
+  }
+
+ private:
+  static ChannelCounts& counts_of(const Comm& comm) noexcept {
+    return comm.channels[static_cast<std::size_t>(Plane::program)]->counts;
+  }
+  ChannelCounts& counts_;  ///< its channel's, which outlasts it
+};
+
+}  // namespace weft::mpi
