@@ -48,9 +48,7 @@ LaneTransport::~LaneTransport() {
     for (uint32_t p = 0; p < peer->ports(); ++p) {
       PortControl& port = peer->view().port(p);
       const uint32_t seen = sleeper_of(port, true);
-      if (seen == 0) continue;
-      const int bell = peer->link().open_bell(p);
-      if (bell >= 0) ring(port, seen, bell, Knock::news);
+      if (seen != 0) ring_first(*peer, p, seen, Knock::news);
     }
   }
 }
@@ -208,7 +206,6 @@ bool LaneTransport::open_lane(Peer& peer, uint32_t port) noexcept {
 }
 
 void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept {
-  constexpr int kGone = -2;
   OutLane& lane = peer.lane(port);
   // acquire: pairs with the release below; behind the number is what was opened.
   int bell = lane.bell.load(std::memory_order_acquire);
@@ -216,12 +213,22 @@ void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept
     const std::scoped_lock hold(setup_);
     bell = lane.bell.load(std::memory_order_relaxed);
     if (bell == OutLane::kNoBell) {
-      bell = peer.link().open_bell(port);
-      if (bell < 0) bell = kGone;
-      lane.bell.store(bell, std::memory_order_release);
+      lane.bell.store(ring_first(peer, port, seen, Knock::frame), std::memory_order_release);
+      return;
     }
   }
-  if (bell != kGone) ring(peer.view().port(port), seen, bell, Knock::frame);
+  if (bell != PeerLink::kBellGone) ring(peer.view().port(port), seen, bell, Knock::frame);
+}
+
+/// Rings a port whose bell was not there yet; what it is rung with from now on. Who cannot be rung
+/// is tried again with the next frame.
+int LaneTransport::ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock what) noexcept {
+  const int bell = peer.link().open_bell(port);
+  if (bell >= 0)
+    ring(peer.view().port(port), seen, bell, what);
+  else if (bell == PeerLink::kNoBell && peer.link().knock_in_need(port, what))
+    has_rung(peer.view().port(port), seen);
+  return bell;
 }
 
 // ---- deaths ----

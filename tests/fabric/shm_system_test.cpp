@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -292,6 +293,64 @@ TEST_F(ShmSystem, UnreadableMemoryAndDeadPeersAreErrorsNotCrashes) {
   EXPECT_EQ(transport->read_memory(Rank{1}, pages, buffer), Errc::peer_died);
   EXPECT_EQ(transport->write_memory(Rank{1}, pages, buffer), Errc::peer_died);
   wait_for(child);
+}
+
+/// Sets the limit of this process's descriptors and takes all that are left.
+bool take_all_descriptors(std::vector<Descriptor>& taken) {
+  constexpr rlim_t kFew = 64;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = kFew;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) taken.emplace_back(fd);
+  return errno == EMFILE;
+}
+
+TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
+  constexpr uint64_t kAwake = 1, kArmed = 2, kHeard = 3, kArmedAgain = 4;
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto await = [&](uint64_t word) {
+      while (shared.word(0).load() < word) ::usleep(100);
+    };
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto say = [port = transport->open_port(0)] {
+      return port->try_send(Rank{0}, 0, bytes_of("x"), {}) == Post::done;
+    };
+    while (!say()) ::sched_yield();  // meets rank 0 while that is awake
+    std::vector<Descriptor> taken;
+    WEFT_EXPECT_IN_RANK(take_all_descriptors(taken));
+    shared.word(0) = kAwake;
+    await(kArmed);
+    WEFT_EXPECT_IN_RANK(say());
+    await(kHeard);
+    WEFT_EXPECT_IN_RANK(::dup(STDERR_FILENO) == -1);
+    taken.clear();
+    await(kArmedAgain);
+    WEFT_EXPECT_IN_RANK(say());
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  Recorder sink;
+  const auto hears = [&](std::size_t frames) {
+    arm(*port);
+    port->poll(sink, 64);
+    shared.word(0) = frames == 2 ? kArmed : kArmedAgain;
+    pollfd ask{port->bell_fd(), POLLIN, 0};
+    const bool rung = ::poll(&ask, 1, 60'000) == 1;
+    port->disarm();
+    port->poll(sink, 64);
+    return rung && sink.frames.size() == frames && sink.downs.empty();
+  };
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+  wait_for_word(shared.word(0), kAwake, child);
+  EXPECT_TRUE(hears(2));
+  shared.word(0) = kHeard;
+  EXPECT_TRUE(hears(3));
+  EXPECT_TRUE(ended_well(child));
 }
 
 TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
