@@ -1,6 +1,7 @@
 """What weftrun finds when it is started: signals that are ignored."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,14 @@ class Signals(JobTest):
             job.process.send_signal(number)
         job.finish(b"go\n")
         self.assertEqual((job.code, job.err), (0, ""))
+
+    def test_ends_of_children_that_are_ignored(self):
+        job = self.good("-n", 2, "grep", "SigIgn", "/proc/self/status",
+                        preexec_fn=ignoring(signal.SIGCHLD))
+        masks = re.findall(r"SigIgn:\s*(\w+)", job.out)
+        self.assertEqual([int(mask, 16) >> (signal.SIGCHLD - 1) & 1 for mask in masks], [1, 1])
+        masks = re.findall(r"SigIgn:\s*(\w+)", self.good("-n", 1, "grep", "SigIgn", "/proc/self/status").out)
+        self.assertEqual([int(mask, 16) >> (signal.SIGCHLD - 1) & 1 for mask in masks], [0])
 
 
 if __name__ == "__main__":
