@@ -138,6 +138,7 @@ void Launcher::start_guardian(char** argv_area) {
   plan.signal_mask = signals_before_;
   plan.argv_area = argv_area;
   if (here_.ranks > 0 && here_.first == 0) plan.in = rank_input();
+  plan.not_yours = {out_.own_fd(), err_ ? err_->own_fd() : -1};
   getrlimit(RLIMIT_NOFILE, &plan.descriptors);
   rlimit most = plan.descriptors;
   most.rlim_cur = most.rlim_max;
