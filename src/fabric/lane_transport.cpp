@@ -355,25 +355,37 @@ std::string LaneTransport::why_not_read(Rank rank) const {
   return peer->why_not_read;
 }
 
-Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte> local) noexcept {
+/// Asks the system. A link that says so says it once to who watches: it is entered here.
+bool LaneTransport::has_ended(Peer& peer) noexcept {
+  const std::scoped_lock hold(setup_);
+  if (!peer.attached() || !peer.link().gone()) return false;
+  // relaxed: set under this lock.
+  if (!peer.down.load(std::memory_order_relaxed))
+    enter_death(peer, fmt::format("{} ended", describe(peer)));
+  return true;
+}
+
+template <class Copy>
+Errc LaneTransport::with_memory_of(Rank rank, Copy copy) noexcept {
   Peer* const peer = reachable(rank);
-  if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
+  if (peer == nullptr) return Errc::no_permission;
   // relaxed: a death noticed a moment later is told by the system call.
   if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;
-  const Errc error = peer->link().read(address, local);
+  const Errc error = can_read(*peer) ? copy(peer->link()) : Errc::no_permission;
   if (error == Errc::ok || error == Errc::peer_died) [[likely]]
     return error;
-  // Of another process, perhaps, which has the dead one's number.
-  const std::scoped_lock hold(setup_);
-  return peer->link().gone() ? Errc::peer_died : error;
+  // Of another process, perhaps, which has the dead one's number. And who may not read may wait
+  // for what it was to write itself.
+  return has_ended(*peer) ? Errc::peer_died : error;
+}
+
+Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte> local) noexcept {
+  return with_memory_of(rank, [=](PeerLink& link) { return link.read(address, local); });
 }
 
 Errc LaneTransport::write_memory(Rank rank, uint64_t address,
                                  std::span<const std::byte> local) noexcept {
-  Peer* const peer = reachable(rank);
-  if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
-  if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;  // relaxed: as above
-  return peer->link().write(address, local);
+  return with_memory_of(rank, [=](PeerLink& link) { return link.write(address, local); });
 }
 
 // ---- shared allocations ----

@@ -121,6 +121,9 @@ class LaneTransport final : public Transport {
   };
   [[nodiscard]] Peer* reachable(Rank rank) noexcept;  // met, or met now; nullptr: not among ranks
   [[nodiscard]] bool can_read(Peer& peer) noexcept;
+  [[nodiscard]] bool has_ended(Peer& peer) noexcept;
+  template <class Copy>
+  [[nodiscard]] Errc with_memory_of(Rank rank, Copy copy) noexcept;
   void fill_header();
   void place_packets() noexcept;
   std::unique_ptr<Peer> attach(Rank rank);

@@ -353,6 +353,30 @@ TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
   EXPECT_TRUE(ended_well(child));
 }
 
+TEST_F(ShmSystem, ADeathIsFoundByWhoMayNotReadAndTold) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto transport = make_shm_transport(rank, small_geometry());
+    ::pause();
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  base::set_config("fabric.cma", "off");
+  const auto transport = make_shm_transport(*job, small_geometry());
+  base::set_config("fabric.cma", "auto");
+  const auto port = transport->open_port(0);
+  std::byte b;
+  EXPECT_EQ(transport->read_memory(Rank{1}, 4096, {&b, 1}), Errc::no_permission);
+  ::kill(child, SIGKILL);
+  wait_for(child);
+  EXPECT_EQ(transport->read_memory(Rank{1}, 4096, {&b, 1}), Errc::peer_died);
+  EXPECT_EQ(transport->write_memory(Rank{1}, 4096, {&b, 1}), Errc::peer_died);
+  Recorder sink;  // and not only to who read
+  ASSERT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+  EXPECT_NE(sink.downs[0].second.find("ended"), std::string::npos) << sink.downs[0].second;
+}
+
 TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
   for (const char* backing : {"memfd", "file"}) {
     base::set_config("fabric.shm_backing", backing);
