@@ -154,12 +154,19 @@ ShmAddress ShmStore::address_of(const ShmObject& segment) const {
 }
 
 Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, uint64_t inode) {
-  const std::string path = owner.kind == ShmKind::memfd
-                               ? fmt::format("/proc/{}/fd/{}", owner.pid, fd)
-                               : owner.name + std::string(part);
+  std::string path = owner.kind == ShmKind::memfd ? fmt::format("/proc/{}/fd/{}", owner.pid, fd)
+                                                  : owner.name + std::string(part);
   // O_RDWR also for pipes: a writer that is a reader, too, never meets SIGPIPE.
   const int follow = owner.kind == ShmKind::file ? O_NOFOLLOW : 0;
-  Descriptor object(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | follow));
+  const auto open_it = [&] {
+    return Descriptor(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | follow));
+  };
+  Descriptor object = open_it();
+  if (!object && errno == ENOENT && owner.kind == ShmKind::memfd) {
+    const int64_t thread = living_thread_of(owner.pid);
+    path = fmt::format("/proc/{}/fd/{}", thread != 0 ? thread : owner.pid, fd);
+    object = open_it();
+  }
   if (!object) {
     if (errno == ENOENT || errno == ESRCH) throw Error(Errc::peer_died, "its process has ended");
     if (errno == EACCES || errno == EPERM)

@@ -141,13 +141,15 @@ class ShmLink final : public PeerLink {
 
   std::string probe_read() noexcept override {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(base());
-    return probe_cross_memory(address_.pid, header.self_address, kSegmentMagic);
+    const int64_t thread = living_thread_of(address_.pid);
+    return probe_cross_memory(thread != 0 ? thread : address_.pid, header.self_address,
+                              kSegmentMagic);
   }
   Errc read(uint64_t address, std::span<std::byte> local) noexcept override {
-    return cross_read(address_.pid, address, local);
+    return by_a_living_thread([=](int64_t pid) { return cross_read(pid, address, local); });
   }
   Errc write(uint64_t address, std::span<const std::byte> local) noexcept override {
-    return cross_write(address_.pid, address, local);
+    return by_a_living_thread([=](int64_t pid) { return cross_write(pid, address, local); });
   }
 
   bool gone() noexcept override {
@@ -162,6 +164,14 @@ class ShmLink final : public PeerLink {
   [[nodiscard]] bool watched() const noexcept override { return watched_; }
 
  private:
+  template <class Copy>
+  [[nodiscard]] Errc by_a_living_thread(Copy copy) const noexcept {
+    const Errc error = copy(address_.pid);
+    if (error != Errc::peer_died) [[likely]]
+      return error;
+    const int64_t thread = living_thread_of(address_.pid);
+    return thread == 0 || thread == address_.pid ? error : copy(thread);
+  }
   [[nodiscard]] Descriptor bell_of(uint32_t port) const {
     const Layout layout = layout_of();
     const PortControl& control = SegmentView(base(), layout).port(port);

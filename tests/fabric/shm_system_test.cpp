@@ -9,10 +9,12 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "fabric/conformance_ranks.hpp"
 #include "fabric/fork_job.hpp"
@@ -295,6 +297,16 @@ TEST_F(ShmSystem, UnreadableMemoryAndDeadPeersAreErrorsNotCrashes) {
   wait_for(child);
 }
 
+void sleep_for_a_frame(Port& port, Sink& sink) {
+  arm(port);
+  if (port.poll(sink, 64) == 0) {
+    pollfd ask{port.bell_fd(), POLLIN, 0};
+    ::poll(&ask, 1, -1);
+  }
+  port.disarm();
+  port.poll(sink, 64);
+}
+
 /// Sets the limit of this process's descriptors and takes all that are left.
 bool take_all_descriptors(std::vector<Descriptor>& taken) {
   constexpr rlim_t kFew = 64;
@@ -375,6 +387,44 @@ TEST_F(ShmSystem, ADeathIsFoundByWhoMayNotReadAndTold) {
   Recorder sink;  // and not only to who read
   ASSERT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
   EXPECT_NE(sink.downs[0].second.find("ended"), std::string::npos) << sink.downs[0].second;
+}
+
+TEST_F(ShmSystem, AProcessLivesOnWithoutItsFirstThread) {
+  SharedJob shared(2);
+  static const uint64_t word = 0x77656674;
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    auto transport = make_shm_transport(rank, small_geometry());
+    auto port = transport->open_port(0);
+    std::thread([&] {
+      Recorder sink;
+      while (sink.frames.empty()) sleep_for_a_frame(*port, sink);
+      (void)port->try_send(Rank{0}, 0, bytes_of("pong"), {});
+      for (;;) ::pause();
+    }).detach();
+    ::syscall(SYS_exit, 0);  // pthread_exit, but for the end of what lies on the stack
+    return 1;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  while (living_thread_of(child) == child) ::usleep(100);
+  EXPECT_TRUE(may_be_alive(child, 0));
+  ASSERT_TRUE(transport->can_read(Rank{1})) << transport->why_not_read(Rank{1});
+  uint64_t read = 0;
+  EXPECT_EQ(transport->read_memory(Rank{1}, reinterpret_cast<uint64_t>(&word),
+                                   std::as_writable_bytes(std::span(&read, 1))),
+            Errc::ok);
+  EXPECT_EQ(read, word);
+  Recorder sink;
+  EXPECT_TRUE(poll_until(
+      *port, sink, [&] { return port->try_send(Rank{1}, 0, bytes_of("ping"), {}) == Post::done; }));
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+  EXPECT_TRUE(sink.downs.empty());
+  ::kill(child, SIGKILL);
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+  wait_for(child);
+  EXPECT_FALSE(may_be_alive(child, 0));
 }
 
 TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
