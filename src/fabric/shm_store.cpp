@@ -48,8 +48,8 @@ std::string safe_name(std::string_view text) {
 }  // namespace
 
 std::string ShmAddress::text() const {
-  return fmt::format("{} {} {} {} {} {}", kind == ShmKind::memfd ? "memfd" : "file", pid,
-                     start_time, fd, inode, name.empty() ? "-" : name);
+  return fmt::format("{} {} {} {} {} {} {}", kind == ShmKind::memfd ? "memfd" : "file", pid,
+                     start_time, pid_namespace, fd, inode, name.empty() ? "-" : name);
 }
 
 ShmAddress ShmAddress::parse(std::string_view text) {
@@ -68,7 +68,8 @@ ShmAddress ShmAddress::parse(std::string_view text) {
   const std::string_view kind = word();
   out.kind = kind == "file" ? ShmKind::file : ShmKind::memfd;
   const bool whole = (kind == "file" || kind == "memfd") && number(out.pid) &&
-                     number(out.start_time) && number(out.fd) && number(out.inode);
+                     number(out.start_time) && number(out.pid_namespace) && number(out.fd) &&
+                     number(out.inode);
   out.name = std::string(text);
   if (!whole || out.pid <= 0 || out.name.empty())
     throw Error(Errc::protocol, "its published address makes no sense");
@@ -148,6 +149,7 @@ ShmAddress ShmStore::address_of(const ShmObject& segment) const {
   return {kind_,
           ::getpid(),
           own_start_time(),
+          pid_namespace(),
           segment.fd.get(),
           segment.inode,
           kind_ == ShmKind::file ? name_ : std::string()};

@@ -29,9 +29,10 @@ struct ShmAddress {
   ShmKind kind = ShmKind::memfd;
   int64_t pid = 0;
   uint64_t start_time = 0;
-  int fd = -1;         ///< memfd: its number in that process
-  uint64_t inode = 0;  ///< of the segment
-  std::string name;    ///< file: path without suffix
+  uint64_t pid_namespace = 0;  ///< in which that is its number; 0: not known
+  int fd = -1;                 ///< memfd: its number in that process
+  uint64_t inode = 0;          ///< of the segment
+  std::string name;            ///< file: path without suffix
 
   [[nodiscard]] std::string text() const;
   /// Throws Error(protocol) if `text` is none.

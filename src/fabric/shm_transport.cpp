@@ -228,6 +228,12 @@ class ShmBacking final : public Backing {
     // The own address is needed before the fence that publishes it.
     const ShmAddress address =
         peer == job_.rank() ? address_ : ShmAddress::parse(job_.get(peer, kAddressKey));
+    if (address.pid_namespace != address_.pid_namespace && address.pid_namespace != 0 &&
+        address_.pid_namespace != 0)
+      throw Error(
+          Errc::no_permission,
+          "it runs in another pid namespace (a container of its own?); ranks of a node must "
+          "run as one user in one container");
     Descriptor pidfd;
     if (peer != job_.rank()) {
       pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, address.pid, 0)));

@@ -232,6 +232,28 @@ TEST_F(ShmSystem, ASegmentOfSomebodyElseIsRefusedWithASentence) {
   EXPECT_TRUE(ended_well(child));
 }
 
+TEST_F(ShmSystem, ARankOfAnotherPidNamespaceIsRefusedWithASentence) {
+  SharedJob shared(2);
+  const auto zero = shared.rank(0), one = shared.rank(1);
+  std::thread other([&] {
+    const auto transport = make_shm_transport(*one, small_geometry());
+    one->fence();
+  });
+  const auto transport = make_shm_transport(*zero, small_geometry());
+  zero->fence();
+  other.join();
+  ShmAddress address = ShmAddress::parse(one->get(Rank{1}, "fabric.shm"));
+  EXPECT_EQ(address.pid_namespace, pid_namespace());
+  ++address.pid_namespace;
+  one->put("fabric.shm", address.text());
+  const auto port = transport->open_port(0);
+  Recorder sink;
+  EXPECT_EQ(port->try_send(Rank{1}, 0, bytes_of("x"), {}), Post::done);
+  ASSERT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+  EXPECT_NE(sink.downs[0].second.find("another pid namespace"), std::string::npos)
+      << sink.downs[0].second;
+}
+
 TEST_F(ShmSystem, AProcessThatHidesUsesFilesAndCannotBeRead) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
   SharedJob shared(2);
@@ -452,16 +474,17 @@ TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
 }
 
 TEST_F(ShmSystem, AddressesAreParsedWithCare) {
-  const ShmAddress address{ShmKind::file, 12, 34, 5, 67, "/dev/shm/a b"};
+  const ShmAddress address{ShmKind::file, 12, 34, 8, 5, 67, "/dev/shm/a b"};
   const ShmAddress same = ShmAddress::parse(address.text());
   EXPECT_EQ(same.kind, ShmKind::file);
   EXPECT_EQ(same.pid, 12);
   EXPECT_EQ(same.start_time, 34u);
+  EXPECT_EQ(same.pid_namespace, 8u);
   EXPECT_EQ(same.fd, 5);
   EXPECT_EQ(same.inode, 67u);
   EXPECT_EQ(same.name, "/dev/shm/a b");
-  for (const char* wrong : {"", "memfd", "memfd 1 2 3", "memfd 1 2 3 4", "socket 1 2 3 4 -",
-                            "memfd x 2 3 4 -", "memfd -7 2 3 4 -", "memfd 1 2 3 4x -", "   "})
+  for (const char* wrong : {"", "memfd", "memfd 1 2 3", "memfd 1 2 3 4 5", "socket 1 2 3 4 5 -",
+                            "memfd x 2 3 4 5 -", "memfd -7 2 3 4 5 -", "memfd 1 2 3 4 5x -", "   "})
     EXPECT_THROW((void)ShmAddress::parse(wrong), Error) << wrong;
 }
 
