@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "fabric/doorbell.hpp"
+#include "fabric/layout.hpp"
 
 namespace weft::fabric {
 
@@ -82,6 +83,13 @@ int64_t living_thread_of(int64_t pid) noexcept {
     if (now.state != 0 && !has_ended(now)) return thread;
   }
   return 0;
+}
+
+uint64_t boot_number() noexcept {
+  const Descriptor file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text;
+  const ssize_t n = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  return n <= 0 ? 0 : text_hash({text.data(), static_cast<std::size_t>(n)});
 }
 
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept {

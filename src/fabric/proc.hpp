@@ -16,6 +16,9 @@ uint64_t pid_namespace() noexcept;
 /// others (pthread_exit). Then nothing of the process is to be had by its number. 0: none is known.
 int64_t living_thread_of(int64_t pid) noexcept;
 
+/// A number of this boot of this machine, which no other has; 0 if it cannot be known.
+uint64_t boot_number() noexcept;
+
 /// False only if it is certain that no process `pid` that started at `start_time` lives.
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept;
 

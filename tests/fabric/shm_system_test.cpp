@@ -84,23 +84,26 @@ TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
   });
   wait_for(child);
   EXPECT_GT(names_in(dir_), mine) << "nothing was left to sweep";
-  // Names that look like ours and must stay: of another user, namespace or shape.
-  const uint64_t ns = pid_namespace();
-  const auto stays = [&](std::string name) {
+  // Names that look like ours and must stay: of another user, machine, namespace or shape.
+  const uint64_t user = ::geteuid(), boot = boot_number(), ns = pid_namespace();
+  const auto stays = [&](const std::string& name) {
     std::ofstream(dir_ / name).put('x');
     return dir_ / name;
   };
-  const std::vector<fs::path> others = {stays("weft-" + std::to_string(::geteuid() + 1) + "-" +
-                                              std::to_string(ns) + "-1999999-5-0-j"),
-                                        stays("weft-" + std::to_string(::geteuid()) + "-" +
-                                              std::to_string(ns + 1) + "-1999999-5-0-j"),
+  const auto name_of = [](uint64_t of_user, uint64_t of_boot, uint64_t of_ns, int64_t pid) {
+    return "weft-" + std::to_string(of_user) + "-" + std::to_string(of_boot) + "-" +
+           std::to_string(of_ns) + "-" + std::to_string(pid) + "-1-0-j";
+  };
+  constexpr int64_t kNobody = 1999999;
+  const std::vector<fs::path> others = {stays(name_of(user + 1, boot, ns, kNobody)),
+                                        stays(name_of(user, boot + 1, ns, kNobody)),
+                                        stays(name_of(user, boot, ns + 1, kNobody)),
                                         stays("weft-nonsense"),
                                         stays("weft-1-2"),
                                         stays("weft-"),
                                         stays("other")};
   // A living pid with another start time is another process: its name goes.
-  const fs::path reused = stays("weft-" + std::to_string(::geteuid()) + "-" + std::to_string(ns) +
-                                "-" + std::to_string(::getpid()) + "-1-0-j");
+  const fs::path reused = stays(name_of(user, boot, ns, ::getpid()));
   { Ranks next(plain_providers()[2], 1, small_geometry()); }
   EXPECT_FALSE(fs::exists(reused));
   for (const auto& path : others) {
