@@ -18,19 +18,25 @@ namespace weft::fabric {
 /// A peer's segment, attached. Destroyed with the transport; its mapping stays valid until then,
 /// also when the peer is dead.
 ///
-/// Who may call: `open_bell`, `secure`, `map_shared` under the transport's set-up lock; `read`,
-/// `write` anyone.
+/// Who may call: `open_bell`, `knock_in_need`, `secure`, `map_shared` under the transport's set-up
+/// lock; `read`, `write` anyone.
 class PeerLink {
  public:
+  static constexpr int kNoBell = -1;
+  static constexpr int kBellGone = -2;
+
   virtual ~PeerLink() = default;
   PeerLink() = default;
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
 
   [[nodiscard]] virtual std::byte* base() const noexcept = 0;
-  /// The descriptor to knock at for the peer's port, or -1 if it cannot be had (any more). Owned
-  /// by the link.
+  /// The descriptor to knock at for the peer's port, kNoBell if it cannot be had now, or kBellGone
+  /// if never again. Owned by the link.
   virtual int open_bell(uint32_t port) noexcept = 0;
+  /// Knocks where there was no bell to be had, with a descriptor that is kept for that; false: the
+  /// peer did not hear it.
+  virtual bool knock_in_need(uint32_t, Knock) noexcept { return false; }
   /// Sees to it that touching [offset, offset + bytes) of the segment cannot fail for want of
   /// memory. Throws Error(no_memory).
   virtual void secure(std::size_t offset, std::size_t bytes) = 0;

@@ -36,6 +36,10 @@ void knock(int write_fd, Knock what) noexcept {
 
 void ring(PortControl& port, uint32_t seen, int write_fd, Knock what) noexcept {
   knock(write_fd, what);
+  has_rung(port, seen);
+}
+
+void has_rung(PortControl& port, uint32_t seen) noexcept {
   // relaxed: the number orders nothing, the pipe does; failure means a later sleep, or rung
   // already.
   port.asleep.compare_exchange_strong(seen, 0, std::memory_order_relaxed);

@@ -84,6 +84,8 @@ void knock(int write_fd, Knock what) noexcept;
 
 /// Rings for the sleep numbered `seen`.
 void ring(PortControl& port, uint32_t seen, int write_fd, Knock what) noexcept;
+/// The second half of it, for who knocked: that sleep is over.
+void has_rung(PortControl& port, uint32_t seen) noexcept;
 
 /// The sleeping side.
 class Doorbell {

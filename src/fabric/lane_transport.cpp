@@ -48,9 +48,7 @@ LaneTransport::~LaneTransport() {
     for (uint32_t p = 0; p < peer->ports(); ++p) {
       PortControl& port = peer->view().port(p);
       const uint32_t seen = sleeper_of(port, true);
-      if (seen == 0) continue;
-      const int bell = peer->link().open_bell(p);
-      if (bell >= 0) ring(port, seen, bell, Knock::news);
+      if (seen != 0) ring_first(*peer, p, seen, Knock::news);
     }
   }
 }
@@ -208,7 +206,6 @@ bool LaneTransport::open_lane(Peer& peer, uint32_t port) noexcept {
 }
 
 void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept {
-  constexpr int kGone = -2;
   OutLane& lane = peer.lane(port);
   // acquire: pairs with the release below; behind the number is what was opened.
   int bell = lane.bell.load(std::memory_order_acquire);
@@ -216,12 +213,22 @@ void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept
     const std::scoped_lock hold(setup_);
     bell = lane.bell.load(std::memory_order_relaxed);
     if (bell == OutLane::kNoBell) {
-      bell = peer.link().open_bell(port);
-      if (bell < 0) bell = kGone;
-      lane.bell.store(bell, std::memory_order_release);
+      lane.bell.store(ring_first(peer, port, seen, Knock::frame), std::memory_order_release);
+      return;
     }
   }
-  if (bell != kGone) ring(peer.view().port(port), seen, bell, Knock::frame);
+  if (bell != PeerLink::kBellGone) ring(peer.view().port(port), seen, bell, Knock::frame);
+}
+
+/// Rings a port whose bell was not there yet; what it is rung with from now on. Who cannot be rung
+/// is tried again with the next frame.
+int LaneTransport::ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock what) noexcept {
+  const int bell = peer.link().open_bell(port);
+  if (bell >= 0)
+    ring(peer.view().port(port), seen, bell, what);
+  else if (bell == PeerLink::kNoBell && peer.link().knock_in_need(port, what))
+    has_rung(peer.view().port(port), seen);
+  return bell;
 }
 
 // ---- deaths ----
@@ -348,25 +355,37 @@ std::string LaneTransport::why_not_read(Rank rank) const {
   return peer->why_not_read;
 }
 
-Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte> local) noexcept {
+/// Asks the system. A link that says so says it once to who watches: it is entered here.
+bool LaneTransport::has_ended(Peer& peer) noexcept {
+  const std::scoped_lock hold(setup_);
+  if (!peer.attached() || !peer.link().gone()) return false;
+  // relaxed: set under this lock.
+  if (!peer.down.load(std::memory_order_relaxed))
+    enter_death(peer, fmt::format("{} ended", describe(peer)));
+  return true;
+}
+
+template <class Copy>
+Errc LaneTransport::with_memory_of(Rank rank, Copy copy) noexcept {
   Peer* const peer = reachable(rank);
-  if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
+  if (peer == nullptr) return Errc::no_permission;
   // relaxed: a death noticed a moment later is told by the system call.
   if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;
-  const Errc error = peer->link().read(address, local);
+  const Errc error = can_read(*peer) ? copy(peer->link()) : Errc::no_permission;
   if (error == Errc::ok || error == Errc::peer_died) [[likely]]
     return error;
-  // Of another process, perhaps, which has the dead one's number.
-  const std::scoped_lock hold(setup_);
-  return peer->link().gone() ? Errc::peer_died : error;
+  // Of another process, perhaps, which has the dead one's number. And who may not read may wait
+  // for what it was to write itself.
+  return has_ended(*peer) ? Errc::peer_died : error;
+}
+
+Errc LaneTransport::read_memory(Rank rank, uint64_t address, std::span<std::byte> local) noexcept {
+  return with_memory_of(rank, [=](PeerLink& link) { return link.read(address, local); });
 }
 
 Errc LaneTransport::write_memory(Rank rank, uint64_t address,
                                  std::span<const std::byte> local) noexcept {
-  Peer* const peer = reachable(rank);
-  if (peer == nullptr || !can_read(*peer)) return Errc::no_permission;
-  if (peer->down.load(std::memory_order_relaxed)) return Errc::peer_died;  // relaxed: as above
-  return peer->link().write(address, local);
+  return with_memory_of(rank, [=](PeerLink& link) { return link.write(address, local); });
 }
 
 // ---- shared allocations ----

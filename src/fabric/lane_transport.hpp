@@ -121,6 +121,9 @@ class LaneTransport final : public Transport {
   };
   [[nodiscard]] Peer* reachable(Rank rank) noexcept;  // met, or met now; nullptr: not among ranks
   [[nodiscard]] bool can_read(Peer& peer) noexcept;
+  [[nodiscard]] bool has_ended(Peer& peer) noexcept;
+  template <class Copy>
+  [[nodiscard]] Errc with_memory_of(Rank rank, Copy copy) noexcept;
   void fill_header();
   void place_packets() noexcept;
   std::unique_ptr<Peer> attach(Rank rank);
@@ -129,6 +132,7 @@ class LaneTransport final : public Transport {
   Peer::Mapping* map_segment(Peer& peer, const MemoryKey& key) noexcept;
   void enter_death(Peer& peer, std::string cause) noexcept;
   void wake_own_ports() noexcept;
+  int ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock what) noexcept;
   void take_the_launchers_word() noexcept;
 
   Job& job_;

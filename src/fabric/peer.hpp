@@ -34,7 +34,7 @@ struct alignas(base::kCacheLine) OutLane {
   alignas(base::kCacheLine) RingProducer messages;
   alignas(base::kCacheLine) RingProducer control;
 
-  static constexpr int kNoBell = -1;  ///< not opened yet
+  static constexpr int kNoBell = PeerLink::kNoBell;  ///< not opened yet
 };
 static_assert(sizeof(OutLane) == 3 * base::kCacheLine);
 

@@ -1,5 +1,6 @@
 #include "fabric/proc.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -10,19 +11,24 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <memory>
 #include <string_view>
 
 #include "fabric/doorbell.hpp"
+#include "fabric/layout.hpp"
 
 namespace weft::fabric {
 
 namespace {
 
 struct Stat {
-  char state;           ///< 'Z' and 'X': dead, not yet reaped
+  char state;           ///< 'Z' and 'X': dead, not yet reaped; 0: not known
   uint64_t start_time;  ///< 0: not known
 };
 
+bool has_ended(const Stat& task) noexcept { return task.state == 'Z' || task.state == 'X'; }
+
+/// Of a process, or of any thread.
 Stat stat_of(int64_t pid) noexcept {
   std::array<char, 64> path{};
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/stat", pid);
@@ -58,10 +64,38 @@ uint64_t pid_namespace() noexcept {
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
+int64_t living_thread_of(int64_t pid) noexcept {
+  const Stat first = stat_of(pid);
+  if (first.state == 0) return 0;
+  if (!has_ended(first)) return pid;
+  struct Close {
+    void operator()(DIR* open) const noexcept { ::closedir(open); }
+  };
+  std::array<char, 64> path{};
+  fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/task", pid);
+  const std::unique_ptr<DIR, Close> folder(::opendir(path.data()));
+  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
+    const std::string_view name(entry->d_name);
+    int64_t thread = 0;
+    std::from_chars(name.data(), name.data() + name.size(), thread);
+    if (thread <= 0) continue;  // "." and ".."
+    const Stat now = stat_of(thread);
+    if (now.state != 0 && !has_ended(now)) return thread;
+  }
+  return 0;
+}
+
+uint64_t boot_number() noexcept {
+  const Descriptor file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text;
+  const ssize_t n = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  return n <= 0 ? 0 : text_hash({text.data(), static_cast<std::size_t>(n)});
+}
+
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept {
   if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;
   const Stat now = stat_of(pid);
-  if (now.state == 'Z' || now.state == 'X') return false;
+  if (has_ended(now) && living_thread_of(pid) == 0) return false;
   return start_time == 0 || now.start_time == 0 || now.start_time == start_time;
 }
 

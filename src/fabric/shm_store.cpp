@@ -48,8 +48,8 @@ std::string safe_name(std::string_view text) {
 }  // namespace
 
 std::string ShmAddress::text() const {
-  return fmt::format("{} {} {} {} {} {}", kind == ShmKind::memfd ? "memfd" : "file", pid,
-                     start_time, fd, inode, name.empty() ? "-" : name);
+  return fmt::format("{} {} {} {} {} {} {}", kind == ShmKind::memfd ? "memfd" : "file", pid,
+                     start_time, pid_namespace, fd, inode, name.empty() ? "-" : name);
 }
 
 ShmAddress ShmAddress::parse(std::string_view text) {
@@ -68,7 +68,8 @@ ShmAddress ShmAddress::parse(std::string_view text) {
   const std::string_view kind = word();
   out.kind = kind == "file" ? ShmKind::file : ShmKind::memfd;
   const bool whole = (kind == "file" || kind == "memfd") && number(out.pid) &&
-                     number(out.start_time) && number(out.fd) && number(out.inode);
+                     number(out.start_time) && number(out.pid_namespace) && number(out.fd) &&
+                     number(out.inode);
   out.name = std::string(text);
   if (!whole || out.pid <= 0 || out.name.empty())
     throw Error(Errc::protocol, "its published address makes no sense");
@@ -78,9 +79,9 @@ ShmAddress ShmAddress::parse(std::string_view text) {
 ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
     : kind_(kind), pid_(::getpid()), dir_(std::move(dir)) {
   static std::atomic<uint32_t> serial{0};
-  name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), pid_namespace(), ::getpid(),
-                      own_start_time(), serial.fetch_add(1, std::memory_order_relaxed),
-                      safe_name(job_id));
+  name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), boot_number(),
+                      pid_namespace(), ::getpid(), own_start_time(),
+                      serial.fetch_add(1, std::memory_order_relaxed), safe_name(job_id));
   if (kind_ == ShmKind::memfd) {
     const Descriptor trial(::memfd_create("weft", MFD_CLOEXEC));
     const std::string why =
@@ -148,18 +149,26 @@ ShmAddress ShmStore::address_of(const ShmObject& segment) const {
   return {kind_,
           ::getpid(),
           own_start_time(),
+          pid_namespace(),
           segment.fd.get(),
           segment.inode,
           kind_ == ShmKind::file ? name_ : std::string()};
 }
 
 Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, uint64_t inode) {
-  const std::string path = owner.kind == ShmKind::memfd
-                               ? fmt::format("/proc/{}/fd/{}", owner.pid, fd)
-                               : owner.name + std::string(part);
+  std::string path = owner.kind == ShmKind::memfd ? fmt::format("/proc/{}/fd/{}", owner.pid, fd)
+                                                  : owner.name + std::string(part);
   // O_RDWR also for pipes: a writer that is a reader, too, never meets SIGPIPE.
   const int follow = owner.kind == ShmKind::file ? O_NOFOLLOW : 0;
-  Descriptor object(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | follow));
+  const auto open_it = [&] {
+    return Descriptor(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | follow));
+  };
+  Descriptor object = open_it();
+  if (!object && errno == ENOENT && owner.kind == ShmKind::memfd) {
+    const int64_t thread = living_thread_of(owner.pid);
+    path = fmt::format("/proc/{}/fd/{}", thread != 0 ? thread : owner.pid, fd);
+    object = open_it();
+  }
   if (!object) {
     if (errno == ENOENT || errno == ESRCH) throw Error(Errc::peer_died, "its process has ended");
     if (errno == EACCES || errno == EPERM)

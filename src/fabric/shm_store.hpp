@@ -5,8 +5,10 @@
 // for where /proc cannot be used; unlinked in order at the end. What a killed process leaves is
 // swept by weftrun's guardian when the job is over, or by the next job of the same user.
 //
-// A name is  weft-UID-PIDNS-PID-START-SERIAL-JOB[.part]  with the pid namespace and the start time
-// of the process, so that a sweep can tell the dead from the living, also from those it cannot see.
+// A name is  weft-UID-BOOT-PIDNS-PID-START-SERIAL-JOB[.part]  with the boot of the machine, the pid
+// namespace and the start time of the process, so that a sweep can tell the dead from the living,
+// also from those it cannot see: of other hosts, where they share the folder, and of other
+// containers.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +31,10 @@ struct ShmAddress {
   ShmKind kind = ShmKind::memfd;
   int64_t pid = 0;
   uint64_t start_time = 0;
-  int fd = -1;         ///< memfd: its number in that process
-  uint64_t inode = 0;  ///< of the segment
-  std::string name;    ///< file: path without suffix
+  uint64_t pid_namespace = 0;  ///< in which that is its number; 0: not known
+  int fd = -1;                 ///< memfd: its number in that process
+  uint64_t inode = 0;          ///< of the segment
+  std::string name;            ///< file: path without suffix
 
   [[nodiscard]] std::string text() const;
   /// Throws Error(protocol) if `text` is none.

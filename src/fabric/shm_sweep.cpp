@@ -17,7 +17,7 @@ namespace weft::fabric {
 namespace {
 
 /// The numbers at the head of a name; false if it is not one of ours.
-bool read_name(std::string_view name, std::array<uint64_t, 4>& numbers) noexcept {
+bool read_name(std::string_view name, std::array<uint64_t, 5>& numbers) noexcept {
   constexpr std::string_view kPrefix = "weft-";
   if (!name.starts_with(kPrefix)) return false;
   name.remove_prefix(kPrefix.size());
@@ -37,13 +37,14 @@ int sweep_leftovers(const std::string& dir) noexcept {
   };
   const std::unique_ptr<DIR, Close> folder(::opendir(dir.c_str()));
   if (!folder) return 0;
+  const uint64_t own_boot = boot_number();
   int removed = 0;
   while (const dirent* const entry = ::readdir(folder.get())) {
-    std::array<uint64_t, 4> numbers;  // uid, pid namespace, pid, start time
+    std::array<uint64_t, 5> numbers;  // uid, boot, pid namespace, pid, start time
     if (!read_name(entry->d_name, numbers)) continue;
-    const auto [uid, pidns, pid, start] = numbers;
-    // A process of another pid namespace cannot be seen from here; it may well live.
-    if (uid != ::geteuid() || pidns != pid_namespace()) continue;
+    const auto [uid, boot, pidns, pid, start] = numbers;
+    // A process of another machine or pid namespace cannot be seen from here; it may well live.
+    if (uid != ::geteuid() || boot != own_boot || pidns != pid_namespace()) continue;
     if (may_be_alive(static_cast<int64_t>(pid), start)) continue;
     if (::unlinkat(::dirfd(folder.get()), entry->d_name, 0) == 0) ++removed;
   }

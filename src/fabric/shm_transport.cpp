@@ -65,16 +65,23 @@ void advise(const SharedMapping& memory) noexcept {
   if (memory.size() >= kHuge) ::madvise(memory.base(), memory.size(), MADV_HUGEPAGE);
 }
 
+/// Its number is what is wanted, for a bell where the process has no other left: a peer that
+/// sleeps has nobody else to wake it.
+Descriptor spare_descriptor() noexcept {
+  return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
 class ShmLink final : public PeerLink {
  public:
   ShmLink(const ShmAddress& address, std::unique_ptr<SharedMapping> segment, Descriptor pidfd,
-          int deaths, bool watched, std::string dir)
+          int deaths, bool watched, std::string dir, Descriptor& spare)
       : address_(address),
         segment_(std::move(segment)),
         pidfd_(std::move(pidfd)),
         deaths_(deaths),
         watched_(watched),
-        dir_(std::move(dir)) {
+        dir_(std::move(dir)),
+        spare_(spare) {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(segment_->base());
     bells_.resize(header.geometry.ports);
   }
@@ -87,13 +94,26 @@ class ShmLink final : public PeerLink {
   int open_bell(uint32_t port) noexcept override {
     if (bells_[port]) return bells_[port].get();
     try {
-      const Layout layout = layout_of();
-      const PortControl& control = SegmentView(base(), layout).port(port);
-      bells_[port] = open_shared(address_, control.bell_fd, bell_part(port), control.bell_inode);
+      bells_[port] = bell_of(port);
+      return bells_[port].get();
+    } catch (const Error& error) {
+      return error.code() == Errc::peer_died ? kBellGone : kNoBell;
     } catch (const std::exception&) {
-      return -1;
+      return kNoBell;
     }
-    return bells_[port].get();
+  }
+
+  bool knock_in_need(uint32_t port, Knock what) noexcept override {
+    spare_.reset();
+    bool knocked = false;
+    try {
+      const Descriptor bell = bell_of(port);
+      knock(bell.get(), what);
+      knocked = true;
+    } catch (const std::exception&) {
+    }
+    spare_ = spare_descriptor();
+    return knocked;
   }
 
   void secure(std::size_t offset, std::size_t bytes) override {
@@ -121,13 +141,15 @@ class ShmLink final : public PeerLink {
 
   std::string probe_read() noexcept override {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(base());
-    return probe_cross_memory(address_.pid, header.self_address, kSegmentMagic);
+    const int64_t thread = living_thread_of(address_.pid);
+    return probe_cross_memory(thread != 0 ? thread : address_.pid, header.self_address,
+                              kSegmentMagic);
   }
   Errc read(uint64_t address, std::span<std::byte> local) noexcept override {
-    return cross_read(address_.pid, address, local);
+    return by_a_living_thread([=](int64_t pid) { return cross_read(pid, address, local); });
   }
   Errc write(uint64_t address, std::span<const std::byte> local) noexcept override {
-    return cross_write(address_.pid, address, local);
+    return by_a_living_thread([=](int64_t pid) { return cross_write(pid, address, local); });
   }
 
   bool gone() noexcept override {
@@ -142,6 +164,19 @@ class ShmLink final : public PeerLink {
   [[nodiscard]] bool watched() const noexcept override { return watched_; }
 
  private:
+  template <class Copy>
+  [[nodiscard]] Errc by_a_living_thread(Copy copy) const noexcept {
+    const Errc error = copy(address_.pid);
+    if (error != Errc::peer_died) [[likely]]
+      return error;
+    const int64_t thread = living_thread_of(address_.pid);
+    return thread == 0 || thread == address_.pid ? error : copy(thread);
+  }
+  [[nodiscard]] Descriptor bell_of(uint32_t port) const {
+    const Layout layout = layout_of();
+    const PortControl& control = SegmentView(base(), layout).port(port);
+    return open_shared(address_, control.bell_fd, bell_part(port), control.bell_inode);
+  }
   [[nodiscard]] Layout layout_of() const noexcept {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(base());
     return Layout(header.geometry, header.lanes, header.exposures);
@@ -153,6 +188,7 @@ class ShmLink final : public PeerLink {
   int deaths_;
   bool watched_;
   std::string dir_;
+  Descriptor& spare_;
   std::vector<Descriptor> bells_;
   std::vector<std::span<std::byte>> maps_;
   bool gone_ = false;
@@ -192,6 +228,12 @@ class ShmBacking final : public Backing {
     // The own address is needed before the fence that publishes it.
     const ShmAddress address =
         peer == job_.rank() ? address_ : ShmAddress::parse(job_.get(peer, kAddressKey));
+    if (address.pid_namespace != address_.pid_namespace && address.pid_namespace != 0 &&
+        address_.pid_namespace != 0)
+      throw Error(
+          Errc::no_permission,
+          "it runs in another pid namespace (a container of its own?); ranks of a node must "
+          "run as one user in one container");
     Descriptor pidfd;
     if (peer != job_.rank()) {
       pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, address.pid, 0)));
@@ -211,7 +253,7 @@ class ShmBacking final : public Backing {
     const bool watched = peer == job_.rank() || (pidfd && watch(pidfd.get()));
     if (!watched) wake_in_time();
     return std::make_unique<ShmLink>(address, std::move(segment), std::move(pidfd), deaths_.get(),
-                                     watched, store_.dir());
+                                     watched, store_.dir(), spare_);
   }
 
   std::span<std::byte> allocate_shared(std::size_t bytes, uint32_t segment,
@@ -272,7 +314,8 @@ class ShmBacking final : public Backing {
   Job& job_;
   ShmStore store_;
   Descriptor deaths_;
-  Descriptor timer_;  ///< only if a peer is not watched
+  Descriptor spare_ = spare_descriptor();  ///< closed and opened again by links
+  Descriptor timer_;                       ///< only if a peer is not watched
   ShmAddress address_;
   std::unique_ptr<SharedMapping> segment_;
   std::map<uint32_t, BellPipe> bells_;

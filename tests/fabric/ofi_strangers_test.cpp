@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -329,6 +330,79 @@ TEST_P(OfiStrangers, CreditIsNotExceeded) {
     return !sink_.downs.empty();
   }));
   EXPECT_EQ(sink_.frames.size(), cells);
+}
+
+/// At its end: rank 1's first message of it got lost, and each answer takes longer than the victim
+/// waits at first.
+TEST_P(OfiStrangers, WhatGotLostIsSentAgainAtTheEndOverALongWay) {
+  constexpr auto kWay = std::chrono::milliseconds(50);
+  ASSERT_EQ(port_->try_send(Rank{1}, 0, bytes_of("lost"), {}), Post::done);
+  std::atomic<bool> is_over{false};
+  std::thread end([&] {
+    port_.reset();
+    victim_.reset();
+    is_over = true;
+  });
+  struct Answer {
+    std::chrono::steady_clock::time_point due;
+    ofi::ReportBody body;
+    uint32_t ack;
+  };
+  std::deque<Answer> answers;
+  std::array<std::byte, 65536> buffer;
+  fi_context2 in{}, out{};
+  uint32_t times = 0, ack = 0, reports = 0;
+  const auto take = [&](std::span<const std::byte> bytes) {
+    WireHeader header;
+    while (bytes.size() >= sizeof header) {
+      std::memcpy(&header, bytes.data(), sizeof header);
+      const auto body = bytes.subspan(sizeof header, header.length);
+      if (header.kind == WireKind::report && (header.flags & ofi::kAsks) != 0) {
+        ofi::ReportBody asked;
+        std::memcpy(&asked, body.data(), sizeof asked);
+        answers.push_back(
+            {std::chrono::steady_clock::now() + kWay, {0, 0, 0, asked.question}, ack});
+      } else if (header.kind != WireKind::report) {
+        times += header.sequence == 0 ? 1 : 0;
+        if (times > 1 && header.sequence == ack) ++ack;
+      }
+      const std::size_t size =
+          sizeof header + header.length + (GetParam() ? FrameKey::kTagBytes : 0) + header.bytes;
+      bytes = bytes.subspan(std::min(size, bytes.size()));
+    }
+  };
+  bool receives = false, sends = false;
+  std::vector<std::byte> report;
+  while (!is_over) {
+    if (!receives)
+      receives = endpoint_->receive(buffer, nullptr, ofi::Endpoint::kUntagged, in) == 0;
+    if (!sends && !answers.empty() && std::chrono::steady_clock::now() >= answers.front().due) {
+      const auto& [due, body, arrived] = answers.front();
+      const auto text = std::as_bytes(std::span(&body, 1));
+      report = frame(reports, text_of(text), [&, arrived = arrived](WireHeader& header) {
+        header.kind = WireKind::report;
+        header.flags = ofi::kAnswers;
+        header.ack = arrived;
+      });
+      const iovec piece{report.data(), report.size()};
+      sends = endpoint_->send(&piece, nullptr, 1, to_, ofi::Endpoint::kUntagged, out) == 0;
+      if (sends) {
+        answers.pop_front();
+        ++reports;
+      }
+    }
+    std::array<fi_cq_data_entry, 1> entry;
+    if (endpoint_->read(entry) != 1) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    } else if (entry[0].op_context == &out) {
+      sends = false;
+    } else {
+      receives = false;
+      take(std::span(buffer).first(entry[0].len));
+    }
+  }
+  end.join();
+  EXPECT_GT(times, 1u);
 }
 
 /// Of a port of this machine.

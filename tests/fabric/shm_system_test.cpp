@@ -7,11 +7,14 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "fabric/conformance_ranks.hpp"
 #include "fabric/fork_job.hpp"
@@ -81,23 +84,26 @@ TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
   });
   wait_for(child);
   EXPECT_GT(names_in(dir_), mine) << "nothing was left to sweep";
-  // Names that look like ours and must stay: of another user, namespace or shape.
-  const uint64_t ns = pid_namespace();
-  const auto stays = [&](std::string name) {
+  // Names that look like ours and must stay: of another user, machine, namespace or shape.
+  const uint64_t user = ::geteuid(), boot = boot_number(), ns = pid_namespace();
+  const auto stays = [&](const std::string& name) {
     std::ofstream(dir_ / name).put('x');
     return dir_ / name;
   };
-  const std::vector<fs::path> others = {stays("weft-" + std::to_string(::geteuid() + 1) + "-" +
-                                              std::to_string(ns) + "-1999999-5-0-j"),
-                                        stays("weft-" + std::to_string(::geteuid()) + "-" +
-                                              std::to_string(ns + 1) + "-1999999-5-0-j"),
+  const auto name_of = [](uint64_t of_user, uint64_t of_boot, uint64_t of_ns, int64_t pid) {
+    return "weft-" + std::to_string(of_user) + "-" + std::to_string(of_boot) + "-" +
+           std::to_string(of_ns) + "-" + std::to_string(pid) + "-1-0-j";
+  };
+  constexpr int64_t kNobody = 1999999;
+  const std::vector<fs::path> others = {stays(name_of(user + 1, boot, ns, kNobody)),
+                                        stays(name_of(user, boot + 1, ns, kNobody)),
+                                        stays(name_of(user, boot, ns + 1, kNobody)),
                                         stays("weft-nonsense"),
                                         stays("weft-1-2"),
                                         stays("weft-"),
                                         stays("other")};
   // A living pid with another start time is another process: its name goes.
-  const fs::path reused = stays("weft-" + std::to_string(::geteuid()) + "-" + std::to_string(ns) +
-                                "-" + std::to_string(::getpid()) + "-1-0-j");
+  const fs::path reused = stays(name_of(user, boot, ns, ::getpid()));
   { Ranks next(plain_providers()[2], 1, small_geometry()); }
   EXPECT_FALSE(fs::exists(reused));
   for (const auto& path : others) {
@@ -229,6 +235,28 @@ TEST_F(ShmSystem, ASegmentOfSomebodyElseIsRefusedWithASentence) {
   EXPECT_TRUE(ended_well(child));
 }
 
+TEST_F(ShmSystem, ARankOfAnotherPidNamespaceIsRefusedWithASentence) {
+  SharedJob shared(2);
+  const auto zero = shared.rank(0), one = shared.rank(1);
+  std::thread other([&] {
+    const auto transport = make_shm_transport(*one, small_geometry());
+    one->fence();
+  });
+  const auto transport = make_shm_transport(*zero, small_geometry());
+  zero->fence();
+  other.join();
+  ShmAddress address = ShmAddress::parse(one->get(Rank{1}, "fabric.shm"));
+  EXPECT_EQ(address.pid_namespace, pid_namespace());
+  ++address.pid_namespace;
+  one->put("fabric.shm", address.text());
+  const auto port = transport->open_port(0);
+  Recorder sink;
+  EXPECT_EQ(port->try_send(Rank{1}, 0, bytes_of("x"), {}), Post::done);
+  ASSERT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+  EXPECT_NE(sink.downs[0].second.find("another pid namespace"), std::string::npos)
+      << sink.downs[0].second;
+}
+
 TEST_F(ShmSystem, AProcessThatHidesUsesFilesAndCannotBeRead) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
   SharedJob shared(2);
@@ -294,6 +322,136 @@ TEST_F(ShmSystem, UnreadableMemoryAndDeadPeersAreErrorsNotCrashes) {
   wait_for(child);
 }
 
+void sleep_for_a_frame(Port& port, Sink& sink) {
+  arm(port);
+  if (port.poll(sink, 64) == 0) {
+    pollfd ask{port.bell_fd(), POLLIN, 0};
+    ::poll(&ask, 1, -1);
+  }
+  port.disarm();
+  port.poll(sink, 64);
+}
+
+/// Sets the limit of this process's descriptors and takes all that are left.
+bool take_all_descriptors(std::vector<Descriptor>& taken) {
+  constexpr rlim_t kFew = 64;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = kFew;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) taken.emplace_back(fd);
+  return errno == EMFILE;
+}
+
+TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
+  constexpr uint64_t kAwake = 1, kArmed = 2, kHeard = 3, kArmedAgain = 4;
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto await = [&](uint64_t word) {
+      while (shared.word(0).load() < word) ::usleep(100);
+    };
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto say = [port = transport->open_port(0)] {
+      return port->try_send(Rank{0}, 0, bytes_of("x"), {}) == Post::done;
+    };
+    while (!say()) ::sched_yield();  // meets rank 0 while that is awake
+    std::vector<Descriptor> taken;
+    WEFT_EXPECT_IN_RANK(take_all_descriptors(taken));
+    shared.word(0) = kAwake;
+    await(kArmed);
+    WEFT_EXPECT_IN_RANK(say());
+    await(kHeard);
+    WEFT_EXPECT_IN_RANK(::dup(STDERR_FILENO) == -1);
+    taken.clear();
+    await(kArmedAgain);
+    WEFT_EXPECT_IN_RANK(say());
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  Recorder sink;
+  const auto hears = [&](std::size_t frames) {
+    arm(*port);
+    port->poll(sink, 64);
+    shared.word(0) = frames == 2 ? kArmed : kArmedAgain;
+    pollfd ask{port->bell_fd(), POLLIN, 0};
+    const bool rung = ::poll(&ask, 1, 60'000) == 1;
+    port->disarm();
+    port->poll(sink, 64);
+    return rung && sink.frames.size() == frames && sink.downs.empty();
+  };
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+  wait_for_word(shared.word(0), kAwake, child);
+  EXPECT_TRUE(hears(2));
+  shared.word(0) = kHeard;
+  EXPECT_TRUE(hears(3));
+  EXPECT_TRUE(ended_well(child));
+}
+
+TEST_F(ShmSystem, ADeathIsFoundByWhoMayNotReadAndTold) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto transport = make_shm_transport(rank, small_geometry());
+    ::pause();
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  base::set_config("fabric.cma", "off");
+  const auto transport = make_shm_transport(*job, small_geometry());
+  base::set_config("fabric.cma", "auto");
+  const auto port = transport->open_port(0);
+  std::byte b;
+  EXPECT_EQ(transport->read_memory(Rank{1}, 4096, {&b, 1}), Errc::no_permission);
+  ::kill(child, SIGKILL);
+  wait_for(child);
+  EXPECT_EQ(transport->read_memory(Rank{1}, 4096, {&b, 1}), Errc::peer_died);
+  EXPECT_EQ(transport->write_memory(Rank{1}, 4096, {&b, 1}), Errc::peer_died);
+  Recorder sink;  // and not only to who read
+  ASSERT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+  EXPECT_NE(sink.downs[0].second.find("ended"), std::string::npos) << sink.downs[0].second;
+}
+
+TEST_F(ShmSystem, AProcessLivesOnWithoutItsFirstThread) {
+  SharedJob shared(2);
+  static const uint64_t word = 0x77656674;
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    auto transport = make_shm_transport(rank, small_geometry());
+    auto port = transport->open_port(0);
+    std::thread([&] {
+      Recorder sink;
+      while (sink.frames.empty()) sleep_for_a_frame(*port, sink);
+      (void)port->try_send(Rank{0}, 0, bytes_of("pong"), {});
+      for (;;) ::pause();
+    }).detach();
+    ::syscall(SYS_exit, 0);  // pthread_exit, but for the end of what lies on the stack
+    return 1;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  while (living_thread_of(child) == child) ::usleep(100);
+  EXPECT_TRUE(may_be_alive(child, 0));
+  ASSERT_TRUE(transport->can_read(Rank{1})) << transport->why_not_read(Rank{1});
+  uint64_t read = 0;
+  EXPECT_EQ(transport->read_memory(Rank{1}, reinterpret_cast<uint64_t>(&word),
+                                   std::as_writable_bytes(std::span(&read, 1))),
+            Errc::ok);
+  EXPECT_EQ(read, word);
+  Recorder sink;
+  EXPECT_TRUE(poll_until(
+      *port, sink, [&] { return port->try_send(Rank{1}, 0, bytes_of("ping"), {}) == Post::done; }));
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+  EXPECT_TRUE(sink.downs.empty());
+  ::kill(child, SIGKILL);
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.downs.size() == 1; }));
+  wait_for(child);
+  EXPECT_FALSE(may_be_alive(child, 0));
+}
+
 TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
   for (const char* backing : {"memfd", "file"}) {
     base::set_config("fabric.shm_backing", backing);
@@ -319,16 +477,17 @@ TEST_F(ShmSystem, AForksCopyLeavesTheJobAlone) {
 }
 
 TEST_F(ShmSystem, AddressesAreParsedWithCare) {
-  const ShmAddress address{ShmKind::file, 12, 34, 5, 67, "/dev/shm/a b"};
+  const ShmAddress address{ShmKind::file, 12, 34, 8, 5, 67, "/dev/shm/a b"};
   const ShmAddress same = ShmAddress::parse(address.text());
   EXPECT_EQ(same.kind, ShmKind::file);
   EXPECT_EQ(same.pid, 12);
   EXPECT_EQ(same.start_time, 34u);
+  EXPECT_EQ(same.pid_namespace, 8u);
   EXPECT_EQ(same.fd, 5);
   EXPECT_EQ(same.inode, 67u);
   EXPECT_EQ(same.name, "/dev/shm/a b");
-  for (const char* wrong : {"", "memfd", "memfd 1 2 3", "memfd 1 2 3 4", "socket 1 2 3 4 -",
-                            "memfd x 2 3 4 -", "memfd -7 2 3 4 -", "memfd 1 2 3 4x -", "   "})
+  for (const char* wrong : {"", "memfd", "memfd 1 2 3", "memfd 1 2 3 4 5", "socket 1 2 3 4 5 -",
+                            "memfd x 2 3 4 5 -", "memfd -7 2 3 4 5 -", "memfd 1 2 3 4 5x -", "   "})
     EXPECT_THROW((void)ShmAddress::parse(wrong), Error) << wrong;
 }
 

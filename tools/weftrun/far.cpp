@@ -127,6 +127,11 @@ void Far::tell_left(int rank) {
   branch_->send_all({.say = Say::left, .rank = rank});
 }
 
+void Far::sweep() {
+  sweeping_ = true;
+  branch_->send_all({.say = Say::sweep});
+}
+
 void Far::give_credit(int stream) {
   for (std::size_t member = 1; member < members_.size(); ++member) {
     const uint64_t owed =
@@ -154,6 +159,7 @@ void Far::from_child(int, Message message) {
   switch (message.say) {
     case Say::ready:
       member.ready = true;
+      if (sweeping_) to(message.member, {.say = Say::sweep});  // which it came too late to hear
       if (all_ready()) owner_.far_ready();
       break;
     case Say::all_started:

@@ -68,7 +68,7 @@ class Far final : public Branch::Owner {
   /// A rank of this host ended.
   void near_ended(int rank) { exchange_->rank_gone(rank, false); }
   void from_server(PmixServer::Event event) { exchange_->from_server(std::move(event)); }
-  void sweep() { branch_->send_all({.say = Say::sweep}); }
+  void sweep();
   /// Who prints to the stream (0, 1) may go on.
   void give_credit(int stream);
   void close() { branch_->close(); }
@@ -110,6 +110,7 @@ class Far final : public Branch::Owner {
   Fd in_;
   bool in_can_wait_ = true;  ///< epoll tells when something is there; else there always is
   bool in_watched_ = false;
+  bool sweeping_ = false;                   ///< hosts were told to
   uint64_t look_at_input_at_ = UINT64_MAX;  ///< whether it is a terminal of ours again
   int64_t in_room_ = 0;                     ///< bytes that rank 0's host takes
 };

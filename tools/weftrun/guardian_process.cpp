@@ -60,7 +60,8 @@ class GuardianProcess {
 };
 
 void GuardianProcess::settle_in() {
-  for (const int fd : plan_.not_yours) close(fd);
+  for (const int fd : plan_.not_yours)
+    if (fd >= 0) close(fd);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   prctl(PR_SET_NAME, kName.data());
   // Elsewhere the session stays the caller's: Linux shares cores out among sessions, see spawn.cpp.

@@ -46,6 +46,14 @@ constexpr std::array kPassedOn{SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
   throw std::system_error(errno, std::generic_category(), what);
 }
 
+/// Whoever started us has it ignored (nohup, the background of a shell script). SIGCONT goes on
+/// with us all the same.
+bool is_ignored(int signal) {
+  struct sigaction found {};
+  return signal != SIGCONT && sigaction(signal, nullptr, &found) == 0 &&
+         found.sa_handler == SIG_IGN;
+}
+
 bool same_file(int a, int b) {
   struct stat first {
   }, second{};
@@ -107,7 +115,8 @@ void Launcher::prepare() {
 void Launcher::take_signals() {
   sigset_t ours;
   sigemptyset(&ours);
-  for (const int signal : kPassedOn) sigaddset(&ours, signal);
+  for (const int signal : kPassedOn)
+    if (!is_ignored(signal)) sigaddset(&ours, signal);  // a blocked one would be read
   pthread_sigmask(SIG_BLOCK, &ours, &signals_before_);
   // Reading a terminal that is another job's by now is an error, and does not stop us.
   sigset_t stop;
@@ -129,6 +138,7 @@ void Launcher::start_guardian(char** argv_area) {
   plan.signal_mask = signals_before_;
   plan.argv_area = argv_area;
   if (here_.ranks > 0 && here_.first == 0) plan.in = rank_input();
+  plan.not_yours = {out_.own_fd(), err_ ? err_->own_fd() : -1};
   getrlimit(RLIMIT_NOFILE, &plan.descriptors);
   rlimit most = plan.descriptors;
   most.rlim_cur = most.rlim_max;

@@ -10,6 +10,7 @@
 #include "weftrun/daemon.hpp"
 #include "weftrun/launcher.hpp"
 #include "weftrun/options.hpp"
+#include "weftrun/spawn.hpp"
 
 namespace {
 
@@ -26,6 +27,7 @@ void open_standard_descriptors() {
 
 int main(int argc, char** argv) {
   open_standard_descriptors();
+  weft::run::hear_of_children();
   if (argc == 2 && std::string_view(argv[1]) == weft::run::kDaemonOption)
     return weft::run::run_daemon(argv);
   weft::run::Parsed parsed = weft::run::parse_options(argc, argv);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -24,6 +25,15 @@ bool can_wait_on(int fd) {
   return S_ISFIFO(about.st_mode) || S_ISCHR(about.st_mode) || S_ISSOCK(about.st_mode);
 }
 
+/// A terminal takes less at once than poll(2) lets hope, and nothing while it is stopped (Ctrl-S):
+/// it is opened anew, so as not to block. Not the other end of one, which would be a new one.
+Fd open_terminal(int fd) {
+  unsigned int number = 0;
+  if (isatty(fd) == 0 || ioctl(fd, TIOCGPTN, &number) == 0) return {};
+  return Fd(open(fmt::format("/proc/self/fd/{}", fd).c_str(),
+                 O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
 bool writable_now(int fd) {
   pollfd one{fd, POLLOUT, 0};
   return poll(&one, 1, 0) > 0;
@@ -31,7 +41,10 @@ bool writable_now(int fd) {
 
 }  // namespace
 
-Sink::Sink(int fd) : fd_(fd), can_wait_(can_wait_on(fd)) {}
+Sink::Sink(int fd)
+    : terminal_(open_terminal(fd)),
+      fd_(terminal_ ? terminal_.get() : fd),
+      can_wait_(can_wait_on(fd)) {}
 
 void Sink::add(int source, std::string_view text) {
   if (text.empty() || error_ != 0) return;

@@ -31,13 +31,17 @@ class Sink {
   /// Writes everything, waiting for the reader as long as that takes.
   void drain();
 
+  /// What it writes to.
   [[nodiscard]] int fd() const noexcept { return fd_; }
+  /// The same if it was opened for that, or -1.
+  [[nodiscard]] int own_fd() const noexcept { return terminal_.get(); }
   [[nodiscard]] bool waits() const noexcept { return !pending_.empty(); }
   [[nodiscard]] bool full() const noexcept { return pending_bytes_ > kFull; }
   /// Nobody reads any more (EPIPE), or the disk is full: everything is dropped from now on.
   [[nodiscard]] int error() const noexcept { return error_; }
 
  private:
+  Fd terminal_;  ///< a description of our own of `fd`, which does not block; if it is a terminal
   int fd_;
   bool can_wait_;  ///< pipes, terminals, sockets: poll(2) says when to write
   std::deque<std::string> pending_;

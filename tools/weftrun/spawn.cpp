@@ -15,8 +15,9 @@ namespace {
 volatile int g_error = 0;
 const char* volatile g_step = "";
 
-/// What SIGPIPE did before we ignored it, which an exec would pass on; SIG_ERR: we do not.
+/// What these did before we changed it, which an exec would pass on; SIG_ERR: we did not.
 sighandler_t g_sigpipe = SIG_ERR;
+sighandler_t g_sigchld = SIG_ERR;
 
 [[noreturn]] void give_up(const char* step) {
   g_error = errno;
@@ -50,6 +51,7 @@ bool bind_to(const Place& place) {
   dup2(plan.err, STDERR_FILENO);
   setrlimit(RLIMIT_NOFILE, &plan.descriptors);
   if (g_sigpipe != SIG_ERR) signal(SIGPIPE, g_sigpipe);
+  if (g_sigchld != SIG_ERR) signal(SIGCHLD, g_sigchld);
   pthread_sigmask(SIG_SETMASK, &plan.signal_mask, nullptr);
   execve(plan.program, plan.argv, plan.envp);
   give_up("exec");
@@ -72,5 +74,7 @@ __attribute__((noinline)) SpawnResult spawn(const SpawnPlan& plan) {
 }
 
 void ignore_sigpipe() noexcept { g_sigpipe = signal(SIGPIPE, SIG_IGN); }
+
+void hear_of_children() noexcept { g_sigchld = signal(SIGCHLD, SIG_DFL); }
 
 }  // namespace weft::run

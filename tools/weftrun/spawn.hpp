@@ -60,5 +60,8 @@ SpawnResult spawn(const SpawnPlan& plan);
 /// Ignores SIGPIPE in this process. What it or its forks `spawn` from then on finds that signal as
 /// this process did.
 void ignore_sigpipe() noexcept;
+/// Takes SIGCHLD as it is by default: where it is ignored, children end without a word. Ranks find
+/// it, too, as this process did.
+void hear_of_children() noexcept;
 
 }  // namespace weft::run

@@ -62,6 +62,7 @@ struct Channel {
   // what we ask
   uint32_t question = 0;           ///< number of the last one
   uint64_t asked_before = 0;       ///< the first number that was not sent when we asked it
+  uint64_t asked_ns = 0;           ///< when that was
   uint32_t unanswered = 0;         ///< questions since the last answer
   uint32_t looks = 0;              ///< of the keeper's, since it last asked or something got on
   uint64_t acknowledged_then = 0;  ///< when the keeper looked last

@@ -368,6 +368,7 @@ bool Engine::send_report(Channel& to) noexcept {
   if (asks) {
     to.question = body.question;
     to.asked_before = to.outbox.first_unsent();
+    to.asked_ns = base::now_ns();
   }
   to.messages_reported = body.messages;
   to.control_reported = body.control;

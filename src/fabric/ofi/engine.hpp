@@ -228,6 +228,7 @@ class Engine {
   void ring_if_armed() noexcept;
   void push_returned_locked(uint32_t index) noexcept;
   void ask(Channel& channel) noexcept;
+  [[nodiscard]] static bool is_time_to_ask_again(const Channel& channel, uint64_t now) noexcept;
   void look_after_locked() noexcept;
   void check_way(Channel& channel) noexcept;
   void look_at_held(Channel& channel) noexcept;

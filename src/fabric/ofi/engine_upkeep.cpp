@@ -17,9 +17,12 @@ namespace weft::fabric::ofi {
 
 namespace {
 
-constexpr uint32_t kMostPatience = 4;      ///< 2^4 looks between two questions
-constexpr uint32_t kLooksAtHeld = 5;       ///< before what the provider holds is copied
-constexpr uint64_t kDrainNs = 20'000'000;  ///< what a peer sent before its end has come by then
+constexpr uint32_t kMostPatience = 4;  ///< 2^4 looks between two questions
+constexpr uint64_t kLeavingQuestionNs =
+    5'000'000;                                ///< twice that between the first two, at the end
+constexpr uint32_t kMostLeavingPatience = 6;  ///< 2^6 of it
+constexpr uint32_t kLooksAtHeld = 5;          ///< before what the provider holds is copied
+constexpr uint64_t kDrainNs = 20'000'000;     ///< what a peer sent before its end has come by then
 constexpr uint64_t kMostDrainNs = 1'000'000'000;  ///< even if others keep us from looking at it all
 
 using Hold = std::scoped_lock<base::SpinLock>;
@@ -236,13 +239,21 @@ void Engine::check_pulse(Channel& one) noexcept {
 
 // ---- the end ----
 
+/// The answer to an earlier question than the last counts for nothing: the way there and back may
+/// be longer than what we wait at first.
+bool Engine::is_time_to_ask_again(const Channel& one, uint64_t now) noexcept {
+  return one.unanswered == 0 ||
+         now - one.asked_ns >= kLeavingQuestionNs << std::min(one.unanswered, kMostLeavingPatience);
+}
+
 bool Engine::settle(bool asks) noexcept {
   const Hold hold(lock_);
+  const uint64_t now = asks ? base::now_ns() : 0;
   bool settled = true;
   for (Channel* const one : all_) {
     if (is_settled_with(*one)) continue;
     settled = false;
-    if (asks) ask(*one);
+    if (asks && is_time_to_ask_again(*one, now)) ask(*one);
   }
   step();
   return settled;
