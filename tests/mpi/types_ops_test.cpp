@@ -360,6 +360,24 @@ TEST_F(TypesOps, OnlyWhatTheStandardAllows) {
   EXPECT_TRUE(goes(MPI_SUM, kind));
 }
 
+TEST_F(TypesOps, TheOtherWayRoundIsTheSameBits) {
+  std::uniform_real_distribution<double> reals(-1, 1);
+  std::array<double, 2 * kCount> one{};
+  std::array<double, 2 * kCount> other{};
+  for (auto* numbers : {&one, &other}) {
+    for (double& number : *numbers) number = reals(random_);
+  }
+  for (const MPI_Op named : {MPI_SUM, MPI_PROD}) {
+    auto plain = other;
+    auto turned = one;
+    reduce(op(named), one.data(), plain.data(), kCount, datatype(MPI_C_DOUBLE_COMPLEX),
+           MPI_C_DOUBLE_COMPLEX);
+    reduce_turned(op(named), other.data(), turned.data(), kCount, datatype(MPI_C_DOUBLE_COMPLEX),
+                  MPI_C_DOUBLE_COMPLEX);
+    EXPECT_EQ(std::memcmp(plain.data(), turned.data(), sizeof plain), 0);
+  }
+}
+
 TEST_F(TypesOps, ReplaceAndNoOp) {
   const int in[] = {1, 2};
   int inout[] = {3, 4};
