@@ -119,7 +119,7 @@ MPI_Info fortran_info(const char* integer_size) {
   MPI_Info_set(told, "mpi_integer_size", integer_size);
   MPI_Info_set(told, "mpi_logical_size", "8");
   MPI_Info_set(told, "mpi_real_size", "8");
-  MPI_Info_set(told, "mpi_double_precision_size", "8");
+  MPI_Info_set(told, "mpi_double_precision_size", "16");
   MPI_Info_set(told, "mpi_real8_supported", "true");
   for (const char* lacking : {"mpi_real16_supported", "mpi_integer2_supported",
                               "mpi_complex8_supported", "mpi_double_complex_supported"}) {
@@ -169,10 +169,10 @@ void told_sizes() {
                           {MPI_LOGICAL, 8},
                           {MPI_REAL, 8},
                           {MPI_COMPLEX, 16},
-                          {MPI_DOUBLE_PRECISION, 8},
+                          {MPI_DOUBLE_PRECISION, 16},
                           {MPI_2INTEGER, 16},
                           {MPI_2REAL, 16},
-                          {MPI_2DOUBLE_PRECISION, 16},
+                          {MPI_2DOUBLE_PRECISION, 32},
                           {MPI_INTEGER4, 4},
                           {MPI_REAL8, 8},
                           {MPI_INT, 4},
@@ -214,6 +214,17 @@ void told_reductions() {
   int64_t place[2] = {};
   MPI_Allreduce(pair, place, 1, MPI_2INTEGER, MPI_MAXLOC, MPI_COMM_WORLD);
   WEFT_CHECK(place[0] == -(int64_t{1} << 40) && place[1] == 0);
+#if defined(__SIZEOF_FLOAT128__)
+  __extension__ typedef __float128 Quad;  // NOLINT(modernize-use-using): only so
+  const Quad quads[2] = {static_cast<Quad>(-rank), static_cast<Quad>(rank)};
+  Quad found[2] = {};
+  for (const MPI_Op op : {MPI_MINLOC, MPI_MAXLOC}) {
+    WEFT_CHECK(MPI_Allreduce(quads, found, 1, MPI_2DOUBLE_PRECISION, op, MPI_COMM_WORLD) ==
+               MPI_SUCCESS);
+    const int expected = op == MPI_MINLOC ? ranks - 1 : 0;
+    WEFT_CHECK(found[0] == -expected && found[1] == expected);
+  }
+#endif
 }
 
 /// Of what is told for LOGICALs of four bytes, all others have as much as fits.
