@@ -11,6 +11,8 @@
 
 namespace weft::mpi {
 
+struct Trouble;  // collectives/
+
 // Over an intra-communicator, on its collective plane; `tag` from next_collective_tag, taken by the
 // caller before the first co_await, so that concurrent collectives keep apart. Buffers must live
 // until the schedule is over.
@@ -25,8 +27,9 @@ Schedule all_max(Comm& comm, int tag, int64_t* values, int64_t count);
 /// With mpi.check_collectives: all of `comm` tell each other what they call, with which root or
 /// leader, if there is one; throws what differs. Its tags are taken now. Else nothing.
 Schedule comparison(Comm& comm, Kind kind, int root = -1);
-/// The same, blocking.
-void compare_calls(Comm& comm, Kind kind, int root = -1);
+/// The same, blocking. Returns what messages met of it: callers go on with theirs, and fail at
+/// their end, since others may have met nothing and wait for them.
+[[nodiscard]] Trouble compare_calls(Comm& comm, Kind kind, int root = -1);
 
 /// all_and and all_max among members of a group that has no communicator yet
 /// (MPI_Comm_create_group, sessions): messages on the collective plane of `carrier`, with tag

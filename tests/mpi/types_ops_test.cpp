@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cfloat>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mpi/abi/calls.hpp"
@@ -359,6 +361,43 @@ TEST_F(TypesOps, OnlyWhatTheStandardAllows) {
   calls::Type_create_f90_real(10, MPI_UNDEFINED, &kind);
   EXPECT_TRUE(goes(MPI_SUM, kind));
 }
+
+TEST_F(TypesOps, TheOtherWayRoundIsTheSameBits) {
+  std::uniform_real_distribution<double> reals(-1, 1);
+  std::array<double, 2 * kCount> one{};
+  std::array<double, 2 * kCount> other{};
+  for (auto* numbers : {&one, &other}) {
+    for (double& number : *numbers) number = reals(random_);
+  }
+  for (const MPI_Op named : {MPI_SUM, MPI_PROD}) {
+    auto plain = other;
+    auto turned = one;
+    reduce(op(named), one.data(), plain.data(), kCount, datatype(MPI_C_DOUBLE_COMPLEX),
+           MPI_C_DOUBLE_COMPLEX);
+    reduce_turned(op(named), other.data(), turned.data(), kCount, datatype(MPI_C_DOUBLE_COMPLEX),
+                  MPI_C_DOUBLE_COMPLEX);
+    EXPECT_EQ(std::memcmp(plain.data(), turned.data(), sizeof plain), 0);
+  }
+}
+
+#if LDBL_MANT_DIG == 64
+TEST_F(TypesOps, KindsBetweenDoubleAndQuadAreExtended) {
+  for (const auto& [precision, range] : {std::pair{18, 4931}, {16, MPI_UNDEFINED}, {6, 308}}) {
+    MPI_Datatype real;
+    calls::Type_create_f90_real(precision, range, &real);
+    const long double in = 1.25L;
+    long double inout = 2.5L;
+    calls::Reduce_local(&in, &inout, 1, real, MPI_SUM);
+    EXPECT_EQ(inout, 3.75L);
+    MPI_Datatype complex;
+    calls::Type_create_f90_complex(precision, range, &complex);
+    const std::array<long double, 2> pair = {1.25L, -1.0L};
+    std::array<long double, 2> sum = pair;
+    calls::Reduce_local(pair.data(), sum.data(), 1, complex, MPI_SUM);
+    EXPECT_EQ(sum, (std::array<long double, 2>{2.5L, -2.0L}));
+  }
+}
+#endif
 
 TEST_F(TypesOps, ReplaceAndNoOp) {
   const int in[] = {1, 2};

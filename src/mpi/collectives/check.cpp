@@ -1,6 +1,7 @@
 // mpi.check_collectives: before each collective all ranks tell each other what they call.
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/call.hpp"
 #include "mpi/collectives/neighbours.hpp"
+#include "mpi/comms/agreement.hpp"
 #include "mpi/comms/topology.hpp"
 #include "mpi/process.hpp"
 
@@ -338,18 +340,15 @@ Schedule compare_shares(const Call& call, const std::vector<Signature>& all) {
 
 // --- All of it -----------------------------------------------------------------------------------
 
-/// The other side's, at everybody.
-Schedule swap_sides(const Call& call, const Side& mine, Side& theirs) {
-  Comm& ours = *call.comm->local_comm;
-  if (call.comm->rank == 0) {
-    const Team other = other_side(*call.comm, call.check_tag);
-    Step<2> step;
-    step.recv(other, 0, bytes_at(&theirs, sizeof theirs));
-    step.send(other, 0, bytes_at(&mine, sizeof mine));
-    co_await step;
-  }
-  const Schedule spread = broadcast(ours, call.local_check_tag, &theirs, sizeof theirs, 0);
-  co_await part(spread);
+/// The two sides, of an inter-communicator.
+Council sides_of(const Call& call) noexcept {
+  Council council;
+  council.inside = call.comm->local_comm.get();
+  council.tag = call.local_check_tag;
+  council.bridged = true;
+  council.bridge = call.comm;
+  council.bridge_tag = call.check_tag;
+  return council;
 }
 
 Schedule compare_all(const Call& call, Signature mine) {
@@ -357,16 +356,17 @@ Schedule compare_all(const Call& call, Signature mine) {
   std::vector<Signature> all(static_cast<std::size_t>(comm.size()));
   const int tag = call.comm->inter ? call.local_check_tag : call.check_tag;
   const Schedule tell = all_gather(comm, tag, &mine, sizeof mine, all.data());
-  co_await part(tell);
+  bool well = co_await part(tell);
   const Side ours = side_of(all);
   Side theirs;
   if (call.comm->inter) {
-    const Schedule across = swap_sides(call, ours, theirs);
-    co_await part(across);
+    const Schedule across = tell_across(sides_of(call), std::as_bytes(std::span(&ours, 1)),
+                                        std::as_writable_bytes(std::span(&theirs, 1)));
+    well = co_await part(across);
   }
   // relaxed: it was this schedule's last step that would have set it. After a death there is
   // nothing to go by, but the messages go their way: others may not have met it yet.
-  if (!comm.member_died.load(std::memory_order_relaxed) &&
+  if (well && !comm.member_died.load(std::memory_order_relaxed) &&
       !call.comm->member_died.load(std::memory_order_relaxed)) {
     compare_inside(ours, kOurs);
     if (call.comm->inter) {
@@ -404,8 +404,10 @@ Schedule comparison(Comm& comm, Kind kind, int root) {
   return compare_makers(std::move(call), root);
 }
 
-void compare_calls(Comm& comm, Kind kind, int root) {
-  if (settings().check_collectives) run(comparison(comm, kind, root));
+Trouble compare_calls(Comm& comm, Kind kind, int root) {
+  Trouble met;
+  if (settings().check_collectives) run_part(comparison(comm, kind, root), met);
+  return met;
 }
 
 }  // namespace weft::mpi

@@ -63,7 +63,7 @@ Schedule combine_of_group(Comm& carrier, Held<Group> members, int tag, uint64_t*
   }
   const auto me = std::find(ranks.begin(), ranks.end(), carrier.rank) - ranks.begin();
   // Others of the carrier may be dead.
-  std::atomic<bool> died{false};
+  std::atomic<bool> died{!co_await Trouble{}};
   const Schedule all =
       combine_words({&carrier, tag, static_cast<int>(me), members->size(), ranks.data(), &died},
                     words, count, combine);

@@ -128,11 +128,17 @@ struct Schedule::promise_type {
     void await_resume() const noexcept {}
   };
 
+  /// Waits for nothing.
+  struct Noted : std::suspend_never {
+    explicit Noted(const promise_type& of) noexcept : promise(of) {}
+    bool await_resume() const noexcept { return promise.is_well(); }
+    const promise_type& promise;
+  };
   /// Notes what was met elsewhere.
-  std::suspend_never await_transform(const Trouble& met) noexcept {
+  Noted await_transform(const Trouble& met) noexcept {
     if (met.error != MPI_SUCCESS) [[unlikely]]
       trouble->note(met.error, met.process);
-    return {};
+    return Noted(*this);
   }
 
   Schedule get_return_object() noexcept { return Schedule(Handle::from_promise(*this)); }
@@ -153,6 +159,10 @@ struct Schedule::promise_type {
   static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
   static void operator delete(void* at, std::size_t bytes) noexcept { release_frame(at, bytes); }
 };
+
+/// Runs it like `run`, as one of several that a blocking call consists of and that have `met` that
+/// before: it goes on with its messages, and what it meets is added. Throws what is no message's.
+void run_part(const Schedule& schedule, Trouble& met);
 
 /// A schedule of nothing: it is over before it begins.
 [[nodiscard]] inline Schedule nothing() noexcept { return Schedule(nullptr); }

@@ -1,5 +1,6 @@
 // Reduce: straight, a binomial tree, halving and gathering, two levels.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -47,35 +48,37 @@ Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to,
   const auto rank_of = [&](int p) { return (p + top) % team.size; };
   Scratch first_room;
   Scratch second_room;
-  std::byte* mine = nullptr;  // what was combined; nullptr: only what is at `from`
+  // Addresses do not tell: at the top one may be MPI_BOTTOM, which is null.
+  bool is_first = place != 0 || from != to;  // nothing is combined: there is only what is at `from`
+  bool has_other = false;
+  std::byte* mine = is_first ? nullptr : static_cast<std::byte*>(to);
   std::byte* other = nullptr;
-  if (place == 0 && from == to) mine = static_cast<std::byte*>(to);
   Step<1> step;
   int distance = 1;
   for (; distance < team.size && (place & distance) == 0; distance *= 2) {
     if (place + distance >= team.size) continue;
-    const bool is_first = mine == nullptr;
-    if (is_first) {
+    const bool into_first = std::exchange(is_first, false);
+    if (into_first) {
       mine = place == 0 ? static_cast<std::byte*>(to)
                         : first_room.elements(reduction.count, *reduction.type, reduction.phase);
-    } else if (other == nullptr) {
+    } else if (!std::exchange(has_other, true)) {
       other = second_room.elements(reduction.count, *reduction.type, reduction.phase);
     }
-    step.recv(team, rank_of(place + distance), reduction.whole(is_first ? mine : other));
+    step.recv(team, rank_of(place + distance), reduction.whole(into_first ? mine : other));
     const bool has_come = co_await step;
     // The first is combined where it came to.
     if (!has_come) continue;
-    if (is_first) {
+    if (into_first) {
       reduction.fold(from, mine, reduction.count);
     } else {
       reduction.combine(mine, other, false);
     }
   }
   if (place != 0) {
-    step.send(team, rank_of(place - distance), reduction.whole(mine != nullptr ? mine : from));
+    step.send(team, rank_of(place - distance), reduction.whole(is_first ? from : mine));
     co_await step;
-  } else if (mine != to) {
-    copy(reduction.whole(mine != nullptr ? mine : from), reduction.whole(to));
+  } else if (is_first || mine != to) {  // of a team of one, too
+    copy(reduction.whole(is_first ? from : mine), reduction.whole(to));
   }
 }
 

@@ -48,6 +48,9 @@ Call check_Reduce_scatter(const void* sendbuf, void* recvbuf, Counts recvcounts,
 Call check_Reduce_scatter_block(const void* sendbuf, void* recvbuf, MPI_Count recvcount,
                                 MPI_Datatype datatype, MPI_Op op, MPI_Comm comm) {
   Call call(Kind::reduce_scatter_block, mpi::comm(comm));
+  // All ranks' together must not pass for fewer.
+  require(recvcount >= 0 && recvcount <= kLongestMessage, MPI_ERR_COUNT,
+          "a negative count, or too large");
   set_reduction(call, sendbuf, recvbuf, recvcount * call.comm->size(), datatype, op, true);
   call.in.count = recvcount;
   return call;

@@ -23,6 +23,17 @@ void run(Schedule schedule) {
   handle.promise().report();
 }
 
+void run_part(const Schedule& schedule, Trouble& met) {
+  const Schedule::Handle handle = schedule.handle();
+  if (!handle) return;
+  Schedule::promise_type& promise = handle.promise();
+  promise.own_trouble = met;
+  handle.resume();
+  met = promise.own_trouble;
+  if (promise.failure) [[unlikely]]
+    std::rethrow_exception(promise.failure);
+}
+
 void launch(Schedule schedule, Request& request, Comm& comm, std::string& why) {
   Schedule::Handle handle = schedule.handle();
   if (request.comm.get() != &comm) request.comm = Held<Comm>(&comm);

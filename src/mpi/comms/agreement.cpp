@@ -1,11 +1,12 @@
 // Agreeing on context ids: docs/design/mpi-contexts.md.
 #include "mpi/comms/agreement.hpp"
 
-#include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
+#include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/posts.hpp"
 #include "mpi/collectives/promise.hpp"
 #include "mpi/failure.hpp"
@@ -88,25 +89,38 @@ Council council_of(Comm& comm) {
 }
 
 Schedule council_and(Council council, uint64_t* words, int64_t count) {
-  Comm& inside = *council.inside;
-  if (council.members != nullptr) {
-    co_await group_all_and(inside, *council.members, council.tag, words, count);
-  } else {
-    co_await all_and(inside, council.tag, words, count);
-  }
+  const Schedule here =
+      council.members != nullptr
+          ? group_all_and(*council.inside, *council.members, council.tag, words, count)
+          : all_and(*council.inside, council.tag, words, count);
+  co_await part(here);
   if (!council.bridged) co_return;
-  const int64_t bytes = count * static_cast<int64_t>(sizeof *words);
-  if (inside.rank == council.leader) {
-    std::vector<uint64_t> theirs(static_cast<std::size_t>(count));
-    const Team leaders{.comm = council.bridge, .tag = council.bridge_tag};
+  const std::span<uint64_t> ours(words, static_cast<std::size_t>(count));
+  std::vector<uint64_t> theirs(ours.size());
+  const Schedule across =
+      tell_across(council, std::as_bytes(ours), std::as_writable_bytes(std::span(theirs)));
+  if (!co_await part(across)) co_return;
+  for (std::size_t i = 0; i < ours.size(); ++i) ours[i] &= theirs[i];
+}
+
+Schedule tell_across(Council council, std::span<const std::byte> ours,
+                     std::span<std::byte> theirs) {
+  Comm& inside = *council.inside;
+  const bool well = co_await Trouble{};
+  // relaxed: as in Posts. Not that of `inside`, which goes on if only others of the bridge died.
+  std::atomic<bool> died{!well || inside.member_died.load(std::memory_order_relaxed)};
+  const Block came = bytes_at(theirs.data(), static_cast<int64_t>(theirs.size()));
+  if (inside.rank == council.leader && council.bridge != nullptr) {
+    const Team leaders{.comm = council.bridge, .tag = council.bridge_tag, .own_died = &died};
     Step<2> step;
-    step.recv(leaders, council.across, bytes_at(theirs.data(), bytes));
-    step.send(leaders, council.across, bytes_at(words, bytes));
+    step.recv(leaders, council.across, came);
+    step.send(leaders, council.across, bytes_at(ours.data(), static_cast<int64_t>(ours.size())));
     co_await step;
-    std::transform(theirs.begin(), theirs.end(), words, words,
-                   [](uint64_t a, uint64_t b) { return a & b; });
   }
-  co_await broadcast(inside, council.tag, words, bytes, council.leader);
+  Team circle = everybody(inside, council.tag);
+  circle.own_died = &died;
+  const Schedule tell = broadcast(circle, nullptr, came, council.leader);
+  co_await part(tell);
 }
 
 Schedule agree(Council council, Context& agreed) {
@@ -116,12 +130,14 @@ Schedule agree(Council council, Context& agreed) {
     if (round >= kBlindRounds) {
       if (!free) free = std::make_unique<Windows>();
       context_ids().not_in_use(*free);
-      co_await council_and(council, free->data(), ContextIds::kWindows);
+      const Schedule looks = council_and(council, free->data(), ContextIds::kWindows);
+      if (!co_await part(looks)) co_return;
       place = told_place(council.seed, round, *free);
     }
     Reservation mine(place.window, place.from);
     uint64_t common = mine.bits();
-    co_await council_and(council, &common, 1);
+    const Schedule tries = council_and(council, &common, 1);
+    if (!co_await part(tries)) co_return;
     if (common == 0) continue;
     agreed = mine.keep(first_bit(common, place.from));
     co_return;

@@ -1,7 +1,9 @@
 // How processes agree on the context of a new communicator.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "mpi/collectives.hpp"
 #include "mpi/comm.hpp"
@@ -30,8 +32,12 @@ struct Council {
 
 /// Bitwise AND of everybody's words, in place.
 Schedule council_and(Council council, uint64_t* words, int64_t count);
-/// A context id that was free everywhere and is in use now. Throws MPI_ERR_OTHER, everywhere, if
-/// there is none.
+/// The leaders of bridged circles exchange bytes, and tell theirs what came. All of a circle give
+/// the same, and know how many the other one gives. A leader without a bridge tells what is at its
+/// `theirs`.
+Schedule tell_across(Council council, std::span<const std::byte> ours, std::span<std::byte> theirs);
+/// A context id that was free everywhere and is in use now; none if a message failed. Throws
+/// MPI_ERR_OTHER, everywhere, if there is none.
 Schedule agree(Council council, Context& agreed);
 
 /// A seed made of two numbers.

@@ -74,8 +74,8 @@ void Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int perio
     const auto count = static_cast<std::size_t>(ndims);
     wanted.topology = make_grid({dims, count}, {periods, count}, parent.rank);
   }
-  compare_calls(parent, Kind::cart_create);
-  *comm_cart = make_agreed(council_of(parent), std::move(wanted));
+  const Trouble met = compare_calls(parent, Kind::cart_create);
+  *comm_cart = make_agreed(council_of(parent), std::move(wanted), met);
 }
 
 void Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
@@ -93,8 +93,8 @@ void Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm) {
   Wanted wanted{part_of_grid(parent, grid, remain_dims), &parent};
   const int rank = wanted.group->rank_of(parent.local_group->process(parent.rank));
   wanted.topology = make_grid(dims, periods, rank);
-  compare_calls(parent, Kind::cart_sub);
-  *newcomm = make_agreed(council_of(parent), std::move(wanted));
+  const Trouble met = compare_calls(parent, Kind::cart_sub);
+  *newcomm = make_agreed(council_of(parent), std::move(wanted), met);
 }
 
 void Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int* newrank) {

@@ -63,14 +63,15 @@ MPI_Comm give_handle(Held<Comm> comm) {
   return handle;
 }
 
-Context agree_now(const Council& council) {
+Context agree_now(const Council& council, Trouble& met) {
   Context agreed;
-  run(agree(council, agreed));
+  run_part(agree(council, agreed), met);
   return agreed;
 }
 
-MPI_Comm make_agreed(const Council& council, Wanted wanted) {
-  Context context = agree_now(council);
+MPI_Comm make_agreed(const Council& council, Wanted wanted, Trouble met) {
+  Context context = agree_now(council, met);
+  if (met.error != MPI_SUCCESS) fail_of(met);
   if (!wanted.group) return MPI_COMM_NULL;
   Held<Comm> made = draft(std::move(wanted.group), wanted.parent);
   made->topology = std::move(wanted.topology);
@@ -80,30 +81,9 @@ MPI_Comm make_agreed(const Council& council, Wanted wanted) {
   return give_handle(std::move(made));
 }
 
-namespace {
-
-Schedule exchange_steps(Comm& comm, int peer, int tag, std::span<const std::byte> out,
-                        std::span<std::byte> in) {
-  const Team team{.comm = &comm, .tag = tag};
-  Step<2> step;
-  step.recv(team, peer, bytes_at(in.data(), static_cast<int64_t>(in.size())));
-  step.send(team, peer, bytes_at(out.data(), static_cast<int64_t>(out.size())));
-  co_await step;
-}
-
-}  // namespace
-
-void exchange(Comm& comm, int peer, int tag, std::span<const std::byte> out,
-              std::span<std::byte> in) {
-  run(exchange_steps(comm, peer, tag, out, in));
-}
-
-void tell_other_side(Comm& inter, std::span<const std::byte> ours, std::span<std::byte> theirs) {
-  Comm& local = *inter.local_comm;
-  const int local_tag = next_collective_tag(local);
-  const int tag = next_collective_tag(inter);
-  if (local.rank == 0) exchange(inter, 0, tag, ours, theirs);
-  run(broadcast(local, local_tag, theirs.data(), static_cast<int64_t>(theirs.size()), 0));
+void tell_other_side(Comm& inter, std::span<const std::byte> ours, std::span<std::byte> theirs,
+                     Trouble& met) {
+  run_part(tell_across(council_of(inter), ours, theirs), met);
 }
 
 }  // namespace weft::mpi

@@ -20,20 +20,21 @@ Held<Group> if_member(Group& group) {
 }
 
 /// Each side gives its part of the new one; without members on both there is none.
-MPI_Comm create_inter(Comm& parent, Group& ours) {
+MPI_Comm create_inter(Comm& parent, Group& ours, Trouble met) {
   const auto most = static_cast<std::size_t>(parent.remote_size);
   std::vector<int32_t> mine(1 + static_cast<std::size_t>(parent.size()), -1);
   const std::vector<int32_t> members = members_of(ours);
   mine[0] = ours.size();
   std::copy(members.begin(), members.end(), mine.begin() + 1);
   std::vector<int32_t> theirs(1 + most);
-  tell_other_side(parent, bytes_of(std::as_const(mine)), bytes_of(theirs));
+  tell_other_side(parent, bytes_of(std::as_const(mine)), bytes_of(theirs), met);
   const int32_t remote_size = theirs[0];
   theirs.erase(theirs.begin());
   theirs.resize(static_cast<std::size_t>(remote_size));
 
   Held<Group> local = remote_size == 0 ? Held<Group>() : if_member(ours);
-  return make_inter(council_of(parent), {std::move(local), Group::of(std::move(theirs)), &parent});
+  return make_inter(council_of(parent), {std::move(local), Group::of(std::move(theirs)), &parent},
+                    met);
 }
 
 }  // namespace
@@ -46,9 +47,9 @@ void Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
   begin_output(newcomm);
   if (checking() && !is_within(members, *parent.local_group))
     fail(MPI_ERR_GROUP, "the group is not part of the communicator's");
-  compare_calls(parent, Kind::comm_create);
-  *newcomm = parent.inter ? create_inter(parent, members)
-                          : make_agreed(council_of(parent), {if_member(members), &parent});
+  const Trouble met = compare_calls(parent, Kind::comm_create);
+  *newcomm = parent.inter ? create_inter(parent, members, met)
+                          : make_agreed(council_of(parent), {if_member(members), &parent}, met);
 }
 
 void Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* newcomm) {

@@ -24,13 +24,16 @@ Held<Comm> draft_copy(Comm& original, const Info* info) {
 
 Schedule open_copy(Comm& copy, Council council) {
   Context context;
-  co_await agree(council, context);
+  const Schedule outer_steps = agree(council, context);
+  bool well = co_await part(outer_steps);
+  Context inner;
   if (copy.inter) {
     council.seed = mix(council.seed, 1);
-    Context inner;
-    co_await agree(council, inner);
-    open_comm(*copy.local_comm, std::move(inner));
+    const Schedule inner_steps = agree(council, inner);
+    well = co_await part(inner_steps);
   }
+  if (!well) co_return;
+  if (copy.inter) open_comm(*copy.local_comm, std::move(inner));
   open_comm(copy, std::move(context));
 }
 
@@ -41,9 +44,10 @@ void discard(Comm& copy) {
 }
 
 MPI_Comm duplicate(Comm& original, MPI_Comm handle, const Info* info, Kind kind) {
-  compare_calls(original, kind);
+  Trouble met = compare_calls(original, kind);
   Held<Comm> copy = draft_copy(original, info);
-  run(open_copy(*copy, council_of(original)));
+  run_part(open_copy(*copy, council_of(original)), met);
+  if (met.error != MPI_SUCCESS) fail_of(met);
   const MPI_Comm made = give_handle(copy);
   try {
     original.attributes.copy_to(AttributeOf::comm, handle, copy->attributes);

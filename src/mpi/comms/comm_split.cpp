@@ -25,9 +25,9 @@ struct Wish {
   int32_t key;
 };
 
-std::vector<Wish> gather_wishes(Comm& comm, const Wish& mine) {
+std::vector<Wish> gather_wishes(Comm& comm, const Wish& mine, Trouble& met) {
   std::vector<Wish> wishes(static_cast<std::size_t>(comm.size()));
-  run(all_gather(comm, next_collective_tag(comm), &mine, sizeof mine, wishes.data()));
+  run_part(all_gather(comm, next_collective_tag(comm), &mine, sizeof mine, wishes.data()), met);
   return wishes;
 }
 
@@ -47,19 +47,19 @@ Held<Group> with_color(const Group& group, const std::vector<Wish>& wishes, int 
 }
 
 /// `strict`: only parts that are smaller than the whole are made.
-MPI_Comm split_intra(Comm& parent, const Wish& wish, const Info* hints, bool strict) {
-  const std::vector<Wish> wishes = gather_wishes(parent, wish);
+MPI_Comm split_intra(Comm& parent, const Wish& wish, const Info* hints, bool strict, Trouble met) {
+  const std::vector<Wish> wishes = gather_wishes(parent, wish, met);
   Held<Group> part;
   if (wish.color != MPI_UNDEFINED) part = with_color(*parent.local_group, wishes, wish.color);
   if (strict && part && part->size() == parent.size()) part = {};
   return make_agreed(council_of(parent),
-                     {.group = std::move(part), .parent = &parent, .hints = hints});
+                     {.group = std::move(part), .parent = &parent, .hints = hints}, met);
 }
 
-MPI_Comm split_inter(Comm& parent, const Wish& wish, const Info* hints, bool strict) {
-  const std::vector<Wish> ours = gather_wishes(*parent.local_comm, wish);
+MPI_Comm split_inter(Comm& parent, const Wish& wish, const Info* hints, bool strict, Trouble met) {
+  const std::vector<Wish> ours = gather_wishes(*parent.local_comm, wish, met);
   std::vector<Wish> theirs(static_cast<std::size_t>(parent.remote_size));
-  tell_other_side(parent, bytes_of(ours), bytes_of(theirs));
+  tell_other_side(parent, bytes_of(ours), bytes_of(theirs), met);
   Held<Group> local;
   Held<Group> remote;
   if (wish.color != MPI_UNDEFINED) {
@@ -70,12 +70,13 @@ MPI_Comm split_inter(Comm& parent, const Wish& wish, const Info* hints, bool str
   }
   return make_inter(
       council_of(parent),
-      {.local = std::move(local), .remote = std::move(remote), .parent = &parent, .hints = hints});
+      {.local = std::move(local), .remote = std::move(remote), .parent = &parent, .hints = hints},
+      met);
 }
 
-MPI_Comm split(Comm& parent, const Wish& wish, const Info* hints = nullptr, bool strict = false) {
-  return parent.inter ? split_inter(parent, wish, hints, strict)
-                      : split_intra(parent, wish, hints, strict);
+MPI_Comm split(Comm& parent, const Wish& wish, const Info* hints, bool strict, Trouble met) {
+  return parent.inter ? split_inter(parent, wish, hints, strict, met)
+                      : split_intra(parent, wish, hints, strict, met);
 }
 
 int node_color() { return runtime().job().node_of(runtime().rank()); }
@@ -135,8 +136,8 @@ void Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* newcomm) {
   Comm& parent = mpi::comm(comm);
   begin_output(newcomm);
   require(color >= 0 || color == MPI_UNDEFINED, MPI_ERR_ARG, "a negative color");
-  compare_calls(parent, Kind::comm_split);
-  *newcomm = split(parent, {color, key});
+  const Trouble met = compare_calls(parent, Kind::comm_split);
+  *newcomm = split(parent, {color, key}, nullptr, false, met);
 }
 
 void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm) {
@@ -144,8 +145,8 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   Info* const hints = info_or_null(info);
   begin_output(newcomm);
   const int color = color_of_type(split_type, hints);
-  compare_calls(parent, Kind::comm_split_type);
-  *newcomm = split(parent, {color, key}, hints, split_type == MPI_COMM_TYPE_HW_UNGUIDED);
+  const Trouble met = compare_calls(parent, Kind::comm_split_type);
+  *newcomm = split(parent, {color, key}, hints, split_type == MPI_COMM_TYPE_HW_UNGUIDED, met);
   if (*newcomm == MPI_COMM_NULL) return;
   Comm& made = mpi::comm(*newcomm);
   if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)

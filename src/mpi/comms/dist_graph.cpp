@@ -5,6 +5,7 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/collectives.hpp"
+#include "mpi/collectives/algorithms.hpp"
 #include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/comms/topology.hpp"
@@ -58,12 +59,13 @@ void set_receive_order(Topology& graph) {
   std::iota(graph.neighbours.receive_order.begin(), graph.neighbours.receive_order.end(), 0);
 }
 
-MPI_Comm make_graph_comm(Comm& parent, std::shared_ptr<Topology> graph, const Info* info) {
+MPI_Comm make_graph_comm(Comm& parent, std::shared_ptr<Topology> graph, const Info* info,
+                         Trouble met) {
   set_receive_order(*graph);
-  return make_agreed(council_of(parent), {.group = parent.local_group,
-                                          .parent = &parent,
-                                          .topology = std::move(graph),
-                                          .hints = info});
+  return make_agreed(
+      council_of(parent),
+      {.group = parent.local_group, .parent = &parent, .topology = std::move(graph), .hints = info},
+      met);
 }
 
 /// Edges by the process that they go to, once to each end. Those between the same two processes
@@ -107,14 +109,34 @@ Parcels pack(const std::vector<Edge>& edges, int processes) {
   return out;
 }
 
+const Datatype& int_type() noexcept { return *datatypes().find(MPI_INT); }
+
+/// An int for each process.
+Parts parts_of(std::vector<int>& ints) noexcept {
+  return {.base = reinterpret_cast<std::byte*>(ints.data()), .count = 1, .type = &int_type()};
+}
+
+Parts parts_of(Parcels& parcels) noexcept {
+  Parts parts{.base = reinterpret_cast<std::byte*>(parcels.edges.data()), .type = &int_type()};
+  parts.counts = Counts(parcels.counts.data());
+  parts.places = Counts(parcels.places.data());
+  return parts;
+}
+
 /// The edges that begin or end here, whoever gave them, by who gave them.
-std::vector<Edge> deliver(MPI_Comm handle, const std::vector<Edge>& given, int processes) {
-  const Parcels out = pack(given, processes);
-  Parcels in(processes);
-  calls::Alltoall(out.counts.data(), 1, MPI_INT, in.counts.data(), 1, MPI_INT, handle);
+/// After a death those of whom that told how many they give.
+std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& met) {
+  Parcels out = pack(given, comm.size());
+  Parcels in(comm.size());
+  // Each count comes from its rank itself, in a message that nothing else depends on.
+  constexpr int64_t kUnlike = -1;
+  run_part(all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out.counts),
+                      parts_of(in.counts), kUnlike),
+           met);
   in.place();
-  calls::Alltoallv(out.edges.data(), out.counts.data(), out.places.data(), MPI_INT, in.edges.data(),
-                   in.counts.data(), in.places.data(), MPI_INT, handle);
+  run_part(
+      all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out), parts_of(in), kUnlike),
+      met);
   return std::move(in.edges);
 }
 
@@ -168,8 +190,8 @@ void Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sourc
   graph->neighbours.out.assign(destinations, destinations + outdegree);
   if (weighted && indegree > 0) graph->in_weights.assign(sourceweights, sourceweights + indegree);
   if (weighted && outdegree > 0) graph->out_weights.assign(destweights, destweights + outdegree);
-  compare_calls(parent, Kind::dist_graph_create_adjacent);
-  *comm_dist_graph = make_graph_comm(parent, std::move(graph), hints);
+  const Trouble met = compare_calls(parent, Kind::dist_graph_create_adjacent);
+  *comm_dist_graph = make_graph_comm(parent, std::move(graph), hints, met);
 }
 
 void Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[],
@@ -188,12 +210,12 @@ void Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int 
   if (count > INT32_MAX / kIntsPerEdge) fail(MPI_ERR_ARG, "too many edges for one process");
   check_ranks(parent, static_cast<int>(count), destinations);
   check_weights(static_cast<int>(count), weights);
-  compare_calls(parent, Kind::dist_graph_create);
+  Trouble met = compare_calls(parent, Kind::dist_graph_create);
 
   const bool weighted = weights != MPI_UNWEIGHTED;
   auto graph = new_graph(weighted);
   const std::vector<Edge> given = listed(n, sources, degrees, destinations, weights);
-  for (const Edge& edge : deliver(comm_old, given, parent.size())) {
+  for (const Edge& edge : deliver(parent, given, met)) {
     if (edge.source == parent.rank) {
       graph->neighbours.out.push_back(edge.destination);
       if (weighted) graph->out_weights.push_back(edge.weight);
@@ -203,7 +225,7 @@ void Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int 
       if (weighted) graph->in_weights.push_back(edge.weight);
     }
   }
-  *comm_dist_graph = make_graph_comm(parent, std::move(graph), hints);
+  *comm_dist_graph = make_graph_comm(parent, std::move(graph), hints, met);
 }
 
 void Dist_graph_neighbors_count(MPI_Comm comm, int* indegree, int* outdegree, int* weighted) {

@@ -1,10 +1,12 @@
 // MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups: communicators without a parent.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string_view>
 #include <utility>
 
 #include "mpi/abi/calls.hpp"
+#include "mpi/collectives/promise.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/carrier.hpp"
 #include "mpi/comms/group_sets.hpp"
@@ -38,9 +40,10 @@ Council council_named(std::string_view stringtag, const Group& members) {
 }
 
 /// Makes sure that all who meet mean the same: tags are 30 bits of the name, this compares 64.
-void make_sure(const Council& council) {
+void make_sure(const Council& council, Trouble& met) {
   uint64_t words[2] = {council.seed, ~council.seed};
-  run(council_and(council, words, 2));
+  run_part(council_and(council, words, 2), met);
+  if (met.error != MPI_SUCCESS) return;
   if (words[0] != council.seed || words[1] != ~council.seed)
     fail(MPI_ERR_OTHER, "two communicators are being made under names that cannot be told apart");
 }
@@ -57,40 +60,66 @@ void require_member(const Group& group) {
     fail(MPI_ERR_GROUP, "this process is not of the group");
 }
 
-/// The leader tells the remote group, or what is wrong with it, to its own.
-Held<Group> learn_remote(const Council& council, bool leads, MPI_Group remote_group,
-                         int remote_leader) {
-  constexpr uint64_t kNothing = ~uint64_t{0};
-  Group* known = nullptr;
-  uint64_t head[2] = {kNothing, kNothing};
-  if (leads) {
-    known = groups().find(remote_group);
-    head[1] = known == nullptr ? MPI_ERR_GROUP : MPI_SUCCESS;
-    if (known != nullptr && (remote_leader < 0 || remote_leader >= known->size()))
-      head[1] = MPI_ERR_RANK;
-    head[0] = known == nullptr ? 0 : static_cast<uint64_t>(known->size());
-  }
-  // An AND with ones is a broadcast.
-  run(council_and(council, head, 2));
-  if (head[1] != MPI_SUCCESS)
-    fail(static_cast<int>(head[1]), "the leader was given no remote group, or no leader of it");
-  std::vector<uint64_t> words(head[0], kNothing);
-  for (std::size_t i = 0; leads && i < words.size(); ++i) {
-    words[i] = static_cast<uint64_t>(known->process(static_cast<int>(i)).value);
-  }
-  run(council_and(council, words.data(), static_cast<int64_t>(words.size())));
-  std::vector<int32_t> members(words.size());
-  std::transform(words.begin(), words.end(), members.begin(),
-                 [](uint64_t word) { return static_cast<int32_t>(word); });
-  return Group::of(std::move(members));
-}
-
 /// Both groups as one, in an order that both sides see alike.
 Held<Group> united(const Group& one, const Group& other) {
   std::vector<int32_t> members = members_of(one);
   const std::vector<int32_t> more = members_of(other);
   members.insert(members.end(), more.begin(), more.end());
   std::sort(members.begin(), members.end());
+  return Group::of(std::move(members));
+}
+
+/// The other side, as its leader knows it.
+struct RemoteSide {
+  const Group* known = nullptr;  ///< empty pointer: this process does not lead, or was given none
+  int leader = 0;
+};
+
+/// A message from leader to leader that says whether all is well.
+Schedule greet(int other, int tag) {
+  std::atomic<bool> died{!co_await Trouble{}};
+  const Team leaders{.comm = &carrier(), .tag = tag, .own_died = &died};
+  Step<2> step;
+  step.recv_signal(leaders, other);
+  step.send_signal(leaders, other);
+  co_await step;
+}
+
+/// The leader tells the remote group, or what is wrong with it, to its own. A side that has met a
+/// death tells the other one before anybody waits for its members: they need not know whom to tell.
+Held<Group> learn_remote(std::string_view name, const Group& local, bool leads,
+                         const RemoteSide& remote, Trouble& met) {
+  constexpr uint64_t kNothing = ~uint64_t{0};
+  const Council council = council_named(name, local);
+  const Group* const known = remote.known;
+  uint64_t head[2] = {kNothing, kNothing};
+  if (leads) {
+    head[1] = known == nullptr ? MPI_ERR_GROUP : MPI_SUCCESS;
+    if (known != nullptr && (remote.leader < 0 || remote.leader >= known->size()))
+      head[1] = MPI_ERR_RANK;
+    head[0] = known == nullptr ? 0 : static_cast<uint64_t>(known->size());
+  }
+  // An AND with ones is a broadcast.
+  run_part(council_and(council, head, 2), met);
+  const bool well = met.error == MPI_SUCCESS;
+  if ((well || leads) && head[1] != MPI_SUCCESS)
+    fail(static_cast<int>(head[1]), "the leader was given no remote group, or no leader of it");
+  // Who does not know the size goes on as if it were one, as in MPI_Intercomm_create.
+  std::vector<uint64_t> words(well || leads ? head[0] : 1, kNothing);
+  for (std::size_t i = 0; leads && i < words.size(); ++i) {
+    words[i] = static_cast<uint64_t>(known->process(static_cast<int>(i)).value);
+  }
+  run_part(council_and(council, words.data(), static_cast<int64_t>(words.size())), met);
+  if (leads) {
+    const int other = carrier().local_group->rank_of(known->process(remote.leader));
+    run_part(greet(other, leaders_tag(hash_of(name, *united(local, *known)))), met);
+  }
+  uint64_t unused = kNothing;
+  run_part(council_and(council, &unused, 1), met);
+  if (met.error != MPI_SUCCESS) fail_of(met);
+  std::vector<int32_t> members(words.size());
+  std::transform(words.begin(), words.end(), members.begin(),
+                 [](uint64_t word) { return static_cast<int32_t>(word); });
   return Group::of(std::move(members));
 }
 
@@ -108,9 +137,11 @@ void Comm_create_from_group(MPI_Group group, const char* stringtag, MPI_Info inf
   if (members.size() == 0) return;
   require_member(members);
   const Council council = council_named(name, members);
-  make_sure(council);
+  Trouble met;
+  make_sure(council, met);
   *newcomm = make_agreed(
-      council, {.group = Held<Group>(&members), .errhandler = std::move(handler), .hints = hints});
+      council, {.group = Held<Group>(&members), .errhandler = std::move(handler), .hints = hints},
+      met);
   comm(*newcomm).session = members.session;
 }
 
@@ -126,16 +157,20 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   if (local_leader < 0 || local_leader >= local.size())
     fail(MPI_ERR_RANK, "the local leader is no rank of the local group");
   const bool leads = local.process(local_leader) == runtime().rank();
-  Held<Group> remote = learn_remote(council_named(name, local), leads, remote_group, remote_leader);
+  const RemoteSide side{leads ? groups().find(remote_group) : nullptr, remote_leader};
+  Trouble met;
+  Held<Group> remote = learn_remote(name, local, leads, side, met);
   if (!are_disjoint(local, *remote))
     fail(MPI_ERR_GROUP, "the two groups of an inter-communicator have a process in common");
   const Held<Group> both = united(local, *remote);
   const Council council = council_named(name, *both);
-  make_sure(council);
-  *newintercomm = make_inter(council, {.local = Held<Group>(&local),
-                                       .remote = std::move(remote),
-                                       .errhandler = std::move(handler),
-                                       .hints = hints});
+  make_sure(council, met);
+  *newintercomm = make_inter(council,
+                             {.local = Held<Group>(&local),
+                              .remote = std::move(remote),
+                              .errhandler = std::move(handler),
+                              .hints = hints},
+                             met);
   comm(*newintercomm).session = local.session;
 }
 

@@ -70,8 +70,8 @@ void Graph_create(MPI_Comm comm_old, int nnodes, const int indx[], const int edg
   check_graph(parent, nnodes, indx, edges);
   Wanted wanted{first_members(parent, nnodes), &parent};
   if (wanted.group) wanted.topology = make_graph(nnodes, indx, edges, parent.rank);
-  compare_calls(parent, Kind::graph_create);
-  *comm_graph = make_agreed(council_of(parent), std::move(wanted));
+  const Trouble met = compare_calls(parent, Kind::graph_create);
+  *comm_graph = make_agreed(council_of(parent), std::move(wanted), met);
 }
 
 void Graph_map(MPI_Comm comm, int nnodes, const int indx[], const int edges[], int* newrank) {

@@ -36,67 +36,62 @@ Bridge checked_bridge(const Comm& local, MPI_Comm peer_comm, int remote_leader, 
   return {&peer, remote_leader, leaders_tag(static_cast<uint64_t>(tag))};
 }
 
-/// Leaders exchange their groups and tell them to their own. The others' group.
-Held<Group> meet(Comm& local, int leader, int local_tag, const Bridge& bridge, Greeting& theirs,
-                 std::string& trouble) {
-  Greeting ours{mix(local.context, static_cast<uint64_t>(local_tag)), local.size(), MPI_SUCCESS};
-  std::vector<int32_t> members;
-  if (local.rank == leader && theirs.error == MPI_SUCCESS) {
-    exchange(*bridge.peer, bridge.remote_leader, bridge.tag, std::as_bytes(std::span(&ours, 1)),
-             std::as_writable_bytes(std::span(&theirs, 1)));
-    members.resize(static_cast<std::size_t>(theirs.size));
-    const std::vector<int32_t> own = members_of(*local.local_group);
-    exchange(*bridge.peer, bridge.remote_leader, bridge.tag, bytes_of(own), bytes_of(members));
-  }
-  run(broadcast(local, local_tag, &theirs, sizeof theirs, leader));
+/// Leaders exchange their groups and tell them to their own. The others' group. `wrong`: what was
+/// wrong with the leader's arguments.
+Held<Group> meet(Council& council, Greeting& theirs, std::string& wrong, Trouble& met) {
+  const Comm& local = *council.inside;
+  const Greeting ours{mix(local.context, static_cast<uint64_t>(council.tag)), local.size(),
+                      MPI_SUCCESS};
+  run_part(tell_across(council, std::as_bytes(std::span(&ours, 1)),
+                       std::as_writable_bytes(std::span(&theirs, 1))),
+           met);
   if (theirs.error != MPI_SUCCESS) {
-    if (trouble.empty()) trouble = "the leader of the local group was given wrong arguments";
-    fail(theirs.error, trouble);
+    if (wrong.empty()) wrong = "the leader of the local group was given wrong arguments";
+    fail(theirs.error, wrong);
   }
-  members.resize(static_cast<std::size_t>(theirs.size));
-  run(broadcast(local, local_tag, members.data(),
-                static_cast<int64_t>(members.size() * sizeof(int32_t)), leader));
-  // Both sides come to the same seed.
-  theirs.seed += ours.seed;
+  // Who does not know the size goes on as if it were one: what it passes on says that it failed.
+  if (met.error != MPI_SUCCESS) theirs.size = 1;
+  const std::vector<int32_t> own = members_of(*local.local_group);
+  std::vector<int32_t> members(static_cast<std::size_t>(theirs.size));
+  run_part(tell_across(council, bytes_of(own), bytes_of(members)), met);
+  council.seed = ours.seed + theirs.seed;  // both sides come to the same
   return Group::of(std::move(members));
 }
 
-MPI_Comm connect(Comm& local, int leader, MPI_Comm peer_comm, int remote_leader, int tag) {
-  const int local_tag = next_collective_tag(local);
-  Bridge bridge;
+MPI_Comm connect(Comm& local, int leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                 Trouble met) {
+  Council council;
+  council.inside = &local;
+  council.tag = next_collective_tag(local);
+  council.bridged = true;
+  council.leader = leader;
   Greeting theirs;
-  std::string trouble;
+  std::string wrong;
   if (local.rank == leader) {
     try {
-      bridge = checked_bridge(local, peer_comm, remote_leader, tag);
+      const Bridge bridge = checked_bridge(local, peer_comm, remote_leader, tag);
+      council.bridge = bridge.peer;
+      council.across = bridge.remote_leader;
+      council.bridge_tag = bridge.tag;
     } catch (const Failure& failure) {
       // The others wait for word of the leader.
       theirs.error = failure.code();
-      trouble = failure.what();
+      wrong = failure.what();
     }
   }
-  Held<Group> remote = meet(local, leader, local_tag, bridge, theirs, trouble);
-  if (!are_disjoint(*local.local_group, *remote))
+  Held<Group> remote = meet(council, theirs, wrong, met);
+  if (met.error == MPI_SUCCESS && !are_disjoint(*local.local_group, *remote))
     fail(MPI_ERR_COMM, "the two groups of an inter-communicator have a process in common");
-
-  Council council;
-  council.inside = &local;
-  council.tag = local_tag;
-  council.bridged = true;
-  council.leader = leader;
-  council.bridge = bridge.peer;
-  council.across = bridge.remote_leader;
-  council.bridge_tag = bridge.tag;
-  council.seed = theirs.seed;
-  return make_inter(council, {local.local_group, std::move(remote), &local});
+  return make_inter(council, {local.local_group, std::move(remote), &local}, met);
 }
 
 }  // namespace
 
-MPI_Comm make_inter(Council council, WantedInter wanted) {
-  Context context = agree_now(council);
+MPI_Comm make_inter(Council council, WantedInter wanted, Trouble met) {
+  Context context = agree_now(council, met);
   council.seed = mix(council.seed, 1);
-  Context inner = agree_now(council);
+  Context inner = agree_now(council, met);
+  if (met.error != MPI_SUCCESS) fail_of(met);
   if (!wanted.local) return MPI_COMM_NULL;
   Held<Comm> made = draft(std::move(wanted.local), std::move(wanted.remote), wanted.parent);
   if (wanted.errhandler) {
@@ -117,18 +112,18 @@ void Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
   begin_output(newintercomm);
   if (local_leader < 0 || local_leader >= local.size())
     fail(MPI_ERR_RANK, "the local leader is no rank of the local communicator");
-  compare_calls(local, Kind::intercomm_create, local_leader);
-  *newintercomm = connect(local, local_leader, peer_comm, remote_leader, tag);
+  const Trouble met = compare_calls(local, Kind::intercomm_create, local_leader);
+  *newintercomm = connect(local, local_leader, peer_comm, remote_leader, tag, met);
 }
 
 void Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   Comm& parent = comm(intercomm);
   if (!parent.inter) fail(MPI_ERR_COMM, "an intra-communicator cannot be merged");
   begin_output(newintracomm);
-  compare_calls(parent, Kind::intercomm_merge);
+  Trouble met = compare_calls(parent, Kind::intercomm_merge);
   const std::vector<int32_t> ours{high != 0 ? 1 : 0};
   std::vector<int32_t> theirs(1);
-  tell_other_side(parent, bytes_of(ours), bytes_of(theirs));
+  tell_other_side(parent, bytes_of(ours), bytes_of(theirs), met);
   // If both want the same, the side with the first process of the job comes first.
   const bool first = ours[0] != theirs[0]
                          ? ours[0] == 0
@@ -136,7 +131,7 @@ void Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
   std::vector<int32_t> members = members_of(first ? *parent.local_group : *parent.remote_group);
   const std::vector<int32_t> rest = members_of(first ? *parent.remote_group : *parent.local_group);
   members.insert(members.end(), rest.begin(), rest.end());
-  *newintracomm = make_agreed(council_of(parent), {Group::of(std::move(members)), &parent});
+  *newintracomm = make_agreed(council_of(parent), {Group::of(std::move(members)), &parent}, met);
 }
 
 }  // namespace calls

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "mpi/collectives/posts.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/agreement.hpp"
 #include "mpi/comms/context_ids.hpp"
@@ -23,6 +24,9 @@ void open_comm(Comm& comm, Context context);
 /// Its handle, which holds it. Callers set it in `comm.handle`, too.
 MPI_Comm give_handle(Held<Comm> comm);
 
+// Makers whose steps are several take part in all of them, whatever they `met` in those before:
+// others may have met nothing, and wait. They fail at their end.
+
 /// What the makers of intra-communicators do last, blocking: agrees on a context over `council`,
 /// and makes the communicator of `group`, MPI_COMM_NULL where that is empty (for those who only
 /// take part).
@@ -33,7 +37,7 @@ struct Wanted {
   Held<Errhandler> errhandler{};  ///< empty: the parent's
   const Info* hints = nullptr;
 };
-MPI_Comm make_agreed(const Council& council, Wanted wanted);
+MPI_Comm make_agreed(const Council& council, Wanted wanted, Trouble met = {});
 
 /// The same for an inter-communicator: two contexts, one of them for the local communicators of
 /// both sides, which have no process in common.
@@ -44,20 +48,18 @@ struct WantedInter {
   Held<Errhandler> errhandler{};  ///< empty: the parent's
   const Info* hints = nullptr;
 };
-MPI_Comm make_inter(Council council, WantedInter wanted);
+MPI_Comm make_inter(Council council, WantedInter wanted, Trouble met = {});
 
 /// The first `count` processes of `comm`, where this one is of them; empty pointer elsewhere.
 [[nodiscard]] Held<Group> first_members(const Comm& comm, int count);
 
-/// One context; blocking.
-[[nodiscard]] Context agree_now(const Council& council);
+/// One context; blocking. None if `met` says that a message failed, now or before.
+[[nodiscard]] Context agree_now(const Council& council, Trouble& met);
 
-/// Exchanges bytes with one process on the collective plane; blocking. Both know how many.
-void exchange(Comm& comm, int peer, int tag, std::span<const std::byte> out,
-              std::span<std::byte> in);
 /// The local groups of an inter-communicator tell each other; blocking, collective over both. All
 /// of one side give the same bytes. `theirs` has the size that the other side gives.
-void tell_other_side(Comm& inter, std::span<const std::byte> ours, std::span<std::byte> theirs);
+void tell_other_side(Comm& inter, std::span<const std::byte> ours, std::span<std::byte> theirs,
+                     Trouble& met);
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {

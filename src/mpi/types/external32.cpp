@@ -5,6 +5,7 @@
 
 #include "mpi/failure.hpp"
 #include "mpi/types/builder.hpp"
+#include "mpi/types/fortran.hpp"
 #include "mpi/types/numbers.hpp"
 #include "mpi/types/recipe.hpp"
 #include "mpi/types/walk.hpp"
@@ -91,16 +92,21 @@ struct Integer {
   bool has_sign;
 };
 
+bool fits(const Integer& form, Uint128 value, std::size_t from, std::size_t to) noexcept {
+  return to >= from || widen(value, to, form.has_sign) == widen(value, from, form.has_sign);
+}
+
 void integer_out(const Integer& form, const std::byte* from, std::byte* to) {
   const Uint128 value = load_native(from, form.native);
-  if (form.external < form.native &&
-      widen(value, form.external, form.has_sign) != widen(value, form.native, form.has_sign)) {
+  if (!fits(form, value, form.native, form.external))
     fail(MPI_ERR_CONVERSION, "an integer is larger than external32 has room for");
-  }
   store_big(widen(value, form.native, form.has_sign), form.external, to);
 }
 void integer_in(const Integer& form, const std::byte* from, std::byte* to) {
-  store_native(widen(load_big(from, form.external), form.external, form.has_sign), form.native, to);
+  const Uint128 value = load_big(from, form.external);
+  if (!fits(form, value, form.external, form.native))
+    fail(MPI_ERR_CONVERSION, "an integer of external32 is larger than its type here");
+  store_native(widen(value, form.external, form.has_sign), form.native, to);
 }
 
 /// long double, which external32 knows as a quad.
@@ -128,8 +134,14 @@ void boolean_out(const std::byte* from, std::byte* to) {
 }
 void boolean_in(const std::byte* from, std::byte* to) { boolean_out(from, to); }
 
+/// LOGICALs, too: .TRUE. may be -1.
 bool has_sign(Element element) noexcept {
   switch (element) {
+    case Element::l8:
+    case Element::l16:
+    case Element::l32:
+    case Element::l64:
+    case Element::l128:
     case Element::i8:
     case Element::i16:
     case Element::i32:
@@ -160,35 +172,111 @@ Element part_of(Element element) noexcept {
   }
 }
 
+bool is_floating(Element element) noexcept {
+  return element == Element::f16 || element == Element::f32 || element == Element::f64 ||
+         element == Element::f128;
+}
+
+template <class T>
+Quad load_number(const std::byte* from) noexcept {
+  T number;
+  std::memcpy(&number, from, sizeof number);
+  return static_cast<Quad>(number);
+}
+template <class T>
+void store_number(Quad value, std::byte* to) noexcept {
+  const auto number = static_cast<T>(value);
+  std::memcpy(to, &number, sizeof number);
+}
+
+/// A floating-point number of this machine as one of another width: rounded, or infinite.
+void resize(Element element, const std::byte* from, Element wanted, std::byte* to) noexcept {
+  Quad value{};
+  switch (element) {
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      value = load_number<Half>(from);
+      break;
+#endif
+    case Element::f32:
+      value = load_number<float>(from);
+      break;
+    case Element::f64:
+      value = load_number<double>(from);
+      break;
+    default:
+      value = load_number<Quad>(from);
+  }
+  switch (wanted) {
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      return store_number<Half>(value, to);
+#endif
+    case Element::f32:
+      return store_number<float>(value, to);
+    case Element::f64:
+      return store_number<double>(value, to);
+    default:
+      return store_number<Quad>(value, to);
+  }
+}
+
+/// Floating-point numbers that are wider here or there.
+template <bool kOut>
+void convert_resized(Element native, Element external, const std::byte* from, std::byte* to) {
+  const ElementSizes sizes = sizes_of(external);
+  const Integer bits{sizes.size, sizes.external, false};
+  std::byte between[sizeof(Quad)];
+  if constexpr (kOut) {
+    resize(native, from, external, between);
+    integer_out(bits, between, to);
+  } else {
+    integer_in(bits, from, between);
+    resize(external, between, native, to);
+  }
+}
+
+/// What external32 takes an element of a basic type for: the standard's table knows one size of
+/// Fortran's default kinds, whatever the compiler's is.
+Element external_element(const Datatype& basic, Element element) noexcept {
+  static const FortranTypes usual;
+  return usual.element_of(basic.predefined_handle(), element);
+}
+
 /// Converts one element. `kOut`: to external32.
 template <bool kOut>
-void convert(Element element, const std::byte* from, std::byte* to) {
+void convert(Element element, Element external, const std::byte* from, std::byte* to) {
   const ElementSizes sizes = sizes_of(element);
   if (const Element part = part_of(element); part != Element::none) {
-    convert<kOut>(part, from, to);
-    const ElementSizes half = sizes_of(part);
-    convert<kOut>(part, from + (kOut ? half.size : half.external),
-                  to + (kOut ? half.external : half.size));
+    const Element outside = part_of(external);
+    convert<kOut>(part, outside, from, to);
+    const int64_t native_bytes = sizes_of(part).size;
+    const int64_t external_bytes = sizes_of(outside).external;
+    convert<kOut>(part, outside, from + (kOut ? native_bytes : external_bytes),
+                  to + (kOut ? external_bytes : native_bytes));
+  } else if (element != external && is_floating(element)) {
+    convert_resized<kOut>(element, external, from, to);
   } else if (element == Element::f80) {
     kOut ? long_double_out(from, to) : long_double_in(from, to);
   } else if (element == Element::boolean) {
     kOut ? boolean_out(from, to) : boolean_in(from, to);
   } else {
-    const Integer form{sizes.size, sizes.external, has_sign(element)};
+    const Integer form{sizes.size, sizes_of(external).external, has_sign(element)};
     kOut ? integer_out(form, from, to) : integer_in(form, from, to);
   }
 }
 
 /// Converts one element that lies at `native`; moves `external` on.
 template <bool kOut, class Byte>
-void convert_at(Element element, uintptr_t native, Byte*& external) {
+void convert_at(const Datatype& basic, Element element, uintptr_t native, Byte*& external) {
   auto* const here = reinterpret_cast<std::byte*>(native);
+  const Element outside = external_element(basic, element);
   if constexpr (kOut) {
-    convert<true>(element, here, external);
+    convert<true>(element, outside, here, external);
   } else {
-    convert<false>(element, external, here);
+    convert<false>(element, outside, external, here);
   }
-  external += sizes_of(element).external;
+  external += sizes_of(outside).external;
 }
 
 template <bool kOut, class Byte>
@@ -197,11 +285,11 @@ void convert_all(const Datatype& type, const void* buffer, int64_t count, Byte* 
     for (int64_t i = 0; i < copies; ++i, address += static_cast<uintptr_t>(basic.extent())) {
       if (basic.element() == Element::pair) {
         const PairLayout pair = pair_layout(basic.value(), basic.index());
-        convert_at<kOut>(basic.value(), address, external);
-        convert_at<kOut>(basic.index(), address + static_cast<uintptr_t>(pair.index_offset),
+        convert_at<kOut>(basic, basic.value(), address, external);
+        convert_at<kOut>(basic, basic.index(), address + static_cast<uintptr_t>(pair.index_offset),
                          external);
       } else {
-        convert_at<kOut>(basic.element(), address, external);
+        convert_at<kOut>(basic, basic.element(), address, external);
       }
     }
   });
@@ -211,9 +299,11 @@ void convert_all(const Datatype& type, const void* buffer, int64_t count, Byte* 
 
 int64_t external_size(const Datatype& type) {
   if (type.predefined()) {
-    return type.element() == Element::pair
-               ? sizes_of(type.value()).external + sizes_of(type.index()).external
-               : sizes_of(type.element()).external;
+    const auto bytes_of_one = [&](Element element) {
+      return sizes_of(external_element(type, element)).external;
+    };
+    return type.element() == Element::pair ? bytes_of_one(type.value()) + bytes_of_one(type.index())
+                                           : bytes_of_one(type.element());
   }
   const Shape& shape = type.recipe->shape;
   int64_t bytes = 0;

@@ -1,5 +1,6 @@
 // Predefined types without a name: Fortran's by precision and range, pairs by their parts; the size
 // and pair look-ups that find named ones.
+#include <cfloat>
 #include <initializer_list>
 #include <map>
 #include <mutex>
@@ -148,17 +149,22 @@ void Type_create_f90_integer(int r, MPI_Datatype* newtype) {
 
 namespace {
 
-/// The number of the smallest kind of REAL that serves; MPI_UNDEFINED leaves one of the two open.
-int real_kind(int precision, int range) {
+/// Kinds of REAL. `extended`: x87's, of 80 bits in 16 bytes, where C's long double is that.
+enum class RealKind : uint8_t { single, twice, extended, quad };
+
+/// The smallest that serves; MPI_UNDEFINED leaves one of the two open.
+RealKind real_kind(int precision, int range) {
   if (precision == MPI_UNDEFINED && range == MPI_UNDEFINED) {
     fail(MPI_ERR_ARG, "neither a precision nor a range is given");
   }
   if ((precision < 0 && precision != MPI_UNDEFINED) || (range < 0 && range != MPI_UNDEFINED)) {
     fail(MPI_ERR_ARG, "a negative precision or range");
   }
-  if (precision <= 6 && range <= 37) return 0;
-  if (precision <= 15 && range <= 307) return 1;
-  if (precision <= 33 && range <= 4931) return 2;
+  if (precision <= 6 && range <= 37) return RealKind::single;
+  if (precision <= 15 && range <= 307) return RealKind::twice;
+  if (LDBL_MANT_DIG == 64 && precision <= LDBL_DIG && range <= LDBL_MAX_10_EXP - 1)
+    return RealKind::extended;
+  if (precision <= 33 && range <= 4931) return RealKind::quad;
   fail(MPI_ERR_ARG, "no floating-point type has that precision and range");
 }
 
@@ -166,17 +172,22 @@ int real_kind(int precision, int range) {
 
 void Type_create_f90_real(int p, int r, MPI_Datatype* newtype) {
   require(newtype != nullptr, MPI_ERR_ARG, "no place for the new datatype");
-  const int kind = real_kind(p, r);
-  const MPI_Datatype base =
-      first_supported({{kind == 0, MPI_REAL4}, {kind <= 1, MPI_REAL8}, {true, MPI_REAL16}});
+  const RealKind kind = real_kind(p, r);
+  const MPI_Datatype base = first_supported({{kind == RealKind::single, MPI_REAL4},
+                                             {kind <= RealKind::twice, MPI_REAL8},
+                                             {kind == RealKind::extended, MPI_LONG_DOUBLE},
+                                             {true, MPI_REAL16}});
   *newtype = f90_type(MPI_COMBINER_F90_REAL, p, r, any_datatype(base));
 }
 
 void Type_create_f90_complex(int p, int r, MPI_Datatype* newtype) {
   require(newtype != nullptr, MPI_ERR_ARG, "no place for the new datatype");
-  const int kind = real_kind(p, r);
-  const MPI_Datatype base = first_supported(
-      {{kind == 0, MPI_COMPLEX8}, {kind <= 1, MPI_COMPLEX16}, {true, MPI_COMPLEX32}});
+  const RealKind kind = real_kind(p, r);
+  const MPI_Datatype base =
+      first_supported({{kind == RealKind::single, MPI_COMPLEX8},
+                       {kind <= RealKind::twice, MPI_COMPLEX16},
+                       {kind == RealKind::extended, MPI_C_LONG_DOUBLE_COMPLEX},
+                       {true, MPI_COMPLEX32}});
   *newtype = f90_type(MPI_COMBINER_F90_COMPLEX, p, r, any_datatype(base));
 }
 

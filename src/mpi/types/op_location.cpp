@@ -72,6 +72,18 @@ ReduceLoop by_index(Operation operation, Element index, bool turned) noexcept {
     case Element::f64:
       if constexpr (std::is_same_v<Value, double>) return of<Value, double>(operation, turned);
       return nullptr;
+    case Element::f80:
+      if constexpr (std::is_same_v<Value, long double>)
+        return of<Value, long double>(operation, turned);
+      return nullptr;
+    case Element::f128:
+      if constexpr (std::is_same_v<Value, Quad>) return of<Value, Quad>(operation, turned);
+      return nullptr;
+#if WEFT_MPI_HAS_HALF
+    case Element::f16:
+      if constexpr (std::is_same_v<Value, Half>) return of<Value, Half>(operation, turned);
+      return nullptr;
+#endif
     default:
       return nullptr;
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <vector>
 
 #include "check.hpp"
 
@@ -119,7 +120,7 @@ MPI_Info fortran_info(const char* integer_size) {
   MPI_Info_set(told, "mpi_integer_size", integer_size);
   MPI_Info_set(told, "mpi_logical_size", "8");
   MPI_Info_set(told, "mpi_real_size", "8");
-  MPI_Info_set(told, "mpi_double_precision_size", "8");
+  MPI_Info_set(told, "mpi_double_precision_size", "16");
   MPI_Info_set(told, "mpi_real8_supported", "true");
   for (const char* lacking : {"mpi_real16_supported", "mpi_integer2_supported",
                               "mpi_complex8_supported", "mpi_double_complex_supported"}) {
@@ -169,10 +170,10 @@ void told_sizes() {
                           {MPI_LOGICAL, 8},
                           {MPI_REAL, 8},
                           {MPI_COMPLEX, 16},
-                          {MPI_DOUBLE_PRECISION, 8},
+                          {MPI_DOUBLE_PRECISION, 16},
                           {MPI_2INTEGER, 16},
                           {MPI_2REAL, 16},
-                          {MPI_2DOUBLE_PRECISION, 16},
+                          {MPI_2DOUBLE_PRECISION, 32},
                           {MPI_INTEGER4, 4},
                           {MPI_REAL8, 8},
                           {MPI_INT, 4},
@@ -214,6 +215,60 @@ void told_reductions() {
   int64_t place[2] = {};
   MPI_Allreduce(pair, place, 1, MPI_2INTEGER, MPI_MAXLOC, MPI_COMM_WORLD);
   WEFT_CHECK(place[0] == -(int64_t{1} << 40) && place[1] == 0);
+#if defined(__SIZEOF_FLOAT128__)
+  __extension__ typedef __float128 Quad;  // NOLINT(modernize-use-using): only so
+  const Quad quads[2] = {static_cast<Quad>(-rank), static_cast<Quad>(rank)};
+  Quad found[2] = {};
+  for (const MPI_Op op : {MPI_MINLOC, MPI_MAXLOC}) {
+    WEFT_CHECK(MPI_Allreduce(quads, found, 1, MPI_2DOUBLE_PRECISION, op, MPI_COMM_WORLD) ==
+               MPI_SUCCESS);
+    const int expected = op == MPI_MINLOC ? ranks - 1 : 0;
+    WEFT_CHECK(found[0] == -expected && found[1] == expected);
+  }
+#endif
+}
+
+/// There and back through external32, where Fortran's default kinds have the standard's sizes.
+template <class T, std::size_t N>
+void external(MPI_Datatype type, const T (&values)[N], int count,
+              const std::vector<unsigned char>& expected) {
+  MPI_Aint bytes = 0;
+  MPI_Pack_external_size("external32", count, type, &bytes);
+  WEFT_CHECK(bytes == static_cast<MPI_Aint>(expected.size()));
+  std::vector<unsigned char> packed(64);
+  MPI_Aint position = 0;
+  WEFT_CHECK(MPI_Pack_external("external32", values, count, type, packed.data(), 64, &position) ==
+             MPI_SUCCESS);
+  WEFT_CHECK(position == bytes);
+  packed.resize(expected.size());
+  WEFT_CHECK(packed == expected);
+  T back[N] = {};
+  position = 0;
+  WEFT_CHECK(MPI_Unpack_external("external32", expected.data(), bytes, &position, back, count,
+                                 type) == MPI_SUCCESS);
+  for (std::size_t i = 0; i < N; ++i) WEFT_CHECK(back[i] == values[i]);
+}
+
+void told_external() {
+  const int64_t integers[] = {-2, 258};
+  external(MPI_INTEGER, integers, 2, {0xff, 0xff, 0xff, 0xfe, 0, 0, 1, 2});
+  external(MPI_2INTEGER, integers, 1, {0xff, 0xff, 0xff, 0xfe, 0, 0, 1, 2});
+  external(MPI_LOGICAL, integers, 2, {0xff, 0xff, 0xff, 0xfe, 0, 0, 1, 2});
+  const double reals[] = {1.0, -2.5};
+  external(MPI_REAL, reals, 2, {0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0});
+  external(MPI_COMPLEX, reals, 1, {0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0});
+  const double one[] = {1.0};
+  external(MPI_REAL8, one, 1, {0x3f, 0xf0, 0, 0, 0, 0, 0, 0});
+#if defined(__SIZEOF_FLOAT128__)
+  __extension__ typedef __float128 Quad;  // NOLINT(modernize-use-using): only so
+  const Quad twice[] = {1};
+  external(MPI_DOUBLE_PRECISION, twice, 1, {0x3f, 0xf0, 0, 0, 0, 0, 0, 0});
+#endif
+  const int64_t large = int64_t{1} << 31;
+  char packed[8];
+  MPI_Aint position = 0;
+  WEFT_CHECK_CLASS(MPI_ERR_CONVERSION,
+                   MPI_Pack_external("external32", &large, 1, MPI_INTEGER, packed, 8, &position));
 }
 
 /// Of what is told for LOGICALs of four bytes, all others have as much as fits.
@@ -247,6 +302,7 @@ void told_booleans(MPI_Datatype type, const Booleans& booleans) {
 void told_fortran(const Booleans& booleans) {
   told_sizes();
   told_reductions();
+  told_external();
   told_booleans<int8_t>(MPI_LOGICAL1, booleans);
   told_booleans<int32_t>(MPI_LOGICAL4, booleans);
   told_booleans<int64_t>(MPI_LOGICAL, booleans);

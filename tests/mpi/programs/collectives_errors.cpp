@@ -65,6 +65,10 @@ void counts_and_types() {
          "Reduce_scatter");
   expect(MPI_Reduce_scatter_block(many, &x, -1, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
          "Reduce_scatter_block");
+  // Three times as much wraps to 2.
+  constexpr MPI_Count kThird = 6148914691236517206;
+  expect(MPI_Reduce_scatter_block_c(many, &x, kThird, MPI_INT, MPI_SUM, world), MPI_ERR_COUNT,
+         "Reduce_scatter_block of too much");
 }
 
 void operations() {

@@ -446,6 +446,45 @@ void columns(Form form, const std::vector<int>& counts, int apart, bool commutes
   MPI_Type_free(&pair);
 }
 
+/// An int at its address in memory: its buffer is MPI_BOTTOM.
+MPI_Aint place_of_int = 0;
+void add_placed(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) {
+    // The type's extent is an int's.
+    const MPI_Aint at = place_of_int + i * static_cast<MPI_Aint>(sizeof(int));
+    const auto* lower = reinterpret_cast<const int*>(reinterpret_cast<MPI_Aint>(in) +
+                                                     at);  // NOLINT: from its address
+    auto* mine = reinterpret_cast<int*>(reinterpret_cast<MPI_Aint>(inout) + at);  // NOLINT
+    *mine += *lower;
+  }
+}
+
+/// Vectors at MPI_BOTTOM, in place: no address is none.
+void at_bottom(Form form, bool commutes) {
+  int number = 0;
+  const int one_int = 1;
+  MPI_Get_address(&number, &place_of_int);
+  const MPI_Datatype ints = MPI_INT;
+  MPI_Datatype placed;
+  MPI_Type_create_struct(1, &one_int, &place_of_int, &ints, &placed);
+  MPI_Type_commit(&placed);
+  MPI_Op op;
+  MPI_Op_create(add_placed, commutes ? 1 : 0, &op);
+  const int sum = size * (size + 1) / 2;
+  for (int root = 0; root < size; ++root) {
+    number = rank + 1;
+    WEFT_CALL(form, 1, Reduce, Ireduce, rank == root ? MPI_IN_PLACE : MPI_BOTTOM, MPI_BOTTOM, 1,
+              placed, op, root, MPI_COMM_WORLD);
+    WEFT_EXPECT(number == (rank == root ? sum : rank + 1), "Reduce at MPI_BOTTOM");
+  }
+  number = rank + 1;
+  WEFT_CALL(form, 1, Allreduce, Iallreduce, MPI_IN_PLACE, MPI_BOTTOM, 1, placed, op,
+            MPI_COMM_WORLD);
+  WEFT_EXPECT(number == sum, "Allreduce at MPI_BOTTOM");
+  MPI_Op_free(&op);
+  MPI_Type_free(&placed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -468,6 +507,7 @@ int main(int argc, char** argv) {
   }
   for (const Form form : kForms) {
     handles(form);
+    for (const bool commutes : {false, true}) at_bottom(form, commutes);
     for (const int count : {1, 3, 700, 9001}) {
       for (const bool with_int : {false, true}) alignment(form, count, with_int);
     }

@@ -1,10 +1,13 @@
 // A rank dies while others begin, make communicators, or end: they are told so by an error class
 // (MPI_Init: by an error that names it), nobody waits for ever, and the living go on.
 // comms_deaths WHEN: "init", "dup", "idup", "split", "create", "group",
-// "inter", "graph", "session", "finalize".
+// "inter", "graph", "session", "finalize"; "sides" and "sides_leader", in which the second side of
+// an inter-communicator loses a rank; "split_some" and "graph_some", of which some hear from the
+// dead.
 #include <unistd.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -59,6 +62,53 @@ int make(const std::string& how, MPI_Comm comm, MPI_Comm* made) {
   return code;
 }
 
+/// Makers over an inter-communicator, and what makes one, after a death on the second side: all
+/// ranks of both are told.
+void make_of_sides(MPI_Comm sides, MPI_Comm mine, bool first) {
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Group world;
+  MPI_Group local;
+  MPI_Group remote;
+  const int halves[] = {0, 1, 2, 3};
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, 2, first ? halves : halves + 2, &local);
+  MPI_Group_incl(world, 2, first ? halves + 2 : halves, &remote);
+  // Twice: when it happens, and when it is known.
+  for (int i = 0; i < 2; ++i) {
+    for (const std::string how : {"dup", "idup", "split", "create"}) {
+      const int code = class_of(make(how, sides, &made));
+      expect(code == MPI_ERR_PROC_ABORTED, how + " of sides: class " + std::to_string(code));
+    }
+    int code = class_of(MPI_Intercomm_merge(sides, 0, &made));
+    expect(code == MPI_ERR_PROC_ABORTED, "merge: class " + std::to_string(code));
+    code = class_of(MPI_Intercomm_create(mine, 0, MPI_COMM_WORLD, first ? 2 : 0, 5, &made));
+    expect(code == MPI_ERR_PROC_ABORTED, "Intercomm_create: class " + std::to_string(code));
+    code = class_of(MPI_Intercomm_create_from_groups(local, 0, remote, 0, "sides", MPI_INFO_NULL,
+                                                     MPI_ERRORS_RETURN, &made));
+    expect(code == MPI_ERR_PROC_ABORTED, "of groups: class " + std::to_string(code));
+  }
+  MPI_Group_free(&local);
+  MPI_Group_free(&remote);
+  MPI_Group_free(&world);
+  if (!first) return;
+  // All of this side live.
+  int sum = 0;
+  const int one = 1;
+  expect(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, mine) == MPI_SUCCESS && sum == 2,
+         "Allreduce of the living side");
+}
+
+/// The dying rank's part of a maker: the first message of one rank, and no more.
+void give_to_one(int to, int bytes) {
+  const std::byte nothing[8] = {};
+  int counts[4] = {};
+  const int none[4] = {};
+  counts[to] = bytes;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ialltoallv(nothing, counts, none, MPI_BYTE, nullptr, none, none, MPI_BYTE, MPI_COMM_WORLD,
+                 &request);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -77,16 +127,30 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  const int victim = size - 1;
+  const bool in_sides = when == "sides" || when == "sides_leader";
+  const int victim = when == "sides_leader" ? 2 : size - 1;
+  MPI_Comm mine = MPI_COMM_NULL;
+  MPI_Comm sides = MPI_COMM_NULL;
+  const bool first = rank < 2;
+  if (in_sides) {
+    MPI_Comm_split(MPI_COMM_WORLD, first ? 0 : 1, 0, &mine);
+    MPI_Intercomm_create(mine, 0, MPI_COMM_WORLD, first ? 2 : 0, 4, &sides);
+  }
   if (rank == victim) {
+    if (when == "split_some") give_to_one(2, 8);
+    if (when == "graph_some") give_to_one(0, 4);
     usleep(200'000);
     std::raise(SIGKILL);
   }
-  if (when != "finalize") {
+  if (in_sides) {
+    make_of_sides(sides, mine, first);
+    MPI_Comm_free(&sides);
+    MPI_Comm_free(&mine);
+  } else if (when != "finalize") {
     // Twice: when it happens, and when it is known.
     for (int i = 0; i < 2; ++i) {
       MPI_Comm made = MPI_COMM_NULL;
-      const int code = class_of(make(when, MPI_COMM_WORLD, &made));
+      const int code = class_of(make(when.substr(0, when.find('_')), MPI_COMM_WORLD, &made));
       expect(code == MPI_ERR_PROC_ABORTED,
              when + ": class " + std::to_string(code) + " with a dead member");
     }
