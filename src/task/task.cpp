@@ -120,9 +120,11 @@ void abandon(Record& record) noexcept { release(record); }
   // relaxed: the record's lists pass it on, and a late token may see either.
   record.joiner.store(nullptr, std::memory_order_relaxed);
   record.status.store(Status::free, std::memory_order_relaxed);
-  if (here != nullptr) {
+  if (here != nullptr && !record.from_outside) [[likely]] {
     here->give_record(record);
   } else {
+    // Its home's thread would keep it for itself, and whoever spawns from elsewhere need new ones.
+    record.from_outside = false;
     record.home()->give_record_outside(record);
   }
 }

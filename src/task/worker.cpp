@@ -92,6 +92,7 @@ Record* Worker::take_record_outside() noexcept {
   }
   Record* record = outside_free_;
   outside_free_ = record->next;
+  record->from_outside = true;
   return record;
 }
 

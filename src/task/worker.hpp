@@ -248,7 +248,8 @@ class alignas(base::kCacheLine) Worker {
   std::array<Record*, kMostLoot> gift_ = {};  ///< as a thief: by whom it asked; else its own
 
   // ---- from outside ----
-  alignas(base::kCacheLine) std::atomic<Record*> returned_{nullptr};  ///< freed by others
+  alignas(base::kCacheLine) std::atomic<Record*> returned_{
+      nullptr};  ///< freed, or taken, by others
   base::SpinLock outside_lock_;
   Record* outside_free_ = nullptr;  ///< (outside_lock_) for those who spawn from elsewhere
 
