@@ -114,7 +114,10 @@ bool sleep(std::span<WaitEntry> waiters, uint64_t deadline_ns) noexcept {
   if (deadline_ns != kNoDeadline) return parker.park_until(deadline_ns);
   // A task lets its worker do something else; a thread's way into the kernel and back is long.
   if (!this_task().valid()) {
-    const auto is_told = [](const WaitEntry& waiter) { return waiter.is_told(); };
+    // One whose attempt has ended in `closed` is told of nothing more.
+    const auto is_told = [](const WaitEntry& waiter) {
+      return waiter.is_enlisted() && waiter.is_told();
+    };
     for (base::BriefSpin spin; spin.again();) {
       if (std::ranges::any_of(waiters, is_told)) return true;
     }

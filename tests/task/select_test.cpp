@@ -2,6 +2,7 @@
 #include "weft/task/select.hpp"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
@@ -169,6 +170,40 @@ TEST_P(Selects, AChannelThatClosesMeanwhileIsTold) {
     EXPECT_EQ(waits.join(), kAllClosed);
     EXPECT_EQ(told.join(), 0);
   }
+}
+
+uint64_t processor_ns_of_this_thread() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
+
+// A thread that has nothing to wait for but the other channel, for most of a while, sleeps.
+TEST(SelectTest, AThreadSleepsThoughOneChannelHasClosed) {
+  const auto waits_beside = [](auto& closes, const auto& case_of) {
+    Channel<int> last(1);
+    std::thread other([&] {
+      std::this_thread::sleep_for(5ms);
+      closes.close();
+      std::this_thread::sleep_for(150ms);
+      EXPECT_TRUE(last.send(7));
+    });
+    const uint64_t start = base::now_ns();
+    const uint64_t used_before = processor_ns_of_this_thread();
+    EXPECT_EQ(select(case_of(closes), on_receive(last, [](int value) { EXPECT_EQ(value, 7); })), 1);
+    const uint64_t used = processor_ns_of_this_thread() - used_before;
+    EXPECT_LT(used, (base::now_ns() - start) / 40);
+    other.join();
+  };
+  const auto receives = [](auto& channel) { return on_receive(channel, [](int) { FAIL(); }); };
+  const auto sends = [](auto& channel) { return on_send(channel, 1, [] { FAIL(); }); };
+  Channel<int> empty(1);
+  waits_beside(empty, receives);
+  SpscChannel<int> empty_too(1);
+  waits_beside(empty_too, receives);
+  Channel<int> full(1);
+  EXPECT_TRUE(full.send(0));
+  waits_beside(full, sends);
 }
 
 TEST_P(Selects, AValueStaysTheCallersUntilItIsSent) {
