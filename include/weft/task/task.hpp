@@ -59,6 +59,8 @@ void release(Record& record) noexcept;
 /// Nobody will join it.
 void detach(Record& record) noexcept;
 void report_lost(Record& record) noexcept;
+/// The calling task's local values end before it does.
+void end_own_locals() noexcept;
 
 template <class F>
 Record& spawn(Scheduler* scheduler, F&& function, const SpawnOptions* options, bool detached) {
