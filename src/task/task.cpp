@@ -84,8 +84,9 @@ const char* name_of(const Record& record) noexcept {
         throw Error(Errc::bad_argument,
                     fmt::format("spawn: a stack of {} bytes is too large", options->stack_bytes));
       }
+      // A smaller one finds as much where a child is run in place (room_to_run_in_place).
       record->stack_class =
-          size_class > impl.stack_class ? static_cast<uint8_t>(size_class) : uint8_t{0};
+          size_class >= impl.stack_class ? static_cast<uint8_t>(size_class) : uint8_t{0};
     }
   }
   return *record;

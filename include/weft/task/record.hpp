@@ -52,7 +52,7 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
   // What its runner writes.
   alignas(base::kCacheLine) std::atomic<Status> status{Status::free};
   bool detached = false;
-  uint8_t stack_class = 0;    ///< 0: any
+  uint8_t stack_class = 0;    ///< 0: any, or what is left of one
   uint8_t turns = 0;          ///< how often it went on before others: see Worker::claim_newest
   bool from_outside = false;  ///< taken by take_record_outside, to whose callers it returns
   void* stack = nullptr;      ///< where its context is saved; nullptr: not started
