@@ -1,5 +1,6 @@
 // What happens when tasks do what they should not, or the machine gives no more.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -189,6 +190,19 @@ TEST_P(Trouble, OtherFaultsTakeTheirCourse) {
   } else {
     EXPECT_EXIT(fault(), testing::KilledBySignal(SIGSEGV), "^[^a-z]*$");
   }
+}
+
+TEST(TroubleTest, AFaultThatIsSentEndsTheProgramToo) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers have a handler of their own";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto raises = [](bool by_task) {
+    Scheduler scheduler({.workers = 1});
+    const auto raise_fault = [] { (void)::raise(SIGSEGV); };
+    by_task ? scheduler.run(raise_fault) : raise_fault();
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(raises(false), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(raises(true), testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST_P(Trouble, ArgumentsThatNothingCouldMakeRightEndTheProgram) {
