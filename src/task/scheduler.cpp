@@ -72,7 +72,20 @@ uint32_t Scheduler::Impl::forks_so_far() noexcept {
   static std::once_flag once;
   // relaxed: who looks is of the one thread that the child has, or was made by it.
   std::call_once(once, [] {
-    ::pthread_atfork(nullptr, nullptr, [] { task::forks.fetch_add(1, std::memory_order_relaxed); });
+    const auto before = [] {
+      hold_live();
+      Crew::hold_all();
+    };
+    const auto in_parent = [] {
+      Crew::let_all_go(false);
+      let_live_go();
+    };
+    const auto in_child = [] {
+      task::forks.fetch_add(1, std::memory_order_relaxed);
+      Crew::let_all_go(true);
+      let_live_go();
+    };
+    ::pthread_atfork(before, in_parent, in_child);
   });
   return task::forks.load(std::memory_order_relaxed);
 }

@@ -27,6 +27,7 @@
 #include "weft/task/channel.hpp"
 #include "weft/task/condition_variable.hpp"
 #include "weft/task/group.hpp"
+#include "weft/task/introspect.hpp"
 #include "weft/task/latch.hpp"
 #include "weft/task/mutex.hpp"
 #include "weft/task/semaphore.hpp"
@@ -480,6 +481,30 @@ TEST_P(Trouble, AChildProcessMakesASchedulerOfItsOwn) {
   }
   EXPECT_EQ(wait_for_child(child), 7);
   EXPECT_EQ(scheduler.run([] { return spawn([] { return 4; }).join(); }), 4);
+}
+
+// Another thread may be anywhere in a dump, or in the start or end of a scheduler.
+TEST(TroubleTest, AChildMakesASchedulerWhateverItsParentDid) {
+  if (kThreadSanitized) GTEST_SKIP() << "it starts no thread after a fork";
+  const Scheduler scheduler({.workers = 1});
+  std::atomic<bool> enough{false};
+  std::thread busy([&] {
+    while (!enough) (void)dump_all();
+  });
+  for (int round = 0; round < 30 && !testing::Test::HasFailure(); ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);  // ends what hangs
+      {
+        Scheduler own({.workers = 1});
+        own.run([] { spawn([] {}).join(); });
+      }
+      std::_Exit(7);
+    }
+    EXPECT_EQ(wait_for_child(child), 7);
+  }
+  enough = true;
+  busy.join();
 }
 
 // ---- memory ------------------------------------------------------------------------------------
