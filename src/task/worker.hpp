@@ -144,7 +144,7 @@ class alignas(base::kCacheLine) Worker {
   static Worker& settle(Arrival arrival, Stack& here) noexcept;
   class Asleep;
   void sleep() noexcept;
-  void set_sleeper(base::Parker& sleeper) noexcept;
+  bool set_sleeper(base::Parker& sleeper) noexcept;
   void poll_now_and_then() noexcept;
   bool leaves_a_turn() noexcept;
   void take_share_of(Worker& home) noexcept;
@@ -194,6 +194,7 @@ class alignas(base::kCacheLine) Worker {
   std::atomic<uint32_t> loot_count_{0};
   unsigned thread_slot_ = 0;  ///< constant while its thread runs
   base::SpinLock sleeper_lock_;
+  bool woken_ = false;               ///< (sleeper_lock_) since sleeper_ was named
   base::Parker* sleeper_ = nullptr;  ///< (sleeper_lock_) what wakes the thread: its own, or a bell
   Signals signals_;
 

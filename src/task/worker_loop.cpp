@@ -533,7 +533,7 @@ void Worker::thread_main() {
   if (number < cores.count()) (void)base::bind_this_thread(cores.processor(number));
   of_this_thread = this;
   own_parker_ = &base::this_parker();
-  set_sleeper(*own_parker_);
+  (void)set_sleeper(*own_parker_);
   exceptions_ = abi::__cxa_get_globals();
   thread_slot_ = base::this_thread_slot();
   share_of_ = this;
