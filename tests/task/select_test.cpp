@@ -272,6 +272,34 @@ TEST_P(Selects, WhatOneWasToldOfAndDidNotTakeAnotherGets) {
   EXPECT_EQ(sum, long{kValues} * (kValues + 1) / 2);
 }
 
+/// What another room would tell of, for who asks and leaves.
+class NeverReady final : public base::Awaited {
+ public:
+  bool ready() noexcept override { return false; }
+  bool enroll(base::Parker& parker) noexcept override {
+    waits_ = &parker;
+    return true;
+  }
+  void withdraw() noexcept override { waits_ = nullptr; }
+  [[nodiscard]] bool is_awaited() const { return waits_ != nullptr; }
+
+ private:
+  base::Parker* waits_ = nullptr;
+};
+
+TEST(SelectTest, WhoOnlyLooksLeavesWhoeverWaitsElsewhere) {
+  NeverReady never;
+  EXPECT_TRUE(never.enroll(base::this_parker()));
+  EXPECT_EQ(select(0, on_ready(never, [] { FAIL(); })), kTimedOut);
+  EXPECT_TRUE(never.is_awaited());
+  auto again = on_ready(never, [] { FAIL(); });
+  EXPECT_EQ(select(1ms, again), kTimedOut);
+  EXPECT_FALSE(never.is_awaited());
+  EXPECT_TRUE(never.enroll(base::this_parker()));
+  EXPECT_EQ(select(0, again), kTimedOut);
+  EXPECT_TRUE(never.is_awaited());
+}
+
 TEST_P(Selects, ACaseMayBeUsedAgain) {
   Channel<int> numbers(1);
   std::vector<std::optional<int>> got;
