@@ -244,6 +244,30 @@ TEST_P(Selects, MayNameAChannelTwice) {
   EXPECT_EQ(one.join(), 100);
 }
 
+TEST_P(Selects, MayNameAChannelOfTwoEndsTwice) {
+  Scheduler scheduler(options());
+  SpscChannel<int> numbers(1);
+  SpscChannel<int> stop(1);
+  auto receives = scheduler.spawn([&] {
+    int got = 0;
+    const auto count = [&](int) { ++got; };
+    while (select(on_receive(numbers, count), on_receive(stop, [](int) { FAIL(); }),
+                  on_receive(numbers, count)) >= 0) {
+    }
+    return got;
+  });
+  auto sends = scheduler.spawn([&] {
+    for (int i = 0; i < 100; ++i) {
+      select(on_send(numbers, i, [] {}), on_send(numbers, -i, [] {}));
+      if (i % 10 == 0) sleep_for(10us);
+    }
+  });
+  sends.join();
+  numbers.close();
+  stop.close();
+  EXPECT_EQ(receives.join(), 100);
+}
+
 // Each of those who select was told of some channel and takes from another: whatever it was told
 // of, the next gets. A wake-up that is lost is a hang.
 TEST_P(Selects, WhatOneWasToldOfAndDidNotTakeAnotherGets) {

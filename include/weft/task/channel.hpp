@@ -213,7 +213,7 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
         return Attempt::done;
       }
       if (waiter == nullptr || waiter->waits()) return Attempt::not_now;
-      emptied_.add(*waiter);
+      if (!emptied_.add(*waiter)) return Attempt::not_now;
     }
   }
   Attempt attempt_receive(std::optional<T>& value, WaitEntry* waiter) noexcept {
@@ -230,7 +230,7 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
         return Attempt::closed;
       }
       if (waiter == nullptr || waiter->waits()) return Attempt::not_now;
-      filled_.add(*waiter);
+      if (!filled_.add(*waiter)) return Attempt::not_now;
     }
   }
   void leave_senders(WaitEntry& waiter) noexcept { emptied_.leave(waiter); }

@@ -118,8 +118,9 @@ class WaitSlot {
   }
   /// The same for others than the publisher, at any price.
   void wake() noexcept;
-  /// After this, the caller looks once more, and if that was in vain, waits to be told.
-  void add(WaitEntry& waiter) noexcept;
+  /// After this, the caller looks once more, and if that was in vain, waits to be told. False:
+  /// another entry of the same context is here, and is told instead.
+  [[nodiscard]] bool add(WaitEntry& waiter) noexcept;
   /// Returns when `waiter` is here no more, nor about to be told.
   void leave(WaitEntry& waiter) noexcept;
 
