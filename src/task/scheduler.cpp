@@ -95,7 +95,7 @@ Scheduler::Impl::Impl(const Options& given)
       stacks(configured_guard(), static_cast<uint32_t>(base::config_int("task.mprotect_guards")),
              start_in_loop),
       started(options.workers),
-      crew(Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)),
+      taken{Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)},
       workers(crew.workers) {
   stack_class = StackPool::class_of(options.stack_bytes);
   if (options.bind && crew.workers.size() <= base::Topology::machine().cores().size()) {
@@ -147,12 +147,10 @@ void Scheduler::Impl::end_workers() noexcept {
   for (auto& worker : workers) worker->join_thread();
   blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
   enlisted.reset();
-  const bool all_ended = live() == 0;
-  if (!all_ended) {
-    for (auto& worker : workers) worker->abandon_all();
-    stacks.keep();
-  }
-  Crew::give_back(crew, all_ended);
+  taken.all_ended = live() == 0;
+  if (taken.all_ended) return;
+  for (auto& worker : workers) worker->abandon_all();
+  stacks.keep();
 }
 
 Scheduler::Impl::~Impl() {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -596,6 +597,29 @@ TEST_P(Trouble, ASchedulerWithoutMemoryIsRefused) {
       std::_Exit(e.code() == Errc::no_memory ? 0 : 1);
     }
     std::_Exit(2);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(0), "");
+}
+
+// What its workers keep from scheduler to scheduler is there for the next.
+TEST(TroubleTest, SchedulersThatAreRefusedEarlyTakeNoMemory) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory leaves no room for a limit";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto make = [] {
+    const test::Configured by("task.dump_signal", "USR2");  // wants a thread, before all workers
+    (void)base::Topology::machine();
+    limit_memory(1 << 20);
+    for (int i = 0; i < 100; ++i) {
+      try {
+        const Scheduler scheduler({.workers = 1, .two_levels = true});
+        std::_Exit(1);
+      } catch (const Error& e) {
+        if (e.code() != Errc::no_memory) std::_Exit(2);
+      } catch (const std::bad_alloc&) {
+        std::_Exit(3);  // not even for another one's records
+      }
+    }
+    std::_Exit(0);
   };
   EXPECT_EXIT(make(), testing::ExitedWithCode(0), "");
 }
