@@ -28,6 +28,13 @@ namespace weft::task::detail {
 /// What a worker is about, for those who made work.
 enum class Mode : uint8_t { busy, searching, asleep };
 
+/// Whether a child was run in place of who joins it.
+enum class InPlace : uint8_t {
+  done,
+  refused,
+  later,  ///< others have their turn first: see leaves_a_turn
+};
+
 /// What is to be done for the stack that was left, once its context is saved.
 enum class After : uint8_t {
   nothing,
@@ -69,7 +76,7 @@ class alignas(base::kCacheLine) Worker {
   /// Signals a task of this worker.
   void signal_here(Record& record) noexcept;
   /// Runs `record` in place if it is fresh, at home here, and there is stack for it.
-  bool run_in_place(Record& record) noexcept;
+  InPlace run_in_place(Record& record) noexcept;
   void yield() noexcept;
   void wait() noexcept;
   [[nodiscard]] Record* running() const noexcept { return running_; }
