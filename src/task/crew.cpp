@@ -69,6 +69,21 @@ void Crew::offer_all() noexcept {
   }
 }
 
+void Crew::hold_all() noexcept { depot().lock.lock(); }
+
+void Crew::let_all_go(bool is_child) noexcept {
+  Depot& kept = depot();
+  if (is_child) {
+    // relaxed: it has one thread.
+    all.store(nullptr, std::memory_order_relaxed);
+    for (auto& each : kept.crews) {
+      each->next_ = all.load(std::memory_order_relaxed);
+      all.store(each.get(), std::memory_order_relaxed);
+    }
+  }
+  kept.lock.unlock();
+}
+
 void Crew::wake_one() noexcept {
   do {
     // Who fails to set it knows that somebody is coming; a sleeper clears it before it looks.

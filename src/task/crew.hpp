@@ -30,6 +30,10 @@ class Crew {
 
   /// `offer`, in every crew that there is.
   static void offer_all() noexcept;
+  /// Around a fork: nobody has the depot's lock, in parent and child. The child's crews are those
+  /// of the depot: the others' threads, and whatever locks they held, are its parent's.
+  static void hold_all() noexcept;
+  static void let_all_go(bool is_child) noexcept;
 
   /// Somebody made work that its home may not come to soon: wakes a sleeping worker, unless one is
   /// just coming.
@@ -47,7 +51,7 @@ class Crew {
   Crew(std::size_t workers, bool two_levels);
   void wake_one() noexcept;
   static constinit std::atomic<Crew*> all;  ///< ever made
-  Crew* next_ = nullptr;                    ///< of those; constant once it is among them
+  Crew* next_ = nullptr;  ///< of those; constant once it is among them, but for a fork
   const bool two_levels_;
 };
 

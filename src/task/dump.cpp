@@ -57,11 +57,28 @@ struct Calls {
   bool operator==(const Calls&) const = default;
 };
 
+/// A copy: once the guard is left, the task may end, and its name with it.
+struct Name {
+  static constexpr std::size_t kRoom = 48;
+  explicit Name(const char* name) noexcept : is_given(name != nullptr) {
+    if (!is_given) return;
+    while (length < kRoom && name[length] != '\0') {
+      text[length] = name[length];
+      ++length;
+    }
+    is_cut = length == kRoom && name[length] != '\0';
+  }
+  char text[kRoom];
+  uint8_t length = 0;
+  bool is_given = false;
+  bool is_cut = false;
+};
+
 struct Line {
   int worker = 0;
   uint32_t index = 0;
   State state = State::fresh;
-  const char* name = nullptr;
+  Name name;
   Calls calls;
 };
 
@@ -74,7 +91,8 @@ class Survey {
     Line line{.worker = worker,
               .index = record.index(),
               .state = state_of(record, status, worker_sleeps),
-              .name = record.name.load(std::memory_order_relaxed)};
+              .name = Name(record.name.load(std::memory_order_relaxed)),
+              .calls = {}};
     ++counts_[static_cast<std::size_t>(line.state)];
     if (line.state == State::waits) {
       // It is not claimed while its home's guard is held, so nobody runs on its stack.
@@ -204,9 +222,10 @@ std::string Survey::text() const {
   Symbols symbols;
   for (const Line& line : lines_) {
     const std::string where = text_of(line.calls, symbols);
-    text += fmt::format("  task {}.{} '{}': {}{}{}\n", line.worker, line.index,
-                        line.name != nullptr ? line.name : "unnamed", to_string(line.state),
-                        where.empty() ? "" : " in ", where);
+    const std::string_view name(line.name.text, line.name.length);
+    text += fmt::format("  task {}.{} '{}{}': {}{}{}\n", line.worker, line.index,
+                        line.name.is_given ? name : "unnamed", line.name.is_cut ? "..." : "",
+                        to_string(line.state), where.empty() ? "" : " in ", where);
   }
   if (all > lines_.size()) {
     text += fmt::format("  and {} more; of all of them:\n", all - lines_.size());

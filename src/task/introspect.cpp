@@ -110,6 +110,9 @@ Enlisted::~Enlisted() {
   std::erase(live().schedulers, &scheduler_);
 }
 
+void hold_live() noexcept { live().mutex.lock(); }
+void let_live_go() noexcept { live().mutex.unlock(); }
+
 std::string dump_all() {
   const std::lock_guard hold(live().mutex);
   std::vector<Scheduler::Impl*> schedulers;

@@ -17,4 +17,8 @@ class Enlisted {
   Scheduler::Impl& scheduler_;
 };
 
+/// Around a fork: the list is whole, and nobody has its lock, in parent and child.
+void hold_live() noexcept;
+void let_live_go() noexcept;
+
 }  // namespace weft::task

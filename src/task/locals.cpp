@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "task/worker.hpp"
+#include "weft/task/task.hpp"
 
 namespace weft::task::detail {
 namespace {
@@ -45,6 +46,12 @@ void end_locals(Record& record) noexcept {
   static_cast<Locals*>(record.locals)->clear();
   delete static_cast<Locals*>(record.locals);
   record.locals = nullptr;
+}
+
+[[gnu::noinline]] void end_own_locals() noexcept {
+  Record* const task = Worker::current_at_entry()->running();
+  if (task->locals != nullptr) [[unlikely]]
+    end_locals(*task);
 }
 
 }  // namespace weft::task::detail

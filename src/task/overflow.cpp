@@ -41,12 +41,14 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       say_overflowed(*worker, *stack);
     }
   }
-  // What was there before us decides; without anything, the fault again, and the default.
+  // What was there before us decides; without anything, the fault again, and the default. One that
+  // was sent (kill, raise) does not come again by itself.
   if ((before_us.sa_flags & SA_SIGINFO) != 0 && before_us.sa_sigaction != nullptr) {
     before_us.sa_sigaction(signal, info, context);
     return;
   }
   ::sigaction(signal, &before_us, nullptr);
+  if (info->si_code <= 0) (void)::raise(signal);
 }
 
 void install_once() {

@@ -17,17 +17,19 @@ class ReadyBits {
  public:
   static constexpr int kNone = -1;
 
-  /// Makes room for indices below `bits`; keeps what is set.
+  /// Makes room for indices below `bits`; keeps what is set. Throws std::bad_alloc; then all is as
+  /// before, but for summaries that are longer than they need be.
   void grow(std::size_t bits) {
     if (bits <= words_.size() * 64) return;
     // Twice as much at least, since all is looked through.
-    words_.resize(std::max((bits + 63) / 64, 2 * words_.size()));
-    std::size_t below = words_.size();
+    const std::size_t words = std::max((bits + 63) / 64, 2 * words_.size());
+    std::size_t below = words;
     for (auto& level : summaries_) {
       if (below <= 64) break;
       below = (below + 63) / 64;
       level.resize(below);
     }
+    words_.resize(words);
     rebuild();
   }
   void set(uint32_t index) noexcept { merge(index / 64, uint64_t{1} << index % 64); }

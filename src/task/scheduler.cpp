@@ -72,7 +72,20 @@ uint32_t Scheduler::Impl::forks_so_far() noexcept {
   static std::once_flag once;
   // relaxed: who looks is of the one thread that the child has, or was made by it.
   std::call_once(once, [] {
-    ::pthread_atfork(nullptr, nullptr, [] { task::forks.fetch_add(1, std::memory_order_relaxed); });
+    const auto before = [] {
+      hold_live();
+      Crew::hold_all();
+    };
+    const auto in_parent = [] {
+      Crew::let_all_go(false);
+      let_live_go();
+    };
+    const auto in_child = [] {
+      task::forks.fetch_add(1, std::memory_order_relaxed);
+      Crew::let_all_go(true);
+      let_live_go();
+    };
+    ::pthread_atfork(before, in_parent, in_child);
   });
   return task::forks.load(std::memory_order_relaxed);
 }
@@ -82,7 +95,7 @@ Scheduler::Impl::Impl(const Options& given)
       stacks(configured_guard(), static_cast<uint32_t>(base::config_int("task.mprotect_guards")),
              start_in_loop),
       started(options.workers),
-      crew(Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)),
+      taken{Crew::take(static_cast<std::size_t>(options.workers), options.two_levels)},
       workers(crew.workers) {
   stack_class = StackPool::class_of(options.stack_bytes);
   if (options.bind && crew.workers.size() <= base::Topology::machine().cores().size()) {
@@ -134,12 +147,10 @@ void Scheduler::Impl::end_workers() noexcept {
   for (auto& worker : workers) worker->join_thread();
   blocking.stop();  // after the threads that started helpers; a last wake-up finds the workers
   enlisted.reset();
-  const bool all_ended = live() == 0;
-  if (!all_ended) {
-    for (auto& worker : workers) worker->abandon_all();
-    stacks.keep();
-  }
-  Crew::give_back(crew, all_ended);
+  taken.all_ended = live() == 0;
+  if (taken.all_ended) return;
+  for (auto& worker : workers) worker->abandon_all();
+  stacks.keep();
 }
 
 Scheduler::Impl::~Impl() {

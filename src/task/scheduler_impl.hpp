@@ -60,10 +60,17 @@ class Scheduler::Impl {
   std::atomic<bool> watched{false};  ///< a sleeper looks after busy workers now and then
   std::atomic<bool> stopping{false};
   std::atomic<bool> out_of_stacks{false};
+  std::atomic<uint64_t> turns_left{0};  ///< by joins that still wait: see Worker::leaves_a_turn
   std::atomic<uint32_t> outsider_turn{0};
   std::atomic<uint64_t> outside_spawned{0};
   std::latch started{0};
-  Crew& crew;
+  /// Given back at the end, also of a start that throws.
+  struct TakenCrew {
+    Crew& crew;
+    bool all_ended = true;
+    ~TakenCrew() { Crew::give_back(crew, all_ended); }
+  } taken;
+  Crew& crew = taken.crew;
   std::vector<std::unique_ptr<detail::Worker>>& workers;  ///< the crew's
   BlockingPool blocking;
   std::unique_ptr<Enlisted> enlisted;

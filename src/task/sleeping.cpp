@@ -24,10 +24,15 @@ class Worker::Asleep final : public base::Awaited {
     return worker_.scheduler_->stopping.load(std::memory_order_relaxed) || worker_.looks_ready() ||
            worker_.scheduler_->timers.earliest() < until_ns;
   }
+  /// Once more: it moves from one place to another, and is announced all the time.
   bool enroll(base::Parker& parker) noexcept override {
-    worker_.set_sleeper(parker);
-    worker_.set_mode(Mode::asleep);
-    worker_.crew_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
+    const bool was_woken = worker_.set_sleeper(parker);
+    if (worker_.mode() != Mode::asleep) {
+      worker_.set_mode(Mode::asleep);
+      worker_.crew_.sleepers.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence
+    } else if (was_woken) {
+      return false;  // at the other place, where it does not sleep
+    }
     base::heavy_fence();
     return !ready();
   }
@@ -35,7 +40,7 @@ class Worker::Asleep final : public base::Awaited {
     if (worker_.mode() != Mode::asleep) return;
     worker_.crew_.sleepers.fetch_sub(1, std::memory_order_relaxed);
     worker_.set_mode(Mode::searching);
-    worker_.set_sleeper(*worker_.own_parker_);
+    (void)worker_.set_sleeper(*worker_.own_parker_);
     // release: pairs with wake_one's exchange, which then does not take it for asleep any more.
     worker_.crew_.waking.store(false, std::memory_order_release);
   }
@@ -71,9 +76,8 @@ void Worker::sleep() noexcept {
         others_busy && !scheduler_->watched.exchange(true, std::memory_order_acq_rel);
     if (watches) asleep.until_ns = std::min(asleep.until_ns, base::now_ns() + kWatchNs);
     if (base::has_idle_work()) {
-      asleep.withdraw();
-      // Who was refused can be called from `enroll` on. If nobody sleeps there any more by then,
-      // nobody may call: once more from the start.
+      // Who was refused asks whether somebody is wanted there by now, since it can be called
+      // already; what it is called for meanwhile, `enroll` sees.
       if (!base::sleep_on_idle_work(asleep, asleep.until_ns) && asleep.enroll(*own_parker_) &&
           !base::idle_work_wants_sleeper()) {
         own_parker_->park_until(asleep.until_ns);

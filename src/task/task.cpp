@@ -84,8 +84,9 @@ const char* name_of(const Record& record) noexcept {
         throw Error(Errc::bad_argument,
                     fmt::format("spawn: a stack of {} bytes is too large", options->stack_bytes));
       }
+      // A smaller one finds as much where a child is run in place (room_to_run_in_place).
       record->stack_class =
-          size_class > impl.stack_class ? static_cast<uint8_t>(size_class) : uint8_t{0};
+          size_class >= impl.stack_class ? static_cast<uint8_t>(size_class) : uint8_t{0};
     }
   }
   return *record;
@@ -120,25 +121,38 @@ void abandon(Record& record) noexcept { release(record); }
   // relaxed: the record's lists pass it on, and a late token may see either.
   record.joiner.store(nullptr, std::memory_order_relaxed);
   record.status.store(Status::free, std::memory_order_relaxed);
-  if (here != nullptr) {
+  if (here != nullptr && !record.from_outside) [[likely]] {
     here->give_record(record);
   } else {
+    // Its home's thread would keep it for itself, and whoever spawns from elsewhere need new ones.
+    record.from_outside = false;
     record.home()->give_record_outside(record);
   }
 }
+
+namespace {
+
+/// By the task `self`; not in place.
+[[gnu::noinline]] void join_waiting(Record& record, Record& self, InPlace why) noexcept {
+  void* nobody_yet = nullptr;
+  // acq_rel: release who we are to who ends it; acquire its end, if that was first.
+  if (record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_task(self),
+                                            std::memory_order_acq_rel)) {
+    while (!record.has_ended()) Worker::current()->wait();
+  }
+  if (why == InPlace::later) [[unlikely]]
+    Worker::current()->scheduler().turns_left.fetch_sub(1, std::memory_order_relaxed);
+}
+
+}  // namespace
 
 [[gnu::noinline]] void join(Record& record) noexcept {
   if (record.has_ended()) return;
   void* nobody_yet = nullptr;
   Worker* const here = Worker::current_at_entry();
   if (Record* self = here != nullptr ? here->running() : nullptr; self != nullptr) {
-    if (here->run_in_place(record)) return;
-    // acq_rel: release who we are to who ends it; acquire its end, if that was first.
-    if (!record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_task(*self),
-                                               std::memory_order_acq_rel)) {
-      return;
-    }
-    while (!record.has_ended()) Worker::current()->wait();
+    const InPlace ran = here->run_in_place(record);
+    if (ran != InPlace::done) join_waiting(record, *self, ran);
     return;
   }
   base::Parker& parker = base::this_parker();

@@ -57,8 +57,12 @@ void WaitList::tell(WaitEntry* taken) noexcept {
 
 // ---- a slot ------------------------------------------------------------------------------------
 
-void WaitSlot::add(WaitEntry& waiter) noexcept {
-  WEFT_CHECK(waiter_.load(std::memory_order_relaxed) == nullptr, "one waits here at a time");
+bool WaitSlot::add(WaitEntry& waiter) noexcept {
+  // relaxed: an entry that is there is the caller's own.
+  if (WaitEntry* const other = waiter_.load(std::memory_order_relaxed); other != nullptr) {
+    WEFT_CHECK(&other->parker() == &waiter.parker(), "one waits here at a time");
+    return false;
+  }
   waiter.enlist();
   waiter.next_ = nullptr;
   // release: pairs with wake's exchange; the waiter is seen whole.
@@ -70,6 +74,7 @@ void WaitSlot::add(WaitEntry& waiter) noexcept {
     careful_.store(true, std::memory_order_relaxed);  // published by the fence
     base::heavy_fence();                              // pairs with ring's light one
   }
+  return true;
 }
 
 void WaitSlot::leave(WaitEntry& waiter) noexcept {
@@ -114,7 +119,10 @@ bool sleep(std::span<WaitEntry> waiters, uint64_t deadline_ns) noexcept {
   if (deadline_ns != kNoDeadline) return parker.park_until(deadline_ns);
   // A task lets its worker do something else; a thread's way into the kernel and back is long.
   if (!this_task().valid()) {
-    const auto is_told = [](const WaitEntry& waiter) { return waiter.is_told(); };
+    // One whose attempt has ended in `closed` is told of nothing more.
+    const auto is_told = [](const WaitEntry& waiter) {
+      return waiter.is_enlisted() && waiter.is_told();
+    };
     for (base::BriefSpin spin; spin.again();) {
       if (std::ranges::any_of(waiters, is_told)) return true;
     }

@@ -92,6 +92,7 @@ Record* Worker::take_record_outside() noexcept {
   }
   Record* record = outside_free_;
   outside_free_ = record->next;
+  record->from_outside = true;
   return record;
 }
 
@@ -182,12 +183,15 @@ bool Worker::set_ready(Record& record) noexcept {
 void Worker::wake() noexcept {
   // Under the lock: the bell that it sleeps on may be taken away when it has left it.
   const std::lock_guard hold(sleeper_lock_);
+  woken_ = true;
   sleeper_->unpark();
 }
 
-void Worker::set_sleeper(base::Parker& sleeper) noexcept {
+/// True: the one that was named so far was unparked.
+bool Worker::set_sleeper(base::Parker& sleeper) noexcept {
   const std::lock_guard hold(sleeper_lock_);
   sleeper_ = &sleeper;
+  return std::exchange(woken_, false);
 }
 
 // ---- taking ------------------------------------------------------------------------------------

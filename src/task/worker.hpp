@@ -28,6 +28,13 @@ namespace weft::task::detail {
 /// What a worker is about, for those who made work.
 enum class Mode : uint8_t { busy, searching, asleep };
 
+/// Whether a child was run in place of who joins it.
+enum class InPlace : uint8_t {
+  done,
+  refused,
+  later,  ///< others have their turn first: see leaves_a_turn
+};
+
 /// What is to be done for the stack that was left, once its context is saved.
 enum class After : uint8_t {
   nothing,
@@ -69,7 +76,7 @@ class alignas(base::kCacheLine) Worker {
   /// Signals a task of this worker.
   void signal_here(Record& record) noexcept;
   /// Runs `record` in place if it is fresh, at home here, and there is stack for it.
-  bool run_in_place(Record& record) noexcept;
+  InPlace run_in_place(Record& record) noexcept;
   void yield() noexcept;
   void wait() noexcept;
   [[nodiscard]] Record* running() const noexcept { return running_; }
@@ -144,7 +151,7 @@ class alignas(base::kCacheLine) Worker {
   static Worker& settle(Arrival arrival, Stack& here) noexcept;
   class Asleep;
   void sleep() noexcept;
-  void set_sleeper(base::Parker& sleeper) noexcept;
+  bool set_sleeper(base::Parker& sleeper) noexcept;
   void poll_now_and_then() noexcept;
   bool leaves_a_turn() noexcept;
   void take_share_of(Worker& home) noexcept;
@@ -194,6 +201,7 @@ class alignas(base::kCacheLine) Worker {
   std::atomic<uint32_t> loot_count_{0};
   unsigned thread_slot_ = 0;  ///< constant while its thread runs
   base::SpinLock sleeper_lock_;
+  bool woken_ = false;               ///< (sleeper_lock_) since sleeper_ was named
   base::Parker* sleeper_ = nullptr;  ///< (sleeper_lock_) what wakes the thread: its own, or a bell
   Signals signals_;
 
@@ -248,7 +256,8 @@ class alignas(base::kCacheLine) Worker {
   std::array<Record*, kMostLoot> gift_ = {};  ///< as a thief: by whom it asked; else its own
 
   // ---- from outside ----
-  alignas(base::kCacheLine) std::atomic<Record*> returned_{nullptr};  ///< freed by others
+  alignas(base::kCacheLine) std::atomic<Record*> returned_{
+      nullptr};  ///< freed, or taken, by others
   base::SpinLock outside_lock_;
   Record* outside_free_ = nullptr;  ///< (outside_lock_) for those who spawn from elsewhere
 

@@ -302,27 +302,32 @@ bool Worker::has_room() noexcept {
 
 /// Who spawns and joins all the time: the rest of the world gets its turn, and now and then those
 /// who can run here, oldest first (true). By time: of small children there are many in it, and to
-/// leave a deep recursion in the middle is dear.
+/// leave a deep recursion in the middle is dear. It keeps its stack, and so does whatever of it is
+/// begun instead: the more joins stand still like that, the more seldom there is another.
 [[gnu::noinline]] bool Worker::leaves_a_turn() noexcept {
   if (base::has_idle_work()) base::poll_idle_work(base::IdleWork::Poller::busy);
   look_at_timers();
   const uint64_t now = base::ticks();
-  if (now - last_turn_ < scheduler_->turn_ticks) return false;
+  // relaxed: a number.
+  const uint64_t left = scheduler_->turns_left.load(std::memory_order_relaxed);
+  const uint64_t pause = scheduler_->turn_ticks * (1 + left / scheduler_->workers.size());
+  if (now - last_turn_ < pause) return false;
   last_turn_ = now;
+  scheduler_->turns_left.fetch_add(1, std::memory_order_relaxed);
   turns_ |= kTurnsPerRound - 1;  // the newest, which were the child itself, is not what comes next
   return true;
 }
 
-bool Worker::run_in_place(Record& record) noexcept {
-  if (record.home() != this || record.stack_class != 0 || !has_room()) return false;
+InPlace Worker::run_in_place(Record& record) noexcept {
+  if (record.home() != this || record.stack_class != 0 || !has_room()) return InPlace::refused;
   // A child of its own has no exceptions of its parent's.
   if (exceptions() != ExceptionState{}) [[unlikely]]
-    return false;
+    return InPlace::refused;
   if (++in_place_ % kInPlacePerLook == 0 && leaves_a_turn()) [[unlikely]]
-    return false;
+    return InPlace::later;
   {
     const Inside inside(*this);
-    if (record.status.load(std::memory_order_relaxed) != Status::fresh) return false;
+    if (record.status.load(std::memory_order_relaxed) != Status::fresh) return InPlace::refused;
     if (newest_.load(std::memory_order_relaxed) == &record) {
       newest_.store(nullptr, std::memory_order_relaxed);
     } else {
@@ -340,7 +345,7 @@ bool Worker::run_in_place(Record& record) noexcept {
   now.set_running(parent);
   count_end(now.ended_);
   if (&now != parent.home()) follow(parent);
-  return true;
+  return InPlace::done;
 }
 
 /// A task that ran a child in place goes on on the thief's thread to which the child went.
@@ -533,7 +538,7 @@ void Worker::thread_main() {
   if (number < cores.count()) (void)base::bind_this_thread(cores.processor(number));
   of_this_thread = this;
   own_parker_ = &base::this_parker();
-  set_sleeper(*own_parker_);
+  (void)set_sleeper(*own_parker_);
   exceptions_ = abi::__cxa_get_globals();
   thread_slot_ = base::this_thread_slot();
   share_of_ = this;

@@ -1,8 +1,14 @@
 // The two bit-vectors against plain sets.
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <map>
+#include <new>
 #include <random>
 #include <set>
 
@@ -53,6 +59,54 @@ TEST_P(ReadyBitsOf, AgreesWithASet) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ReadyBitsOf,
                          testing::Values(512, 4096, 4608, 262144, 262656, 1 << 20));
+
+void limit_memory_to(rlim_t bytes) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = bytes;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+/// In a process of its own, with ever more memory until there is enough: wherever it runs out, the
+/// bits serve on, and grow when they can.
+[[noreturn]] void grow_with_little_memory() {
+  constexpr uint32_t kFew = 512;
+  constexpr uint32_t kMany = 1 << 27;  // the words take 16 MiB, the first summary 256 KiB
+  constexpr rlim_t kStep = 64 << 10;
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);  // and keeps nothing of either for reuse
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlim_t most = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) + kMany / 8 - 2 * kStep;
+  for (int refused = 0;; most += kStep) {
+    ReadyBits bits;
+    bits.grow(kFew);
+    bits.set(kFew - 1);
+    bool grown = true;
+    limit_memory_to(most);
+    try {
+      bits.grow(kMany);
+    } catch (const std::bad_alloc&) {
+      grown = false;
+      ++refused;
+    }
+    limit_memory_to(RLIM_INFINITY);
+    if (bits.highest() != kFew - 1) std::_Exit(1);
+    bits.grow(kMany);
+    bits.set(kMany - 1);
+    if (bits.highest() != kMany - 1) std::_Exit(2);
+    bits.clear(kMany - 1);
+    if (bits.highest() != kFew - 1) std::_Exit(3);
+    if (grown) std::_Exit(refused > 0 ? 0 : 4);
+  }
+}
+
+TEST(ReadyBitsTest, GrowWhollyOrNotAtAll) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizers' own memory leaves no room for a limit";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(grow_with_little_memory(), testing::ExitedWithCode(0), "");
+}
 
 TEST(SignalsTest, WhatIsSetIsTakenOnceAtItsIndex) {
   Signals signals;

@@ -139,13 +139,13 @@ TEST(WaitSlotStress, NobodyIsForgottenWhoComesWhenCareEnds) {
   std::thread waits([&] {
     WaitEntry entry;
     for (uint64_t round = 1;; ++round) {
-      slot.add(entry);  // now the publisher is careful
+      EXPECT_TRUE(slot.add(entry));  // now the publisher is careful
       slot.leave(entry);
       seen = round;
       while (begun < round && !over) base::cpu_relax();
       if (over) return;
       while (published < round) {
-        slot.add(entry);
+        EXPECT_TRUE(slot.add(entry));
         if (published < round) {
           while (entry.waits()) entry.parker().park();
         }

@@ -2,8 +2,11 @@
 #include "weft/task/coroutine.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -11,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "task/switch.hpp"
 #include "task/workers.hpp"
 #include "weft/task/channel.hpp"
 #include "weft/task/select.hpp"
@@ -207,6 +211,27 @@ concept CanBeAwaited = requires(A&& a) {
 using Receives = decltype(on_receive(std::declval<Channel<int>&>(), [](int) {}));
 static_assert(CanBeAwaited<Future<int>&> && CanBeAwaited<Awaited&>);
 static_assert(!CanBeAwaited<Receives> && !CanBeAwaited<Receives&>);
+
+// The scheduler of a parent process spawns nothing in the child.
+TEST(CoroutineTest, OneThatWasNotStartedMayBeTriedAgain) {
+  if (kThreadSanitized) GTEST_SKIP() << "it starts no thread after a fork";
+  Scheduler refuses({.workers = 1});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto seven = []() -> Coroutine<int> { co_return 7; }();
+    try {
+      (void)seven.start(refuses);
+    } catch (const Error&) {
+      Scheduler own({.workers = 1});
+      std::_Exit(seven.start(own).get());
+    }
+    std::_Exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
 
 TEST_P(Coroutines, ByTheThousand) {
   Scheduler scheduler(options());

@@ -1,5 +1,6 @@
 // Nobody who can run is forgotten: programs that end only if somebody else gets a turn meanwhile.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -142,6 +143,41 @@ TEST(FairnessTest, WhoJoinsLongChildrenLeavesTurnsToOthersAndTimers) {
     EXPECT_LT(joins_until(signalled), kSoon);
     waiter.join();
   });
+}
+
+uint64_t used_by_this_thread_ns() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
+
+struct Recursion {
+  uint64_t until_ns = 0;
+  unsigned leaves = 0;
+  bool over = false;
+
+  void halve(int depth) {
+    if (over) return;
+    if (depth == 0) {
+      for (int i = 0; i < 100; ++i) base::cpu_relax();
+      over = ++leaves % 64 == 0 && used_by_this_thread_ns() > until_ns;
+      return;
+    }
+    auto other = spawn([this, depth] { halve(depth - 1); });
+    halve(depth - 1);
+    other.join();
+  }
+};
+
+// Each turn that is left in the middle of a recursion costs a stack until it goes on there.
+TEST(FairnessTest, TurnsThatARecursionLeavesTakeFewStacks) {
+  Scheduler scheduler(with_workers(1));
+  scheduler.run([] {
+    Recursion recursion;
+    recursion.until_ns = used_by_this_thread_ns() + 300'000'000;
+    recursion.halve(40);
+  });
+  EXPECT_LT(scheduler.stats().stacks, 64U);
 }
 
 // Two tasks signal each other and wait, each time the newest that can run: those who can run since

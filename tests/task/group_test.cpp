@@ -13,6 +13,7 @@
 
 #include "base/stress.hpp"
 #include "task/workers.hpp"
+#include "weft/task/task_local.hpp"
 
 namespace weft::task {
 namespace {
@@ -123,6 +124,25 @@ TEST_P(Groups, FunctionsAreDestroyedBeforeTheWaitEnds) {
       EXPECT_EQ(shared.use_count(), 1);
     }
   });
+}
+
+std::atomic<int> values_ended{0};
+struct EndsSlowly {
+  ~EndsSlowly() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ++values_ended;
+  }
+};
+TaskLocal<EndsSlowly> ends_slowly;
+
+TEST_P(Groups, LocalValuesAreDestroyedBeforeTheWaitEnds) {
+  constexpr int kChildren = 8;
+  values_ended = 0;
+  Scheduler scheduler(options());
+  Group group(scheduler);
+  for (int i = 0; i < kChildren; ++i) group.spawn([] { (void)ends_slowly.get(); });
+  group.wait();
+  EXPECT_EQ(values_ended, kChildren);
 }
 
 TEST_P(Groups, OfPlainThreads) {

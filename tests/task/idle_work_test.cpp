@@ -4,13 +4,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "base/stress.hpp"
+#include "task/scheduler_impl.hpp"
+#include "task/worker.hpp"
 #include "task/workers.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/base/locks.hpp"
 
 namespace weft::task {
@@ -75,6 +81,35 @@ class Bed final : public base::IdleWork {
   std::atomic<uint64_t> slept_{0};
   base::SpinLock lock_;
   base::Parker* sleeper_ = nullptr;
+};
+
+/// Where one worker sleeps, after something else has happened on its way there.
+class LongWayToBed final : public base::IdleWork {
+ public:
+  explicit LongWayToBed(std::function<void()> on_the_way) : on_the_way_(std::move(on_the_way)) {
+    EXPECT_TRUE(base::add_idle_work(*this));
+  }
+  ~LongWayToBed() { base::remove_idle_work(*this); }
+  LongWayToBed(const LongWayToBed&) = delete;
+  LongWayToBed& operator=(const LongWayToBed&) = delete;
+
+  void expect(const detail::Worker& worker) { expected_.store(&worker); }
+  uint32_t poll(Poller /*poller*/) noexcept override { return 0; }
+  bool try_sleep(base::Awaited& awaited, uint64_t deadline_ns) noexcept override {
+    const detail::Worker* here = detail::Worker::current();
+    if (!expected_.compare_exchange_strong(here, nullptr)) return false;
+    on_the_way_();
+    base::Parker& own = base::this_parker();
+    if (awaited.enroll(own)) own.park_until(deadline_ns);
+    awaited.withdraw();
+    return true;
+  }
+  bool wants_sleeper() noexcept override { return false; }
+  void interrupt() noexcept override {}
+
+ private:
+  const std::function<void()> on_the_way_;
+  std::atomic<const detail::Worker*> expected_{nullptr};
 };
 
 /// Returns when one of them does, or never.
@@ -144,6 +179,41 @@ TEST_P(IdleWorkers, FollowWheneverSomebodyLeaves) {
     bed.leave();
     await_worker(bed, before);
   }
+}
+
+// All others sleep when a worker decides where to; until it does, one of them wakes and has work.
+TEST(IdleWorkTest, WhatIsOfferedToAWorkerOnItsWayToSleepIsNotLost) {
+  std::atomic<bool> go{false};
+  std::atomic<bool> has_offered{false};
+  std::atomic<bool> taken{false};
+  TaskRef works_here;
+  LongWayToBed bed([&] {
+    go = true;
+    signal(works_here);
+    while (!has_offered) std::this_thread::yield();
+  });
+  Scheduler scheduler({.workers = 2});
+  const auto& workers = scheduler.impl().workers;
+  const auto all_sleep = [&] {
+    return std::ranges::all_of(
+        workers, [](const auto& each) { return each->mode() == detail::Mode::asleep; });
+  };
+  auto works = scheduler.spawn(
+      [&] {
+        works_here = this_task();
+        while (!go) wait();
+        auto child = spawn([&] { taken = true; });
+        has_offered = true;
+        const uint64_t long_after = base::now_ns() + 20'000'000'000;
+        while (!taken && base::now_ns() < long_after) base::cpu_relax();
+        EXPECT_TRUE(taken);
+        child.join();
+      },
+      {.worker = 0});
+  while (!all_sleep()) std::this_thread::sleep_for(milliseconds(1));
+  bed.expect(*workers[1]);
+  scheduler.spawn_detached([] {}, {.worker = 1});
+  works.join();
 }
 
 }  // namespace

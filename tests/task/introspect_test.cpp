@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <string>
@@ -19,7 +20,9 @@
 #include "base/stress.hpp"
 #include "task/configured.hpp"
 #include "task/context.hpp"
+#include "task/scheduler_impl.hpp"
 #include "task/switch.hpp"
+#include "task/worker.hpp"
 #include "task/workers.hpp"
 #include "weft/task/blocking.hpp"
 #include "weft/task/group.hpp"
@@ -93,6 +96,16 @@ TEST_P(Dumps, SayWhoRunsAndWhoHasNotStarted) {
         EXPECT_TRUE(has(text, "'teller': runs")) << text;
       },
       {.name = "teller"});
+}
+
+TEST_P(Dumps, CutLongNames) {
+  Scheduler scheduler(options());
+  Gate gate;
+  const std::string name(60, 'n');
+  auto task = scheduler.spawn([&] { gate.wait_at_gate(); }, {.name = name.c_str()});
+  EXPECT_TRUE(has(dump_with(scheduler, "': waits"), "'" + name.substr(0, 48) + "...'"));
+  gate.open(task.ref());
+  task.join();
 }
 
 // The child waits on the stack of who joins it.
@@ -232,6 +245,37 @@ TEST(IntrospectTest, AllSchedulersAreFound) {
     EXPECT_TRUE(has(text, "scheduler 2 of 2, 2 workers")) << text;
   }
   EXPECT_TRUE(has(dump_all(), "scheduler 1 of 1, 1 workers"));
+}
+
+// While somebody is in the second worker's guard, a dump has seen the first one's tasks and can go
+// no further. By the time it is written they have ended.
+TEST(IntrospectTest, NamesAreCopiedWhileTheirTasksAreThere) {
+  Scheduler scheduler({.workers = 2});
+  scheduler.spawn([] {}, {.worker = 1}).join();  // it has records
+  char name[] = "still there";
+  Gate gate;
+  auto task = scheduler.spawn([&] { gate.wait_at_gate(); }, {.name = name, .worker = 0});
+  dump_with(scheduler, "'still there': waits");
+  std::atomic<bool> is_inside{false};
+  std::atomic<bool> leaves{false};
+  std::thread holds([&] {
+    scheduler.impl().workers[1]->for_each_record([&](const detail::Record& /*record*/) {
+      is_inside = true;
+      while (!leaves) std::this_thread::yield();
+    });
+  });
+  while (!is_inside) std::this_thread::yield();
+  std::string text;
+  std::thread dumps([&] { text = scheduler.dump(); });
+  // Long enough to come there: without it the test is weaker, not wrong.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  gate.open(task.ref());
+  task.join();
+  std::ranges::copy("long ended", name);
+  leaves = true;
+  holds.join();
+  dumps.join();
+  EXPECT_FALSE(has(text, "long ended")) << text;
 }
 
 TEST(IntrospectTest, ASignalBringsTheDump) {

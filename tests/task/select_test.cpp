@@ -2,6 +2,7 @@
 #include "weft/task/select.hpp"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
@@ -171,6 +172,40 @@ TEST_P(Selects, AChannelThatClosesMeanwhileIsTold) {
   }
 }
 
+uint64_t processor_ns_of_this_thread() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
+
+// A thread that has nothing to wait for but the other channel, for most of a while, sleeps.
+TEST(SelectTest, AThreadSleepsThoughOneChannelHasClosed) {
+  const auto waits_beside = [](auto& closes, const auto& case_of) {
+    Channel<int> last(1);
+    std::thread other([&] {
+      std::this_thread::sleep_for(5ms);
+      closes.close();
+      std::this_thread::sleep_for(150ms);
+      EXPECT_TRUE(last.send(7));
+    });
+    const uint64_t start = base::now_ns();
+    const uint64_t used_before = processor_ns_of_this_thread();
+    EXPECT_EQ(select(case_of(closes), on_receive(last, [](int value) { EXPECT_EQ(value, 7); })), 1);
+    const uint64_t used = processor_ns_of_this_thread() - used_before;
+    EXPECT_LT(used, (base::now_ns() - start) / 40);
+    other.join();
+  };
+  const auto receives = [](auto& channel) { return on_receive(channel, [](int) { FAIL(); }); };
+  const auto sends = [](auto& channel) { return on_send(channel, 1, [] { FAIL(); }); };
+  Channel<int> empty(1);
+  waits_beside(empty, receives);
+  SpscChannel<int> empty_too(1);
+  waits_beside(empty_too, receives);
+  Channel<int> full(1);
+  EXPECT_TRUE(full.send(0));
+  waits_beside(full, sends);
+}
+
 TEST_P(Selects, AValueStaysTheCallersUntilItIsSent) {
   Channel<std::unique_ptr<int>> full(1);
   SpscChannel<std::unique_ptr<int>> room(1);
@@ -209,6 +244,30 @@ TEST_P(Selects, MayNameAChannelTwice) {
   EXPECT_EQ(one.join(), 100);
 }
 
+TEST_P(Selects, MayNameAChannelOfTwoEndsTwice) {
+  Scheduler scheduler(options());
+  SpscChannel<int> numbers(1);
+  SpscChannel<int> stop(1);
+  auto receives = scheduler.spawn([&] {
+    int got = 0;
+    const auto count = [&](int) { ++got; };
+    while (select(on_receive(numbers, count), on_receive(stop, [](int) { FAIL(); }),
+                  on_receive(numbers, count)) >= 0) {
+    }
+    return got;
+  });
+  auto sends = scheduler.spawn([&] {
+    for (int i = 0; i < 100; ++i) {
+      select(on_send(numbers, i, [] {}), on_send(numbers, -i, [] {}));
+      if (i % 10 == 0) sleep_for(10us);
+    }
+  });
+  sends.join();
+  numbers.close();
+  stop.close();
+  EXPECT_EQ(receives.join(), 100);
+}
+
 // Each of those who select was told of some channel and takes from another: whatever it was told
 // of, the next gets. A wake-up that is lost is a hang.
 TEST_P(Selects, WhatOneWasToldOfAndDidNotTakeAnotherGets) {
@@ -235,6 +294,34 @@ TEST_P(Selects, WhatOneWasToldOfAndDidNotTakeAnotherGets) {
   for (auto& task : tasks) task.join();
   EXPECT_EQ(received, kValues);
   EXPECT_EQ(sum, long{kValues} * (kValues + 1) / 2);
+}
+
+/// What another room would tell of, for who asks and leaves.
+class NeverReady final : public base::Awaited {
+ public:
+  bool ready() noexcept override { return false; }
+  bool enroll(base::Parker& parker) noexcept override {
+    waits_ = &parker;
+    return true;
+  }
+  void withdraw() noexcept override { waits_ = nullptr; }
+  [[nodiscard]] bool is_awaited() const { return waits_ != nullptr; }
+
+ private:
+  base::Parker* waits_ = nullptr;
+};
+
+TEST(SelectTest, WhoOnlyLooksLeavesWhoeverWaitsElsewhere) {
+  NeverReady never;
+  EXPECT_TRUE(never.enroll(base::this_parker()));
+  EXPECT_EQ(select(0, on_ready(never, [] { FAIL(); })), kTimedOut);
+  EXPECT_TRUE(never.is_awaited());
+  auto again = on_ready(never, [] { FAIL(); });
+  EXPECT_EQ(select(1ms, again), kTimedOut);
+  EXPECT_FALSE(never.is_awaited());
+  EXPECT_TRUE(never.enroll(base::this_parker()));
+  EXPECT_EQ(select(0, again), kTimedOut);
+  EXPECT_TRUE(never.is_awaited());
 }
 
 TEST_P(Selects, ACaseMayBeUsedAgain) {

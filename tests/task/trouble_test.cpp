@@ -1,5 +1,6 @@
 // What happens when tasks do what they should not, or the machine gives no more.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -26,6 +28,7 @@
 #include "weft/task/channel.hpp"
 #include "weft/task/condition_variable.hpp"
 #include "weft/task/group.hpp"
+#include "weft/task/introspect.hpp"
 #include "weft/task/latch.hpp"
 #include "weft/task/mutex.hpp"
 #include "weft/task/semaphore.hpp"
@@ -189,6 +192,19 @@ TEST_P(Trouble, OtherFaultsTakeTheirCourse) {
   } else {
     EXPECT_EXIT(fault(), testing::KilledBySignal(SIGSEGV), "^[^a-z]*$");
   }
+}
+
+TEST(TroubleTest, AFaultThatIsSentEndsTheProgramToo) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers have a handler of their own";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto raises = [](bool by_task) {
+    Scheduler scheduler({.workers = 1});
+    const auto raise_fault = [] { (void)::raise(SIGSEGV); };
+    by_task ? scheduler.run(raise_fault) : raise_fault();
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(raises(false), testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(raises(true), testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST_P(Trouble, ArgumentsThatNothingCouldMakeRightEndTheProgram) {
@@ -468,6 +484,30 @@ TEST_P(Trouble, AChildProcessMakesASchedulerOfItsOwn) {
   EXPECT_EQ(scheduler.run([] { return spawn([] { return 4; }).join(); }), 4);
 }
 
+// Another thread may be anywhere in a dump, or in the start or end of a scheduler.
+TEST(TroubleTest, AChildMakesASchedulerWhateverItsParentDid) {
+  if (kThreadSanitized) GTEST_SKIP() << "it starts no thread after a fork";
+  const Scheduler scheduler({.workers = 1});
+  std::atomic<bool> enough{false};
+  std::thread busy([&] {
+    while (!enough) (void)dump_all();
+  });
+  for (int round = 0; round < 30 && !testing::Test::HasFailure(); ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);  // ends what hangs
+      {
+        Scheduler own({.workers = 1});
+        own.run([] { spawn([] {}).join(); });
+      }
+      std::_Exit(7);
+    }
+    EXPECT_EQ(wait_for_child(child), 7);
+  }
+  enough = true;
+  busy.join();
+}
+
 // ---- memory ------------------------------------------------------------------------------------
 
 uint64_t address_space_in_use() {
@@ -557,6 +597,29 @@ TEST_P(Trouble, ASchedulerWithoutMemoryIsRefused) {
       std::_Exit(e.code() == Errc::no_memory ? 0 : 1);
     }
     std::_Exit(2);
+  };
+  EXPECT_EXIT(make(), testing::ExitedWithCode(0), "");
+}
+
+// What its workers keep from scheduler to scheduler is there for the next.
+TEST(TroubleTest, SchedulersThatAreRefusedEarlyTakeNoMemory) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers' own memory leaves no room for a limit";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto make = [] {
+    const test::Configured by("task.dump_signal", "USR2");  // wants a thread, before all workers
+    (void)base::Topology::machine();
+    limit_memory(1 << 20);
+    for (int i = 0; i < 100; ++i) {
+      try {
+        const Scheduler scheduler({.workers = 1, .two_levels = true});
+        std::_Exit(1);
+      } catch (const Error& e) {
+        if (e.code() != Errc::no_memory) std::_Exit(2);
+      } catch (const std::bad_alloc&) {
+        std::_Exit(3);  // not even for another one's records
+      }
+    }
+    std::_Exit(0);
   };
   EXPECT_EXIT(make(), testing::ExitedWithCode(0), "");
 }

@@ -213,7 +213,7 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
         return Attempt::done;
       }
       if (waiter == nullptr || waiter->waits()) return Attempt::not_now;
-      emptied_.add(*waiter);
+      if (!emptied_.add(*waiter)) return Attempt::not_now;
     }
   }
   Attempt attempt_receive(std::optional<T>& value, WaitEntry* waiter) noexcept {
@@ -230,7 +230,7 @@ class SpscChannel : public detail::ChannelCalls<SpscChannel<T>, T> {
         return Attempt::closed;
       }
       if (waiter == nullptr || waiter->waits()) return Attempt::not_now;
-      filled_.add(*waiter);
+      if (!filled_.add(*waiter)) return Attempt::not_now;
     }
   }
   void leave_senders(WaitEntry& waiter) noexcept { emptied_.leave(waiter); }
@@ -344,7 +344,10 @@ class Channel : public detail::ChannelCalls<Channel<T>, T> {
     WaitEntry* receiver = nullptr;
     {
       const std::lock_guard hold(lock_);
-      if (closed_) return Attempt::closed;
+      if (closed_) {
+        if (waiter != nullptr) waiter->forget();
+        return Attempt::closed;
+      }
       if (count_ == capacity_) {
         if (waiter != nullptr) senders_.add(*waiter);
         return Attempt::not_now;
@@ -361,7 +364,10 @@ class Channel : public detail::ChannelCalls<Channel<T>, T> {
     {
       const std::lock_guard hold(lock_);
       if (count_ == 0) {
-        if (closed_) return Attempt::closed;
+        if (closed_) {
+          if (waiter != nullptr) waiter->forget();
+          return Attempt::closed;
+        }
         if (waiter != nullptr) receivers_.add(*waiter);
         return Attempt::not_now;
       }

@@ -174,6 +174,8 @@ class CoroutinePromise final : public CoroutineContext,
     scheduler_ = &scheduler;
     return result_.get_future();
   }
+  /// No task could be made for it: the future has ended.
+  void not_started() noexcept { result_.has_future_ = false; }
 
  private:
   Promise<T> result_;
@@ -207,11 +209,17 @@ class [[nodiscard]] Coroutine {
     if (handle_) handle_.destroy();
   }
 
-  /// Runs it as a task of `scheduler`. Any context. Throws Error(no_memory).
+  /// Runs it as a task of `scheduler`. Any context. Throws Error(no_memory); then it may be tried
+  /// again.
   Future<T> start(Scheduler& scheduler) {
     WEFT_CHECK(handle_, "a coroutine is started once");
     Future<T> result = handle_.promise().start_on(scheduler);
-    scheduler.spawn_detached([handle = handle_] { handle.resume(); }, {.name = "coroutine"});
+    try {
+      scheduler.spawn_detached([handle = handle_] { handle.resume(); }, {.name = "coroutine"});
+    } catch (...) {
+      handle_.promise().not_started();
+      throw;
+    }
     handle_ = nullptr;
     return result;
   }

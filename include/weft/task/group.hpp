@@ -80,7 +80,9 @@ class Group {
       } catch (...) {
         group->keep_error();
       }
-      function.reset();  // what it holds is gone before who waits goes on
+      // What it holds, and its local values, are gone before who waits goes on.
+      function.reset();
+      detail::end_own_locals();
       group->end_child();
     }
   };

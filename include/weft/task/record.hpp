@@ -52,9 +52,10 @@ struct alignas(base::kCacheLine) Record final : base::Parker {
   // What its runner writes.
   alignas(base::kCacheLine) std::atomic<Status> status{Status::free};
   bool detached = false;
-  uint8_t stack_class = 0;  ///< 0: any
-  uint8_t turns = 0;        ///< how often it went on before others: see Worker::claim_newest
-  void* stack = nullptr;    ///< where its context is saved; nullptr: not started
+  uint8_t stack_class = 0;    ///< 0: any, or what is left of one
+  uint8_t turns = 0;          ///< how often it went on before others: see Worker::claim_newest
+  bool from_outside = false;  ///< taken by take_record_outside, to whose callers it returns
+  void* stack = nullptr;      ///< where its context is saved; nullptr: not started
   void (*run)(Record&) noexcept = nullptr;
   std::atomic<void*> joiner{nullptr};      ///< nullptr, the parker of who joins, or kEnded
   Record* next = nullptr;                  ///< in a list of free records

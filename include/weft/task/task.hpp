@@ -20,11 +20,14 @@ class Scheduler;
 /// of that number (0 ≤ worker < Scheduler::workers()). Any worker without work may start it.
 inline constexpr int kAnywhere = -1;
 
-/// How to spawn. The name, which is not copied, appears in dumps and messages.
+/// How to spawn. The name, which is not copied, appears in dumps and messages: a dump that is under
+/// way may read it just as the task ends, so best it stays. The stack: so much
+/// of it at least; 0: as the scheduler's options say, or half of that for a task that runs in place
+/// of who joins it, on what is left of that one's.
 struct SpawnOptions {
   const char* name = nullptr;
-  int worker = kAnywhere;       ///< its home
-  std::size_t stack_bytes = 0;  ///< at least; 0: task.stack_bytes
+  int worker = kAnywhere;  ///< its home
+  std::size_t stack_bytes = 0;
 };
 
 /// Names a task, to signal it. Freely copied; outlives its task: a signal to a task that has ended
@@ -59,6 +62,8 @@ void release(Record& record) noexcept;
 /// Nobody will join it.
 void detach(Record& record) noexcept;
 void report_lost(Record& record) noexcept;
+/// The calling task's local values end before it does.
+void end_own_locals() noexcept;
 
 template <class F>
 Record& spawn(Scheduler* scheduler, F&& function, const SpawnOptions* options, bool detached) {

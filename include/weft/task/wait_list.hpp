@@ -118,8 +118,9 @@ class WaitSlot {
   }
   /// The same for others than the publisher, at any price.
   void wake() noexcept;
-  /// After this, the caller looks once more, and if that was in vain, waits to be told.
-  void add(WaitEntry& waiter) noexcept;
+  /// After this, the caller looks once more, and if that was in vain, waits to be told. False:
+  /// another entry of the same context is here, and is told instead.
+  [[nodiscard]] bool add(WaitEntry& waiter) noexcept;
   /// Returns when `waiter` is here no more, nor about to be told.
   void leave(WaitEntry& waiter) noexcept;
 
@@ -157,14 +158,26 @@ class AwaitedElsewhere : public Awaited {
  public:
   explicit AwaitedElsewhere(base::Awaited& told) noexcept : told_(told) {}
   Attempt attempt(WaitEntry* waiter) noexcept override {
-    if (told_.ready()) return Attempt::done;
-    // Once enrolled, a coroutine may go on elsewhere, and end this.
-    return waiter == nullptr || told_.enroll(waiter->parker()) ? Attempt::not_now : Attempt::done;
+    if (told_.ready()) {
+      is_enrolled_ = false;
+      return Attempt::done;
+    }
+    if (waiter == nullptr) return Attempt::not_now;
+    // Before: once enrolled, a coroutine may go on elsewhere, and end this.
+    is_enrolled_ = true;
+    if (told_.enroll(waiter->parker())) return Attempt::not_now;
+    is_enrolled_ = false;
+    return Attempt::done;
   }
-  void leave(WaitEntry& /*waiter*/) noexcept override { told_.withdraw(); }
+  /// Who never waited takes nobody's name away.
+  void leave(WaitEntry& /*waiter*/) noexcept override {
+    if (is_enrolled_) told_.withdraw();
+    is_enrolled_ = false;
+  }
 
  private:
   base::Awaited& told_;
+  bool is_enrolled_ = false;
 };
 
 /// What first_of answers instead of a number.
