@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/forks.hpp"
 #include "task/live.hpp"
 #include "task/scheduler_impl.hpp"
 #include "weft/base/error.hpp"
@@ -87,7 +88,7 @@ void start_thread_once() {
   static std::mutex mutex;
   static std::optional<uint32_t> forks;
   const std::lock_guard hold(mutex);
-  if (forks == Scheduler::Impl::forks_so_far()) return;
+  if (forks == base::count_forks()) return;
   if (!forks) ::pthread_atfork(nullptr, nullptr, after_fork);
   ::sem_init(&asked, 0, 0);
   try {
@@ -95,7 +96,7 @@ void start_thread_once() {
   } catch (const std::exception& e) {
     throw Error(Errc::no_memory, fmt::format("no thread for dumps of tasks: {}", e.what()));
   }
-  forks = Scheduler::Impl::forks_so_far();
+  forks = base::count_forks();
 }
 
 }  // namespace

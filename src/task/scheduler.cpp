@@ -64,13 +64,10 @@ void dump_on_asked_signal() {
   }
 }
 
-std::atomic<uint32_t> forks{0};
-
 }  // namespace
 
-uint32_t Scheduler::Impl::forks_so_far() noexcept {
+uint32_t Scheduler::Impl::prepare_for_forks() noexcept {
   static std::once_flag once;
-  // relaxed: who looks is of the one thread that the child has, or was made by it.
   std::call_once(once, [] {
     const auto before = [] {
       hold_live();
@@ -81,13 +78,12 @@ uint32_t Scheduler::Impl::forks_so_far() noexcept {
       let_live_go();
     };
     const auto in_child = [] {
-      task::forks.fetch_add(1, std::memory_order_relaxed);
       Crew::let_all_go(true);
       let_live_go();
     };
     ::pthread_atfork(before, in_parent, in_child);
   });
-  return task::forks.load(std::memory_order_relaxed);
+  return base::count_forks();
 }
 
 Scheduler::Impl::Impl(const Options& given)

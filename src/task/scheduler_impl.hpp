@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/forks.hpp"
 #include "task/blocking_pool.hpp"
 #include "task/crew.hpp"
 #include "task/live.hpp"
@@ -41,12 +42,12 @@ class Scheduler::Impl {
   void end_workers() noexcept;
 
   /// False in a child by fork, which has none of the workers.
-  [[nodiscard]] bool is_of_this_process() const noexcept { return forks == forks_so_far(); }
-  /// Of this process and those that it comes from, since one of them made a scheduler.
-  static uint32_t forks_so_far() noexcept;
+  [[nodiscard]] bool is_of_this_process() const noexcept { return forks == base::forks_so_far(); }
+  /// Once in a process: a fork finds nobody in the room's locks. Forks so far.
+  static uint32_t prepare_for_forks() noexcept;
 
   Options options;
-  const uint32_t forks = forks_so_far();
+  const uint32_t forks = prepare_for_forks();
   uint32_t stack_class = 0;              ///< of a task that does not say
   std::size_t room_to_run_in_place = 0;  ///< bytes of stack that a child run in place must find
   uint64_t look_ticks = 0;               ///< how long a waiting task looks before it is suspended
