@@ -87,8 +87,8 @@ void retire_when_ended(Request& request) noexcept;
 [[nodiscard]] bool wait_for_operations(const Comm& comm);
 
 /// Takes over the hold that the handle of a communicator had (MPI_Comm_free): drops it now, or, if
-/// requests or blocking calls still need the communicator, once they are gone. Its buffer for
-/// buffered sends is detached.
+/// requests or blocking calls still need the communicator, with the next one that is freed once
+/// they are gone, or at the end. Its buffer for buffered sends is detached.
 void drop_when_unused(Comm* comm);
 
 }  // namespace weft::mpi
