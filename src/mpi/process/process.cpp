@@ -61,11 +61,13 @@ struct Life {
   std::mutex lock;  ///< of users, world and world_done; with meets and ends_here; held while a
                     ///< process is made or ended
   int users = 0;
-  bool world_done = false;                    ///< MPI_Init succeeds once
-  bool meets = false;                         ///< the last user ends the process: MPI_Init did so
-  std::atomic<bool> ends_here{false};         ///< or the program does
-  std::atomic<bool> world{false};             ///< relaxed: as the gate
-  std::atomic<std::thread::id> main{};        ///< the initializing thread
+  bool world_done = false;             ///< MPI_Init succeeds once
+  bool meets = false;                  ///< the last user ends the process: MPI_Init did so
+  std::atomic<bool> ends_here{false};  ///< or the program does
+  std::atomic<bool> world{false};      ///< release when up: world_level
+  std::atomic<int> world_level{MPI_THREAD_SINGLE};  ///< relaxed: before `world`
+  std::atomic<bool> configured{false};              ///< relaxed: written under the tool's lock
+  std::atomic<std::thread::id> main{};              ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
   std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
@@ -205,7 +207,9 @@ bool has_process() noexcept { return life().process.load(std::memory_order_relax
 
 uint64_t process_number() noexcept { return life().made.load(std::memory_order_relaxed); }
 
-bool is_world_up() noexcept { return life().world.load(std::memory_order_relaxed); }
+bool is_world_up() noexcept { return life().world.load(std::memory_order_acquire); }
+
+int world_level() noexcept { return life().world_level.load(std::memory_order_relaxed); }
 
 bool is_main_thread() noexcept {
   return life().main.load(std::memory_order_relaxed) == std::this_thread::get_id();
@@ -229,7 +233,9 @@ int acquire_process(int required, bool world) {
   if (world) {
     life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
     life.world_done = life.meets = true;
-    life.world.store(true, std::memory_order_relaxed);
+    life.world_level.store(process.thread_level(), std::memory_order_relaxed);
+    // release: pairs with is_world_up.
+    life.world.store(true, std::memory_order_release);
   }
   if (!life.exit_watched) {
     life.exit_watched = true;
