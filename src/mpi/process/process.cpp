@@ -105,8 +105,13 @@ void close_all() {
   close_messages();
 }
 
-/// Under the lock. What fails on the way leaves no process behind.
-void make(int level) {
+/// Under the lock. True: from now on tools, which may call at any time, set no configuration.
+void set_configured(bool configured) {
+  const std::scoped_lock guard(tool::lock());
+  life().configured.store(configured, std::memory_order_relaxed);
+}
+
+void make_configured(int level) {
   Settings settings = read_settings();
   base::warn_unknown_config();
   set_checking(settings.check_arguments);
@@ -123,6 +128,17 @@ void make(int level) {
   }
   life().pid = ::getpid();
   (void)made.release();
+}
+
+/// Under the lock. What fails on the way leaves no process behind.
+void make(int level) {
+  set_configured(true);
+  try {
+    make_configured(level);
+  } catch (...) {
+    set_configured(false);
+    throw;
+  }
 }
 
 /// Under the lock. Tools may look at any time, from any thread: while one does, MPI neither becomes
@@ -158,6 +174,7 @@ void end() {
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
   delete process;
+  set_configured(false);
 }
 
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
@@ -203,7 +220,7 @@ bool is_active() noexcept {
   return gate == Gate::open || gate == Gate::checked;
 }
 
-bool has_process() noexcept { return life().process.load(std::memory_order_relaxed) != nullptr; }
+bool is_configured() noexcept { return life().configured.load(std::memory_order_relaxed); }
 
 uint64_t process_number() noexcept { return life().made.load(std::memory_order_relaxed); }
 
