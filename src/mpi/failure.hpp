@@ -20,8 +20,8 @@ class Failure : public std::exception {
   Failure(int code, std::string text) : code_(code), text_(std::move(text)) {}
   [[nodiscard]] int code() const noexcept { return code_; }
   [[nodiscard]] const char* what() const noexcept override { return text_.c_str(); }
-  /// The communicator (a Comm) that it concerns, for calls that name none (MPI_Wait …). Held: its
-  /// handle may be gone. May be nullptr.
+  /// The communicator (a Comm) that it concerns, for calls that name none (MPI_Wait …), or whose
+  /// handle may be gone when they fail (MPI_Recv …). Held. May be nullptr.
   [[nodiscard]] Counted* comm() const noexcept { return comm_.get(); }
   Failure& about(Counted* comm) noexcept {
     comm_ = Held<Counted>(comm);

@@ -46,8 +46,10 @@ class Process {
 [[nodiscard]] Process& process() noexcept;
 /// False before initialization and after finalization.
 [[nodiscard]] bool is_active() noexcept;
-/// Whether there is one, active or standing by until a session begins anew.
-[[nodiscard]] bool has_process() noexcept;
+/// Whether the configuration has been read, or may be at any moment: from before a process is made
+/// until it is gone, also while it stands by until a session begins anew. Exact under the tool
+/// interface's lock.
+[[nodiscard]] bool is_configured() noexcept;
 /// Which of the processes that were made one after the other it is, from 1.
 [[nodiscard]] uint64_t process_number() noexcept;
 

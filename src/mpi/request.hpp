@@ -82,13 +82,13 @@ void retire(Request& request) noexcept;
 void retire_when_ended(Request& request) noexcept;
 
 /// Returns when nothing is under way on it, whether its request was freed or not: sends, receives,
-/// buffered sends, nonblocking collectives. Nobody begins others meanwhile. False: some are, but a
-/// member has died, so that they may never end.
+/// buffered sends, nonblocking collectives, blocking calls of other threads. Nobody begins others
+/// meanwhile. False: some are, but a member has died, so that they may never end.
 [[nodiscard]] bool wait_for_operations(const Comm& comm);
 
 /// Takes over the hold that the handle of a communicator had (MPI_Comm_free): drops it now, or, if
-/// requests or blocking calls still need the communicator, once they are gone. Its buffer for
-/// buffered sends is detached.
+/// requests or blocking calls still need the communicator, with the next one that is freed once
+/// they are gone, or at the end. Its buffer for buffered sends is detached.
 void drop_when_unused(Comm* comm);
 
 }  // namespace weft::mpi

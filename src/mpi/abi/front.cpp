@@ -12,7 +12,8 @@ namespace weft::mpi::front {
 namespace {
 
 int raise_failure(MPI_Comm comm, const Failure& failure, const char* call) {
-  if ((comm == MPI_COMM_NULL || comm == nullptr) && failure.comm() != nullptr)
+  // Whatever the call named: that handle may have been freed meanwhile.
+  if (failure.comm() != nullptr)
     return raise_on_comm(static_cast<Comm&>(*failure.comm()), failure, call);
   return raise_on_comm(comm, failure, call);
 }

@@ -10,12 +10,13 @@ namespace weft::mpi {
 /// frees it (drop_when_unused). Costs two additions to counters of the thread's own, and no count
 /// that threads share. May end on another thread than it began on, as tasks do.
 ///
-/// A call that has told nobody of itself may begin this only where it waits: who frees the
-/// communicator meanwhile cannot know of the call.
+/// Begins before anybody can know of the call: before what it sends goes, and before its receive is
+/// posted, for whoever progresses may match that, which a synchronous sender is told. From then on
+/// the communicator and the receive's type may be freed.
 class UnderWay {
  public:
   explicit UnderWay(const Comm& comm) noexcept : counts_(counts_of(comm)) { counts_.begin_call(); }
-  ~UnderWay() { counts_.end_call(); }
+  ~UnderWay() { end(counts_); }
   UnderWay(const UnderWay&) = delete;
   UnderWay& operator=(const UnderWay&) = delete;
 
@@ -25,6 +26,9 @@ class UnderWay {
   }
 
  private:
+  /// Out of line: its cell is that of the thread that ends the call, whose address must not be one
+  /// that the same frame had before a task's switch.
+  [[gnu::noinline]] static void end(ChannelCounts& counts) noexcept { counts.end_call(); }
   static ChannelCounts& counts_of(const Comm& comm) noexcept {
     return comm.channels[static_cast<std::size_t>(Plane::program)]->counts;
   }

@@ -171,8 +171,8 @@ Dead dead_of(const Comm& comm) {
   return dead;
 }
 
-[[noreturn]] void fail_for(Rank dead) {
-  fail(MPI_ERR_PROC_ABORTED, runtime().cause_of_death(dead));
+[[noreturn]] void fail_for(Rank dead, Comm& comm) {
+  throw Failure(MPI_ERR_PROC_ABORTED, runtime().cause_of_death(dead)).about(&comm);
 }
 
 }  // namespace
@@ -197,7 +197,7 @@ void look_once_more(Comm& comm, int from, int tag, Outcome& found, Rank dead) {
   constexpr int kMostPolls = 1024;  // others may send for ever
   for (int polls = 0; !probe(comm, from, tag, found); ++polls) {
     if (polls == kMostPolls || progress() == 0) {
-      if (!probe(comm, from, tag, found)) fail_for(dead);
+      if (!probe(comm, from, tag, found)) fail_for(dead, comm);
       return;
     }
   }

@@ -26,8 +26,6 @@ namespace {
 
 constinit std::atomic<bool> g_initialized{false};
 constinit std::atomic<bool> g_finalized{false};
-/// What MPI_Init_thread answered. Relaxed: whoever asks has been told that MPI is up.
-constinit std::atomic<int> g_provided{MPI_THREAD_SINGLE};
 
 /// A text into a program's buffer that MPI says is `room` long, with its length.
 void give(std::string_view text, std::size_t room, char* out, int* length) {
@@ -71,7 +69,6 @@ void Init_thread(int* argc, char*** argv, int required, int* provided) {
   if (required < MPI_THREAD_SINGLE || required > MPI_THREAD_MULTIPLE)
     fail(MPI_ERR_ARG, fmt::format("{} is not a thread level", required));
   const int level = acquire_process(required, true);
-  g_provided.store(level, std::memory_order_relaxed);
   g_initialized.store(true, std::memory_order_relaxed);
   if (provided != nullptr) *provided = level;
 }
@@ -97,7 +94,7 @@ void Finalized(int* flag) {
 void Query_thread(int* provided) {
   require(provided != nullptr, MPI_ERR_ARG, "no place for the answer");
   // Sessions may have raised the level since; MPI has the two answers agree.
-  *provided = is_world_up() ? g_provided.load(std::memory_order_relaxed) : process().thread_level();
+  *provided = is_world_up() ? world_level() : process().thread_level();
 }
 
 void Is_thread_main(int* flag) {

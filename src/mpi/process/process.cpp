@@ -61,11 +61,13 @@ struct Life {
   std::mutex lock;  ///< of users, world and world_done; with meets and ends_here; held while a
                     ///< process is made or ended
   int users = 0;
-  bool world_done = false;                    ///< MPI_Init succeeds once
-  bool meets = false;                         ///< the last user ends the process: MPI_Init did so
-  std::atomic<bool> ends_here{false};         ///< or the program does
-  std::atomic<bool> world{false};             ///< relaxed: as the gate
-  std::atomic<std::thread::id> main{};        ///< the initializing thread
+  bool world_done = false;             ///< MPI_Init succeeds once
+  bool meets = false;                  ///< the last user ends the process: MPI_Init did so
+  std::atomic<bool> ends_here{false};  ///< or the program does
+  std::atomic<bool> world{false};      ///< release when up: world_level
+  std::atomic<int> world_level{MPI_THREAD_SINGLE};  ///< relaxed: before `world`
+  std::atomic<bool> configured{false};              ///< relaxed: written under the tool's lock
+  std::atomic<std::thread::id> main{};              ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
   std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
@@ -103,8 +105,13 @@ void close_all() {
   close_messages();
 }
 
-/// Under the lock. What fails on the way leaves no process behind.
-void make(int level) {
+/// Under the lock. True: from now on tools, which may call at any time, set no configuration.
+void set_configured(bool configured) {
+  const std::scoped_lock guard(tool::lock());
+  life().configured.store(configured, std::memory_order_relaxed);
+}
+
+void make_configured(int level) {
   Settings settings = read_settings();
   base::warn_unknown_config();
   set_checking(settings.check_arguments);
@@ -121,6 +128,17 @@ void make(int level) {
   }
   life().pid = ::getpid();
   (void)made.release();
+}
+
+/// Under the lock. What fails on the way leaves no process behind.
+void make(int level) {
+  set_configured(true);
+  try {
+    make_configured(level);
+  } catch (...) {
+    set_configured(false);
+    throw;
+  }
 }
 
 /// Under the lock. Tools may look at any time, from any thread: while one does, MPI neither becomes
@@ -156,6 +174,7 @@ void end() {
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
   delete process;
+  set_configured(false);
 }
 
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
@@ -201,11 +220,13 @@ bool is_active() noexcept {
   return gate == Gate::open || gate == Gate::checked;
 }
 
-bool has_process() noexcept { return life().process.load(std::memory_order_relaxed) != nullptr; }
+bool is_configured() noexcept { return life().configured.load(std::memory_order_relaxed); }
 
 uint64_t process_number() noexcept { return life().made.load(std::memory_order_relaxed); }
 
-bool is_world_up() noexcept { return life().world.load(std::memory_order_relaxed); }
+bool is_world_up() noexcept { return life().world.load(std::memory_order_acquire); }
+
+int world_level() noexcept { return life().world_level.load(std::memory_order_relaxed); }
 
 bool is_main_thread() noexcept {
   return life().main.load(std::memory_order_relaxed) == std::this_thread::get_id();
@@ -229,7 +250,9 @@ int acquire_process(int required, bool world) {
   if (world) {
     life.main.store(std::this_thread::get_id(), std::memory_order_relaxed);
     life.world_done = life.meets = true;
-    life.world.store(true, std::memory_order_relaxed);
+    life.world_level.store(process.thread_level(), std::memory_order_relaxed);
+    // release: pairs with is_world_up.
+    life.world.store(true, std::memory_order_release);
   }
   if (!life.exit_watched) {
     life.exit_watched = true;

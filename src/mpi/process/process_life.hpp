@@ -13,6 +13,8 @@ void release_process(bool world);
 
 /// Whether the world model is up: MPI_COMM_WORLD and MPI_COMM_SELF may be used.
 [[nodiscard]] bool is_world_up() noexcept;
+/// The level that MPI_Init or MPI_Init_thread provided. While the world model is up.
+[[nodiscard]] int world_level() noexcept;
 
 /// Which of the job's programs this process runs (MPI_APPNUM); 0 where there is one.
 [[nodiscard]] int app_number();

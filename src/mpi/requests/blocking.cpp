@@ -38,9 +38,9 @@ class Posted {
 /// Sends and receives, the receive being posted first. Either piece may be with MPI_PROC_NULL.
 void exchange(Comm& comm, const Piece& out, int to, int send_tag, bool sends, void* buffer,
               const Piece& in, int from, int recv_tag, bool receives, MPI_Status* status) {
-  // Before the send: who gets that may know of the receive.
+  // Before both: who is told of either may know of the call.
   const UnderWay call(comm);
-  const Held<Datatype> kept = held(in.type);
+  const Held<Datatype> kept = receives ? held(in.type) : Held<Datatype>();
   Posted receive;
   if (receives) {
     start_recv(receive.transfer, comm, Plane::program, from, recv_tag, buffer, in.count, in.type);
@@ -83,11 +83,10 @@ void Recv(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag
     fill(status, kNoProcess);
     return;
   }
+  const UnderWay call(on);  // before it is posted: who is told that it was matched knows of it
+  const Held<Datatype> kept = held(type);
   alignas(base::kCacheLine) Transfer transfer;  // in few lines: tasks converse by thousands
   start_recv(transfer, on, Plane::program, source, tag, buf, count, type);
-  if (transfer.ended()) return report(transfer, on, status);
-  const UnderWay call(on);
-  const Held<Datatype> kept = held(type);
   wait(transfer);
   report(transfer, on, status);
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <new>
@@ -31,6 +32,7 @@ namespace {
 
 /// Handles fit an int.
 constexpr uint32_t kMostRequests = (1U << (31 - kGenerationBits)) - 2;
+constexpr std::chrono::microseconds kBetweenLooks{100};
 constexpr std::size_t kSpareBytes = base::kThreadSlots * base::kCacheLine;
 
 /// Freed communicators that were still needed when they were looked at last.
@@ -215,6 +217,12 @@ bool wait_for_operations(const Comm& comm) {
     // What a dead member was to send to whoever may never come.
     return all || has_dead_member(comm);
   });
+  // Who ends a blocking call wakes nobody: this looks again from time to time.
+  while (all && UnderWay::any_on(comm)) {
+    if (has_dead_member(comm)) return false;
+    Synchronizer never(1);
+    (void)runtime().wait_for(never, kBetweenLooks);
+  }
   return all;
 }
 

@@ -1,8 +1,8 @@
 // Control variables of the tool interface: weft's configuration.
 //
 // Booleans and choices are ints with an enumeration, other numbers MPI_COUNTs (bytes, nanoseconds),
-// texts chars. They can be set while there is no process: before MPI is initialized, and after it
-// was ended.
+// texts chars. They can be set while there is no process, nor one being made: before MPI is
+// initialized, and after it was ended.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -153,7 +153,7 @@ void T_cvar_write(MPI_T_cvar_handle handle, const void* buf) {
   const Entered entered;
   const ConfigKey& key = variable(handle);
   if (buf == nullptr) fail(MPI_T_ERR_INVALID, "no buffer");
-  if (has_process())
+  if (is_configured())
     fail(MPI_T_ERR_CVAR_SET_NOT_NOW, "configuration is read when MPI is initialized");
   try {
     base::set_config(key.key, written(key, buf));

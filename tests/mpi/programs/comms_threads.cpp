@@ -3,8 +3,7 @@
 #include <mpi.h>
 
 #include <array>
-#include <atomic>
-#include <chrono>
+#include <cstddef>
 #include <thread>
 #include <vector>
 
@@ -65,30 +64,52 @@ MPI_Datatype every_other(int words) {
   return type;
 }
 
+/// How others know that a receive has begun: it sends first, or MPI_T says that it waits; and one
+/// that is told, into too short a buffer.
+enum class Known { told, posted, too_short };
+
+/// Returns when a receive waits on it.
+void await_receive(MPI_Comm comm) {
+  int provided = -1;
+  int index = -1;
+  int count = 0;
+  MPI_T_pvar_session session;
+  MPI_T_pvar_handle handle;
+  MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+  MPI_T_pvar_get_index("comm_posted_length", MPI_T_PVAR_CLASS_LEVEL, &index);
+  MPI_T_pvar_session_create(&session);
+  MPI_T_pvar_handle_alloc(session, index, &comm, &handle, &count);
+  unsigned long long posted = 0;
+  while (MPI_T_pvar_read(session, handle, &posted) == MPI_SUCCESS && posted == 0) {
+    std::this_thread::yield();
+  }
+  WEFT_EXPECT(posted == 1);
+  MPI_T_pvar_session_free(&session);
+  MPI_T_finalize();
+}
+
 /// Rank 0: a thread receives into every other word, while this one frees communicator and type.
-/// `told`: it sends first, which says that it has begun; else that is likely after some time.
-void free_while_received(MPI_Comm comm, bool told) {
-  MPI_Datatype type = every_other(kWords.size());
-  std::atomic<bool> begins{false};
-  std::thread receiver([&, comm, type] {
+void free_while_received(MPI_Comm comm, Known known) {
+  const std::size_t words = known == Known::too_short ? 2 : kWords.size();
+  MPI_Datatype type = every_other(static_cast<int>(words));
+  std::thread receiver([=] {
     std::array<int, 2 * kWords.size()> got{};
     MPI_Status status;
-    begins = true;
-    const int code = told ? MPI_Sendrecv(nullptr, 0, MPI_INT, 1, kNote, got.data(), 1, type,
-                                         MPI_ANY_SOURCE, kAnswer, comm, &status)
-                          : MPI_Recv(got.data(), 1, type, MPI_ANY_SOURCE, kAnswer, comm, &status);
-    const int error = check::class_of(code);
-    if (!told && (error == MPI_ERR_COMM || error == MPI_ERR_TYPE)) return;  // it came too late
-    WEFT_EXPECT(code == MPI_SUCCESS && status.MPI_SOURCE == 1);
+    const int code = known == Known::posted
+                         ? MPI_Recv(got.data(), 1, type, MPI_ANY_SOURCE, kAnswer, comm, &status)
+                         : MPI_Sendrecv(nullptr, 0, MPI_INT, 1, kNote, got.data(), 1, type,
+                                        MPI_ANY_SOURCE, kAnswer, comm, &status);
+    const int error = known == Known::too_short ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+    WEFT_EXPECT(check::class_of(code) == error && status.MPI_SOURCE == 1);
+    if (error != MPI_SUCCESS) return;
     for (std::size_t i = 0; i < kWords.size(); ++i) {
       WEFT_EXPECT(got[2 * i] == kWords[i] && got[2 * i + 1] == 0);
     }
   });
-  if (told) {
-    MPI_Recv(nullptr, 0, MPI_INT, 1, kNote, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (known == Known::posted) {
+    await_receive(comm);
   } else {
-    while (!begins) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    MPI_Recv(nullptr, 0, MPI_INT, 1, kNote, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
   MPI_Type_free(&type);
   MPI_Comm_free(&comm);
@@ -100,8 +121,8 @@ void free_while_received(MPI_Comm comm, bool told) {
   for (MPI_Datatype& other : others) MPI_Type_free(&other);
 }
 
-void answer(MPI_Comm comm, bool told) {
-  if (told) {
+void answer(MPI_Comm comm, Known known) {
+  if (known != Known::posted) {
     MPI_Recv(nullptr, 0, MPI_INT, 0, kNote, comm, MPI_STATUS_IGNORE);
     MPI_Send(nullptr, 0, MPI_INT, 0, kNote, MPI_COMM_WORLD);
   }
@@ -111,21 +132,45 @@ void answer(MPI_Comm comm, bool told) {
 }
 
 /// What is under way when a communicator or a type is freed ends as ever, blocking calls of other
-/// threads, too.
+/// threads, too; errors go to the freed communicator's handler, others would end the job.
 void free_what_others_use() {
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  for (const bool told : {true, false}) {
+  for (const Known known : {Known::told, Known::posted, Known::too_short}) {
     MPI_Comm comm;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     const int rank = check::rank_in(comm);
     if (rank == 0) {
-      free_while_received(comm, told);
+      free_while_received(comm, known);
     } else if (rank == 1) {
-      answer(comm, told);
+      answer(comm, known);
     } else {
       MPI_Comm_free(&comm);
     }
+  }
+}
+
+/// Every word of a receive that another thread waits for is there when MPI_Comm_disconnect returns.
+void disconnect_what_others_use() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  const int rank = check::rank_in(comm);
+  if (rank == 1) {
+    MPI_Recv(nullptr, 0, MPI_INT, 0, kNote, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Send(kWords.data(), kWords.size(), MPI_INT, 0, kAnswer, comm);
+  }
+  std::array<int, kWords.size()> got{};
+  std::thread receiver;
+  if (rank == 0) {
+    receiver = std::thread([&got, comm] {
+      MPI_Recv(got.data(), kWords.size(), MPI_INT, 1, kAnswer, comm, MPI_STATUS_IGNORE);
+    });
+    await_receive(comm);
+    MPI_Send(nullptr, 0, MPI_INT, 1, kNote, MPI_COMM_WORLD);
+  }
+  MPI_Comm_disconnect(&comm);
+  if (rank == 0) {
+    WEFT_EXPECT(got == kWords);
+    receiver.join();
   }
 }
 
@@ -154,7 +199,10 @@ int main(int argc, char** argv) {
   for (MPI_Comm& parent : parents) MPI_Comm_free(&parent);
   MPI_Group_free(&even);
   MPI_Group_free(&all);
-  if (check::size_of(MPI_COMM_WORLD) > 1) free_what_others_use();
+  if (check::size_of(MPI_COMM_WORLD) > 1) {
+    free_what_others_use();
+    disconnect_what_others_use();
+  }
   MPI_Finalize();
   return check::failures == 0 ? 0 : 1;
 }

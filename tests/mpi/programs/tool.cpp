@@ -251,6 +251,41 @@ class Watcher {
   std::thread thread_;
 };
 
+/// Sets whether arguments are checked, yes and no, until MPI begins: what was taken last holds.
+class Setter {
+ public:
+  Setter() {
+    while (!begun_) std::this_thread::yield();
+  }
+  /// MPI has begun.
+  void check() {
+    thread_.join();
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    // A tag that nobody may send with.
+    const int code = MPI_Send(nullptr, 0, MPI_INT, MPI_PROC_NULL, -5, MPI_COMM_WORLD);
+    WEFT_CHECK((code != MPI_SUCCESS) == (taken_ != 0));
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  }
+
+ private:
+  void run() {
+    const MPI_T_cvar_handle checks = variable("mpi.check_arguments");
+    for (int next = 0;; next = 1 - next) {
+      const int code = MPI_T_cvar_write(checks, &next);
+      if (code != MPI_SUCCESS) {
+        WEFT_CHECK(code == MPI_T_ERR_CVAR_SET_NOT_NOW);
+        return;
+      }
+      taken_ = next;
+      begun_ = true;
+    }
+  }
+
+  int taken_ = 1;
+  std::atomic<bool> begun_{false};
+  std::thread thread_{[this] { run(); }};
+};
+
 /// A sum that is started in one life of MPI, and what it shows in the next.
 class OverLives {
  public:
@@ -302,7 +337,9 @@ int main(int argc, char** argv) {
   const MPI_T_cvar_handle eager = variable("comm.eager_bytes");
   write_before(eager);
   auto watcher = std::make_unique<Watcher>();
+  Setter setter;
   MPI_Init(&argc, &argv);
+  setter.check();
   write_after(eager);
   read_all_variables();
   categories();
