@@ -60,6 +60,7 @@ struct Calls {
 /// A copy: once the guard is left, the task may end, and its name with it.
 struct Name {
   static constexpr std::size_t kRoom = 48;
+  Name() = default;
   explicit Name(const char* name) noexcept : is_given(name != nullptr) {
     if (!is_given) return;
     while (length < kRoom && name[length] != '\0') {
@@ -91,7 +92,7 @@ class Survey {
     Line line{.worker = worker,
               .index = record.index(),
               .state = state_of(record, status, worker_sleeps),
-              .name = Name(record.name.load(std::memory_order_relaxed)),
+              .name = {},
               .calls = {}};
     ++counts_[static_cast<std::size_t>(line.state)];
     if (line.state == State::waits) {
@@ -100,7 +101,9 @@ class Survey {
       line.calls.count = calls_on(stack, line.calls.address.data(), kWalked);
       count_place(line.calls);
     }
-    if (lines_.size() < kLines) lines_.push_back(line);
+    if (lines_.size() == kLines) return;
+    line.name = Name(record.name.load(std::memory_order_relaxed));
+    lines_.push_back(line);
   }
   [[nodiscard]] std::string text() const;
 

@@ -130,29 +130,20 @@ void abandon(Record& record) noexcept { release(record); }
   }
 }
 
-namespace {
-
-/// By the task `self`; not in place.
-[[gnu::noinline]] void join_waiting(Record& record, Record& self, InPlace why) noexcept {
-  void* nobody_yet = nullptr;
-  // acq_rel: release who we are to who ends it; acquire its end, if that was first.
-  if (record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_task(self),
-                                            std::memory_order_acq_rel)) {
-    while (!record.has_ended()) Worker::current()->wait();
-  }
-  if (why == InPlace::later) [[unlikely]]
-    Worker::current()->scheduler().turns_left.fetch_sub(1, std::memory_order_relaxed);
-}
-
-}  // namespace
-
 [[gnu::noinline]] void join(Record& record) noexcept {
   if (record.has_ended()) return;
   void* nobody_yet = nullptr;
   Worker* const here = Worker::current_at_entry();
   if (Record* self = here != nullptr ? here->running() : nullptr; self != nullptr) {
     const InPlace ran = here->run_in_place(record);
-    if (ran != InPlace::done) join_waiting(record, *self, ran);
+    if (ran == InPlace::done) return;
+    // acq_rel: release who we are to who ends it; acquire its end, if that was first.
+    if (record.joiner.compare_exchange_strong(nobody_yet, Joiner::of_task(*self),
+                                              std::memory_order_acq_rel)) {
+      while (!record.has_ended()) Worker::current()->wait();
+    }
+    if (ran == InPlace::later) [[unlikely]]
+      Worker::current()->scheduler().turns_left.fetch_sub(1, std::memory_order_relaxed);
     return;
   }
   base::Parker& parker = base::this_parker();

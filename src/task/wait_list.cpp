@@ -61,6 +61,7 @@ bool WaitSlot::add(WaitEntry& waiter) noexcept {
   // relaxed: an entry that is there is the caller's own.
   if (WaitEntry* const other = waiter_.load(std::memory_order_relaxed); other != nullptr) {
     WEFT_CHECK(&other->parker() == &waiter.parker(), "one waits here at a time");
+    waiter.forget();  // what it was told when it was here stands in the way of sleep
     return false;
   }
   waiter.enlist();

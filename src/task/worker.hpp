@@ -258,10 +258,10 @@ class alignas(base::kCacheLine) Worker {
   // ---- from outside ----
   alignas(base::kCacheLine) std::atomic<Record*> returned_{
       nullptr};  ///< freed, or taken, by others
-  base::SpinLock outside_lock_;
+  alignas(base::kCacheLine) base::SpinLock outside_lock_;
   Record* outside_free_ = nullptr;  ///< (outside_lock_) for those who spawn from elsewhere
 
-  Crew& crew_;
+  alignas(base::kCacheLine) Crew& crew_;
   Scheduler::Impl* scheduler_ = nullptr;  ///< while it lives; not of who signals from outside
   const int number_;
   const std::size_t first_index_;  ///< of the tasks; below, there are signals of one level

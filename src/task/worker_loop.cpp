@@ -303,14 +303,17 @@ bool Worker::has_room() noexcept {
 /// Who spawns and joins all the time: the rest of the world gets its turn, and now and then those
 /// who can run here, oldest first (true). By time: of small children there are many in it, and to
 /// leave a deep recursion in the middle is dear. It keeps its stack, and so does whatever of it is
-/// begun instead: the more joins stand still like that, the more seldom there is another.
+/// begun instead: the more joins stand still like that, the more seldom there is another, but at
+/// least four times in a second.
 [[gnu::noinline]] bool Worker::leaves_a_turn() noexcept {
   if (base::has_idle_work()) base::poll_idle_work(base::IdleWork::Poller::busy);
   look_at_timers();
   const uint64_t now = base::ticks();
   // relaxed: a number.
   const uint64_t left = scheduler_->turns_left.load(std::memory_order_relaxed);
-  const uint64_t pause = scheduler_->turn_ticks * (1 + left / scheduler_->workers.size());
+  constexpr uint64_t kMostPause = 256;
+  const uint64_t pause =
+      scheduler_->turn_ticks * std::min(1 + left / scheduler_->workers.size(), kMostPause);
   if (now - last_turn_ < pause) return false;
   last_turn_ = now;
   scheduler_->turns_left.fetch_add(1, std::memory_order_relaxed);
@@ -323,7 +326,10 @@ InPlace Worker::run_in_place(Record& record) noexcept {
   // A child of its own has no exceptions of its parent's.
   if (exceptions() != ExceptionState{}) [[unlikely]]
     return InPlace::refused;
-  if (++in_place_ % kInPlacePerLook == 0 && leaves_a_turn()) [[unlikely]]
+  // relaxed: one that has begun is waited for anyway, and tells of itself below.
+  if (++in_place_ % kInPlacePerLook == 0 &&
+      record.status.load(std::memory_order_relaxed) == Status::fresh && leaves_a_turn())
+      [[unlikely]]
     return InPlace::later;
   {
     const Inside inside(*this);

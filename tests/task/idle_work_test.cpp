@@ -187,6 +187,7 @@ TEST(IdleWorkTest, WhatIsOfferedToAWorkerOnItsWayToSleepIsNotLost) {
   std::atomic<bool> has_offered{false};
   std::atomic<bool> taken{false};
   TaskRef works_here;
+  std::atomic<bool> waits_here{false};
   LongWayToBed bed([&] {
     go = true;
     signal(works_here);
@@ -201,6 +202,7 @@ TEST(IdleWorkTest, WhatIsOfferedToAWorkerOnItsWayToSleepIsNotLost) {
   auto works = scheduler.spawn(
       [&] {
         works_here = this_task();
+        waits_here = true;
         while (!go) wait();
         auto child = spawn([&] { taken = true; });
         has_offered = true;
@@ -210,7 +212,7 @@ TEST(IdleWorkTest, WhatIsOfferedToAWorkerOnItsWayToSleepIsNotLost) {
         child.join();
       },
       {.worker = 0});
-  while (!all_sleep()) std::this_thread::sleep_for(milliseconds(1));
+  while (!waits_here || !all_sleep()) std::this_thread::sleep_for(milliseconds(1));
   bed.expect(*workers[1]);
   scheduler.spawn_detached([] {}, {.worker = 1});
   works.join();

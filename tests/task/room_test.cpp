@@ -23,7 +23,7 @@ std::size_t records_of(Scheduler& scheduler) {
 
 // Whoever spawns them, a thread or another worker's task, they end at their home.
 TEST(RoomTest, RecordsOfDetachedTasksServeWhoeverSpawnsFromElsewhere) {
-  constexpr int kTasks = 5000;
+  constexpr int kTasks = 2000;
   Scheduler scheduler({.workers = 1});
   Scheduler elsewhere({.workers = 1});
   const auto spawn_one_by_one = [&] {

@@ -114,7 +114,8 @@ class [[nodiscard]] Handle {
     return record_ != nullptr && record_->has_ended();
   }
   /// Waits until the task has ended; its result, or what it threw. Once. Suspends a task, or its
-  /// thread. A task that has not started is run in place.
+  /// thread. A task that has not started is run in place, where what is left of the stack is
+  /// enough.
   R join() {
     WEFT_CHECK(record_ != nullptr, "a task is joined once");
     detail::Record& record = *std::exchange(record_, nullptr);
