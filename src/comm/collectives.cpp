@@ -393,7 +393,7 @@ struct Team::Impl {
       const std::vector<std::byte> packed = or_spoilt([&] { return pack_for(to, out_block); });
       std::vector<std::byte> arrived;
       if (leads()) {
-        std::vector<std::byte> together = or_spoilt([&] { return packed; });
+        std::vector<std::byte> together = or_spoilt([&] { return std::vector(packed); });
         for (std::size_t i = 1; i < node.size(); ++i) {
           const std::vector<std::byte> part = recv_sized(node[i], 5);
           if (!or_spoilt([&] { return append(together, part); })) together = {};

@@ -113,10 +113,11 @@ void for_each_item(std::span<const std::byte> packet, Use use) {
 /// packets that arrive are of this round or the next; the tag says which. (2) Packets of the next
 /// round are kept: long ones as they came, in their sender's packets, short ones
 /// (runs, and the rest of a round) as copies, since as messages they hold places that all senders
-/// share. So what may pile up is bounded by the senders' pools and by one round's short packets, and
-/// a rank in the earliest round of all has none of its packets kept: somebody can always go on. (3) The round is over when as many
-/// packets were *scattered* as the end marks promise. (4) A sender that is told `retry` takes
-/// packets before it tries again, so two ranks that flood each other both go on.
+/// share. So what may pile up is bounded by the senders' pools and by one round's short packets,
+/// and a rank in the earliest round of all has none of its packets kept: somebody can always go on.
+/// (3) The round is over when as many packets were *scattered* as the end marks promise. (4) A
+/// sender that is told `retry` takes packets before it tries again, so two ranks that flood each
+/// other both go on.
 class Exchange {
  public:
   Exchange(Runtime& runtime, ThreadTeam& team);
