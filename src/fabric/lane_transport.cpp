@@ -246,8 +246,7 @@ void LaneTransport::look_for_deaths(bool thorough) noexcept {
     const bool dead = looks && peer->link().gone();
     if (is_down) continue;
     if (!dead && !peer->left()) continue;
-    enter_death(*peer,
-                fmt::format("{} {}", describe(*peer), peer->left() ? "left the job" : "ended"));
+    enter_death(*peer, how_it_ended(*peer));
   }
 }
 
@@ -315,6 +314,10 @@ std::string LaneTransport::describe(const Peer& peer) const {
   return fmt::format("rank {} (pid {} of this node)", peer.rank().value, peer.view().header().pid);
 }
 
+std::string LaneTransport::how_it_ended(const Peer& peer) const {
+  return fmt::format("{} {}", describe(peer), peer.left() ? "left the job" : "ended");
+}
+
 // ---- memory of peers ----
 
 Peer* LaneTransport::reachable(Rank rank) noexcept {
@@ -355,13 +358,13 @@ std::string LaneTransport::why_not_read(Rank rank) const {
   return peer->why_not_read;
 }
 
-/// Asks the system. A link that says so says it once to who watches: it is entered here.
+/// Asks the system. A link that says so says it once to who watches: it is entered here. While
+/// somebody meets a peer, there is no answer: whoever waits for this one asks again.
 bool LaneTransport::has_ended(Peer& peer) noexcept {
-  const std::scoped_lock hold(setup_);
-  if (!peer.attached() || !peer.link().gone()) return false;
+  const std::unique_lock hold(setup_, std::try_to_lock);
+  if (!hold || !peer.attached() || !peer.link().gone()) return false;
   // relaxed: set under this lock.
-  if (!peer.down.load(std::memory_order_relaxed))
-    enter_death(peer, fmt::format("{} ended", describe(peer)));
+  if (!peer.down.load(std::memory_order_relaxed)) enter_death(peer, how_it_ended(peer));
   return true;
 }
 

@@ -129,6 +129,7 @@ class LaneTransport final : public Transport {
   std::unique_ptr<Peer> attach(Rank rank);
   [[nodiscard]] bool fence_towards(const SegmentView& view) const noexcept;
   [[nodiscard]] std::string describe(const Peer& peer) const;
+  [[nodiscard]] std::string how_it_ended(const Peer& peer) const;
   Peer::Mapping* map_segment(Peer& peer, const MemoryKey& key) noexcept;
   void enter_death(Peer& peer, std::string cause) noexcept;
   void wake_own_ports() noexcept;
