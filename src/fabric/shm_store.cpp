@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "fabric/proc.hpp"
-#include "weft/base/error.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft::fabric {
@@ -183,6 +182,8 @@ Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, u
                   fmt::format("the system does not let this process open {}; ranks of a node must "
                               "run as one user in one container",
                               path));
+    if (error == EMFILE || error == ENFILE)
+      throw NoDescriptor(fmt::format("cannot open {}: {}", path, std::strerror(error)));
     refuse(error, fmt::format("cannot open {}", path));
   }
   struct stat status;

@@ -95,7 +95,10 @@ class ShmLink final : public PeerLink {
     if (bells_[port]) return bells_[port].get();
     try {
       bells_[port] = bell_of(port);
+      if (!spare_) spare_ = spare_descriptor();  // somebody else had it
       return bells_[port].get();
+    } catch (const NoDescriptor&) {
+      return kNoDescriptor;
     } catch (const Error& error) {
       return error.code() == Errc::peer_died ? kBellGone : kNoBell;
     } catch (const std::exception&) {

@@ -390,6 +390,47 @@ TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
   EXPECT_TRUE(ended_well(child));
 }
 
+/// Not even the descriptor that it keeps for that is there to open.
+TEST_F(ShmSystem, ASleeperThatCouldNotBeRungForIsRungForLater) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto port = transport->open_port(0);
+    const auto say = [&] { return port->try_send(Rank{0}, 0, bytes_of("x"), {}) == Post::done; };
+    while (!say()) ::sched_yield();
+    shared.word(0) = 1;
+    while (shared.word(0).load() < 2) ::usleep(100);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit none{0, limit.rlim_max};
+    WEFT_EXPECT_IN_RANK(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    WEFT_EXPECT_IN_RANK(say());
+    WEFT_EXPECT_IN_RANK(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    Recorder sink;
+    while (sink.frames.empty()) sleep_for_a_frame(*port, sink);
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  Recorder sink;
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+  wait_for_word(shared.word(0), 1, child);
+  arm(*port);
+  port->poll(sink, 64);
+  shared.word(0) = 2;
+  pollfd ask{port->bell_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ask, 1, 60'000), 1);
+  port->disarm();
+  port->poll(sink, 64);
+  EXPECT_EQ(sink.frames.size(), 2u);
+  EXPECT_TRUE(sink.downs.empty());
+  EXPECT_TRUE(poll_until(
+      *port, sink, [&] { return port->try_send(Rank{1}, 0, bytes_of("x"), {}) == Post::done; }));
+  EXPECT_TRUE(ended_well(child));
+}
+
 TEST_F(ShmSystem, ADeathIsFoundByWhoMayNotReadAndTold) {
   SharedJob shared(2);
   const pid_t child = shared.start(1, [&](Job& rank) {
