@@ -101,6 +101,18 @@ uint64_t boot_number() noexcept {
   return n <= 0 ? 0 : text_hash({text.data(), static_cast<std::size_t>(n)});
 }
 
+uint64_t machine_number() noexcept {
+  std::array<char, 512> text{};
+  const Descriptor file(::open("/etc/machine-id", O_RDONLY | O_CLOEXEC));
+  const ssize_t n = file ? ::read(file.get(), text.data(), text.size() / 2) : -1;
+  const std::size_t id = n > 0 ? static_cast<std::size_t>(n) : 0;
+  // The name, too: machines, and containers, that are copies of one another have one id.
+  char* const name = text.data() + id;
+  if (::gethostname(name, text.size() - id - 1) != 0) return 0;
+  const std::string_view all(text.data(), id + std::strlen(name));
+  return all.empty() || all == "localhost" ? 0 : text_hash(all);
+}
+
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept {
   if (!is_there(pid)) return false;
   const Stat now = stat_of(pid);

@@ -21,6 +21,9 @@ int64_t living_thread_of(int64_t pid) noexcept;
 /// A number of this boot of this machine, which no other has; 0 if it cannot be known.
 uint64_t boot_number() noexcept;
 
+/// A number of this machine, the same in each of its boots; 0 if it cannot be known.
+uint64_t machine_number() noexcept;
+
 /// False only if it is certain that no process `pid` that started at `start_time` lives.
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept;
 

@@ -78,8 +78,8 @@ ShmAddress ShmAddress::parse(std::string_view text) {
 ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
     : kind_(kind), pid_(::getpid()), dir_(std::move(dir)) {
   static std::atomic<uint32_t> serial{0};
-  name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), boot_number(),
-                      pid_namespace(), ::getpid(), own_start_time(),
+  name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), machine_number(),
+                      boot_number(), pid_namespace(), ::getpid(), own_start_time(),
                       serial.fetch_add(1, std::memory_order_relaxed), safe_name(job_id));
   if (kind_ == ShmKind::memfd) {
     const Descriptor trial(::memfd_create("weft", MFD_CLOEXEC));

@@ -5,10 +5,10 @@
 // for where /proc cannot be used; unlinked in order at the end. What a killed process leaves is
 // swept by weftrun's guardian when the job is over, or by the next job of the same user.
 //
-// A name is  weft-UID-BOOT-PIDNS-PID-START-SERIAL-JOB[.part]  with the boot of the machine, the pid
-// namespace and the start time of the process, so that a sweep can tell the dead from the living,
-// also from those it cannot see: of other hosts, where they share the folder, and of other
-// containers.
+// A name is  weft-UID-MACHINE-BOOT-PIDNS-PID-START-SERIAL-JOB[.part]  with numbers of the machine,
+// its boot, the pid namespace and the start time of the process, so that a sweep can tell the dead
+// from the living, also from those it cannot see: of other hosts, where they share the folder, and
+// of other containers.
 #pragma once
 
 #include <cstddef>

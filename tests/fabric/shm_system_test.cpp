@@ -1,6 +1,7 @@
 // What the system may refuse or leave behind: full and tiny folders, permissions, leftovers,
 // unreadable memory, forks.
 #include <dirent.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -86,26 +87,34 @@ TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
   EXPECT_GT(names_in(dir_), mine) << "nothing was left to sweep";
   // Names that look like ours and must stay: of another user, machine, namespace or shape.
   const uint64_t user = ::geteuid(), boot = boot_number(), ns = pid_namespace();
+  const uint64_t machine = machine_number();
   const auto stays = [&](const std::string& name) {
     std::ofstream(dir_ / name).put('x');
     return dir_ / name;
   };
-  const auto name_of = [](uint64_t of_user, uint64_t of_boot, uint64_t of_ns, int64_t pid) {
-    return "weft-" + std::to_string(of_user) + "-" + std::to_string(of_boot) + "-" +
-           std::to_string(of_ns) + "-" + std::to_string(pid) + "-1-0-j";
+  const auto name_of = [](uint64_t of_user, uint64_t of_machine, uint64_t of_boot, uint64_t of_ns,
+                          int64_t pid) {
+    return fmt::format("weft-{}-{}-{}-{}-{}-1-0-j", of_user, of_machine, of_boot, of_ns, pid);
   };
   constexpr int64_t kNobody = 1999999;
-  const std::vector<fs::path> others = {stays(name_of(user + 1, boot, ns, kNobody)),
-                                        stays(name_of(user, boot + 1, ns, kNobody)),
-                                        stays(name_of(user, boot, ns + 1, kNobody)),
+  const std::vector<fs::path> others = {stays(name_of(user + 1, machine, boot, ns, kNobody)),
+                                        stays(name_of(user, machine + 1, boot + 1, ns, kNobody)),
+                                        stays(name_of(user, 0, boot + 1, ns, kNobody)),
+                                        stays(name_of(user, machine, 0, ns, kNobody)),
+                                        stays(name_of(user, machine, boot, ns + 1, kNobody)),
+                                        stays(name_of(user, machine, boot, 0, kNobody)),
                                         stays("weft-nonsense"),
                                         stays("weft-1-2"),
                                         stays("weft-"),
                                         stays("other")};
   // A living pid with another start time is another process: its name goes.
-  const fs::path reused = stays(name_of(user, boot, ns, ::getpid()));
+  const fs::path reused = stays(name_of(user, machine, boot, ns, ::getpid()));
+  // None outlives a boot of its machine, whatever is said of the pid.
+  const fs::path old = stays(name_of(user, machine, boot + 1, ns + 1, ::getpid()));
   { Ranks next(plain_providers()[2], 1, small_geometry()); }
   EXPECT_FALSE(fs::exists(reused));
+  EXPECT_EQ(fs::exists(old), machine == 0) << "it cannot be told from others";
+  fs::remove(old);
   for (const auto& path : others) {
     EXPECT_TRUE(fs::exists(path)) << path;
     fs::remove(path);
