@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "fabric/conformance_ranks.hpp"
@@ -341,6 +342,23 @@ void sleep_for_a_frame(Port& port, Sink& sink) {
   port.poll(sink, 64);
 }
 
+/// Sleeps until so many frames have come in all; false where nobody woke it for the last.
+bool is_woken_for(std::size_t frames, Port& port, Recorder& sink,
+                  const std::function<void()>& when_armed) {
+  bool rung = true;
+  while (rung && sink.frames.size() < frames) {
+    arm(port);
+    if (port.poll(sink, 64) == 0) {
+      when_armed();
+      pollfd ask{port.bell_fd(), POLLIN, 0};
+      rung = ::poll(&ask, 1, 60'000) == 1;
+    }
+    port.disarm();
+    port.poll(sink, 64);
+  }
+  return rung && sink.frames.size() == frames && sink.downs.empty();
+}
+
 /// Sets the limit of this process's descriptors and takes all that are left.
 bool take_all_descriptors(std::vector<Descriptor>& taken) {
   constexpr rlim_t kFew = 64;
@@ -382,14 +400,8 @@ TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
   const auto port = transport->open_port(0);
   Recorder sink;
   const auto hears = [&](std::size_t frames) {
-    arm(*port);
-    port->poll(sink, 64);
-    shared.word(0) = frames == 2 ? kArmed : kArmedAgain;
-    pollfd ask{port->bell_fd(), POLLIN, 0};
-    const bool rung = ::poll(&ask, 1, 60'000) == 1;
-    port->disarm();
-    port->poll(sink, 64);
-    return rung && sink.frames.size() == frames && sink.downs.empty();
+    return is_woken_for(frames, *port, sink,
+                        [&] { shared.word(0) = frames == 2 ? kArmed : kArmedAgain; });
   };
   EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
   wait_for_word(shared.word(0), kAwake, child);
@@ -426,15 +438,7 @@ TEST_F(ShmSystem, ASleeperThatCouldNotBeRungForIsRungForLater) {
   Recorder sink;
   EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
   wait_for_word(shared.word(0), 1, child);
-  arm(*port);
-  port->poll(sink, 64);
-  shared.word(0) = 2;
-  pollfd ask{port->bell_fd(), POLLIN, 0};
-  EXPECT_EQ(::poll(&ask, 1, 60'000), 1);
-  port->disarm();
-  port->poll(sink, 64);
-  EXPECT_EQ(sink.frames.size(), 2u);
-  EXPECT_TRUE(sink.downs.empty());
+  EXPECT_TRUE(is_woken_for(2, *port, sink, [&] { shared.word(0) = 2; }));
   EXPECT_TRUE(poll_until(
       *port, sink, [&] { return port->try_send(Rank{1}, 0, bytes_of("x"), {}) == Post::done; }));
   EXPECT_TRUE(ended_well(child));
