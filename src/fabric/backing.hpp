@@ -24,6 +24,7 @@ class PeerLink {
  public:
   static constexpr int kNoBell = -1;
   static constexpr int kBellGone = -2;
+  static constexpr int kNoDescriptor = -3;
 
   virtual ~PeerLink() = default;
   PeerLink() = default;
@@ -31,11 +32,12 @@ class PeerLink {
   PeerLink& operator=(const PeerLink&) = delete;
 
   [[nodiscard]] virtual std::byte* base() const noexcept = 0;
-  /// The descriptor to knock at for the peer's port, kNoBell if it cannot be had now, or kBellGone
-  /// if never again. Owned by the link.
+  /// The descriptor to knock at for the peer's port, kNoBell if it cannot be had now, kNoDescriptor
+  /// if that is because there is none left, or kBellGone if it is never to be had again. Owned by
+  /// the link.
   virtual int open_bell(uint32_t port) noexcept = 0;
-  /// Knocks where there was no bell to be had, with a descriptor that is kept for that; false: the
-  /// peer did not hear it.
+  /// Knocks where there was no descriptor left, with one that is kept for that; false: the peer did
+  /// not hear it.
   virtual bool knock_in_need(uint32_t, Knock) noexcept { return false; }
   /// Sees to it that touching [offset, offset + bytes) of the segment cannot fail for want of
   /// memory. Throws Error(no_memory).

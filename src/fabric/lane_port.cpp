@@ -535,6 +535,13 @@ uint32_t LanePort::drain_returns(Sink& sink) {
 
 // ---- sleep, death ----
 
+void LanePort::arm() noexcept {
+  bell_.arm();
+  // Who was not rung for sleeps, perhaps while we wait for him.
+  if (transport_.has_unrung() && !transport_.ring_again()) [[unlikely]]
+    bell_.ring_self();
+}
+
 void LanePort::disarm() noexcept {
   switch (bell_.disarm()) {
     case Doorbell::Rung::news:
@@ -556,6 +563,8 @@ void LanePort::housekeeping(Sink& sink) {
   }
   if (look_now_) transport_.look_for_deaths(look_thoroughly_);
   look_now_ = look_thoroughly_ = false;
+  if (transport_.has_unrung()) [[unlikely]]
+    (void)transport_.ring_again();
   for (const std::size_t count = transport_.death_count(); deaths_seen_ < count; ++deaths_seen_) {
     auto [peer, cause] = transport_.death(deaths_seen_);
     downs_.push_back({peer, std::move(cause)});

@@ -41,7 +41,7 @@ class LanePort final : public Port {
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
   void give_back(Loan loan) noexcept override { give_back_all(loan, {&loan.index, 1}); }
   void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept override;
-  void arm() noexcept override { bell_.arm(); }
+  void arm() noexcept override;
   void disarm() noexcept override;
   [[nodiscard]] int bell_fd() const noexcept override { return bell_.fd(); }
   void ring_self() noexcept override { bell_.ring_self(); }

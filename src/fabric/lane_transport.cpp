@@ -221,14 +221,43 @@ void LaneTransport::ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept
 }
 
 /// Rings a port whose bell was not there yet; what it is rung with from now on. Who cannot be rung
-/// is tried again with the next frame.
+/// is tried again with the next frame, and where only a descriptor was wanting, before.
 int LaneTransport::ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock what) noexcept {
   const int bell = peer.link().open_bell(port);
-  if (bell >= 0)
-    ring(peer.view().port(port), seen, bell, what);
-  else if (bell == PeerLink::kNoBell && peer.link().knock_in_need(port, what))
-    has_rung(peer.view().port(port), seen);
-  return bell;
+  const bool in_need = bell == PeerLink::kNoDescriptor;
+  const bool knocked = in_need && peer.link().knock_in_need(port, what);
+  if (bell >= 0) ring(peer.view().port(port), seen, bell, what);
+  if (knocked) has_rung(peer.view().port(port), seen);
+  note_unrung(peer.lane(port), in_need && !knocked);
+  return in_need ? PeerLink::kNoBell : bell;
+}
+
+/// Another thread had the descriptor, or the system gave it away. Ports of ours that sleep see to
+/// it, too.
+void LaneTransport::note_unrung(OutLane& lane, bool unrung) noexcept {
+  if (std::exchange(lane.unrung, unrung) == unrung) return;
+  // relaxed: a hint.
+  unrung_.fetch_add(unrung ? 1 : -1U, std::memory_order_relaxed);
+  if (unrung) wake_own_ports();
+}
+
+bool LaneTransport::ring_again() noexcept {
+  const std::unique_lock hold(setup_, std::try_to_lock);
+  if (!hold) return false;
+  for (auto& peer : met_) {
+    for (uint32_t p = 0; peer->attached() && p < peer->ports(); ++p) {
+      OutLane& lane = peer->lane(p);
+      if (!lane.unrung) continue;
+      // relaxed: set under this lock.
+      const bool down = peer->down.load(std::memory_order_relaxed);
+      const uint32_t seen = down ? 0 : sleeper_of(peer->view().port(p), true);
+      if (seen == 0)
+        note_unrung(lane, false);
+      else  // as in ring_port
+        lane.bell.store(ring_first(*peer, p, seen, Knock::frame), std::memory_order_release);
+    }
+  }
+  return !has_unrung();
 }
 
 // ---- deaths ----
@@ -246,8 +275,7 @@ void LaneTransport::look_for_deaths(bool thorough) noexcept {
     const bool dead = looks && peer->link().gone();
     if (is_down) continue;
     if (!dead && !peer->left()) continue;
-    enter_death(*peer,
-                fmt::format("{} {}", describe(*peer), peer->left() ? "left the job" : "ended"));
+    enter_death(*peer, how_it_ended(*peer));
   }
 }
 
@@ -315,6 +343,10 @@ std::string LaneTransport::describe(const Peer& peer) const {
   return fmt::format("rank {} (pid {} of this node)", peer.rank().value, peer.view().header().pid);
 }
 
+std::string LaneTransport::how_it_ended(const Peer& peer) const {
+  return fmt::format("{} {}", describe(peer), peer.left() ? "left the job" : "ended");
+}
+
 // ---- memory of peers ----
 
 Peer* LaneTransport::reachable(Rank rank) noexcept {
@@ -355,13 +387,13 @@ std::string LaneTransport::why_not_read(Rank rank) const {
   return peer->why_not_read;
 }
 
-/// Asks the system. A link that says so says it once to who watches: it is entered here.
+/// Asks the system. A link that says so says it once to who watches: it is entered here. While
+/// somebody meets a peer, there is no answer: whoever waits for this one asks again.
 bool LaneTransport::has_ended(Peer& peer) noexcept {
-  const std::scoped_lock hold(setup_);
-  if (!peer.attached() || !peer.link().gone()) return false;
+  const std::unique_lock hold(setup_, std::try_to_lock);
+  if (!hold || !peer.attached() || !peer.link().gone()) return false;
   // relaxed: set under this lock.
-  if (!peer.down.load(std::memory_order_relaxed))
-    enter_death(peer, fmt::format("{} ended", describe(peer)));
+  if (!peer.down.load(std::memory_order_relaxed)) enter_death(peer, how_it_ended(peer));
   return true;
 }
 

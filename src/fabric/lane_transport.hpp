@@ -88,6 +88,12 @@ class LaneTransport final : public Transport {
   bool open_lane(Peer& peer, uint32_t port) noexcept;
   /// Rings for the sleep `seen` of the peer's port.
   void ring_port(Peer& peer, uint32_t port, uint32_t seen) noexcept;
+  /// Whether there are sleepers that could not be rung for.
+  [[nodiscard]] bool has_unrung() const noexcept {
+    return unrung_.load(std::memory_order_relaxed) != 0;  // relaxed: looked at again and again
+  }
+  /// Rings for them; true if none is left.
+  [[nodiscard]] bool ring_again() noexcept;
   /// Looks whether somebody died or left; `thorough` also asks peers that ended in order.
   void look_for_deaths(bool thorough) noexcept;
   void mark_down(Peer& peer, std::string cause) noexcept;
@@ -129,9 +135,11 @@ class LaneTransport final : public Transport {
   std::unique_ptr<Peer> attach(Rank rank);
   [[nodiscard]] bool fence_towards(const SegmentView& view) const noexcept;
   [[nodiscard]] std::string describe(const Peer& peer) const;
+  [[nodiscard]] std::string how_it_ended(const Peer& peer) const;
   Peer::Mapping* map_segment(Peer& peer, const MemoryKey& key) noexcept;
   void enter_death(Peer& peer, std::string cause) noexcept;
   void wake_own_ports() noexcept;
+  void note_unrung(OutLane& lane, bool unrung) noexcept;
   int ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock what) noexcept;
   void take_the_launchers_word() noexcept;
 
@@ -155,6 +163,7 @@ class LaneTransport final : public Transport {
   std::array<uint32_t, kSharedRows> shared_uses_{};  // how often each row was given out
   std::map<int, std::string> told_dead_;             // by the launcher, before they were met
   std::atomic<std::size_t> death_count_{0};
+  std::atomic<uint32_t> unrung_{0};  // lanes; written under the lock
 
   std::mutex words_lock_;                            // after `setup_`, or alone
   std::vector<std::pair<Rank, std::string>> words_;  // the launcher's, not taken yet

@@ -25,7 +25,8 @@ namespace weft::fabric {
 /// its own process.
 struct alignas(base::kCacheLine) OutLane {
   base::BiasedLock lock{base::BiasedLock::Level::inner};  ///< guards both producers
-  bool fence = false;  ///< no membarrier on one side: fence before looking for a sleeper
+  bool unrung = false;  ///< its sleeper has still to be rung for; under the set-up lock
+  bool fence = false;   ///< no membarrier on one side: fence before looking for a sleeper
   /// Release when the rest is set; acquire before use. Not of a peer that is down: then it is
   /// closed again, under `lock`.
   std::atomic<bool> open{false};

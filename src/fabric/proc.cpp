@@ -22,9 +22,14 @@ namespace weft::fabric {
 namespace {
 
 struct Stat {
-  char state;           ///< 'Z' and 'X': dead, not yet reaped; 0: not known
+  char state;           ///< 'Z' and 'X': dead, not yet reaped; 0: not known, and errno says why
   uint64_t start_time;  ///< 0: not known
 };
+
+/// Living or not yet reaped.
+bool is_there(int64_t pid) noexcept {
+  return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+}
 
 bool has_ended(const Stat& task) noexcept { return task.state == 'Z' || task.state == 'X'; }
 
@@ -35,7 +40,7 @@ Stat stat_of(int64_t pid) noexcept {
   const Descriptor file(::open(path.data(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> text;
   const ssize_t n = file ? ::read(file.get(), text.data(), text.size()) : -1;
-  if (n <= 0) return {};
+  if (n <= 0) return {};  // what closes the file leaves errno
   // The second field is a name in parentheses, which may itself hold anything; the start time is
   // the twentieth field behind it.
   std::string_view rest(text.data(), static_cast<std::size_t>(n));
@@ -66,7 +71,7 @@ uint64_t pid_namespace() noexcept {
 
 int64_t living_thread_of(int64_t pid) noexcept {
   const Stat first = stat_of(pid);
-  if (first.state == 0) return 0;
+  if (first.state == 0) return is_there(pid) ? kThreadNotKnown : kNoThread;
   if (!has_ended(first)) return pid;
   struct Close {
     void operator()(DIR* open) const noexcept { ::closedir(open); }
@@ -74,15 +79,19 @@ int64_t living_thread_of(int64_t pid) noexcept {
   std::array<char, 64> path{};
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/task", pid);
   const std::unique_ptr<DIR, Close> folder(::opendir(path.data()));
-  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
+  if (!folder) return kThreadNotKnown;
+  bool all_seen = true;
+  while (const dirent* const entry = ::readdir(folder.get())) {
     const std::string_view name(entry->d_name);
     int64_t thread = 0;
     std::from_chars(name.data(), name.data() + name.size(), thread);
     if (thread <= 0) continue;  // "." and ".."
+    errno = 0;
     const Stat now = stat_of(thread);
     if (now.state != 0 && !has_ended(now)) return thread;
+    if (now.state == 0 && errno != ENOENT && errno != ESRCH) all_seen = false;
   }
-  return 0;
+  return all_seen ? kNoThread : kThreadNotKnown;
 }
 
 uint64_t boot_number() noexcept {
@@ -92,10 +101,22 @@ uint64_t boot_number() noexcept {
   return n <= 0 ? 0 : text_hash({text.data(), static_cast<std::size_t>(n)});
 }
 
+uint64_t machine_number() noexcept {
+  std::array<char, 512> text{};
+  const Descriptor file(::open("/etc/machine-id", O_RDONLY | O_CLOEXEC));
+  const ssize_t n = file ? ::read(file.get(), text.data(), text.size() / 2) : -1;
+  const std::size_t id = n > 0 ? static_cast<std::size_t>(n) : 0;
+  // The name, too: machines, and containers, that are copies of one another have one id.
+  char* const name = text.data() + id;
+  if (::gethostname(name, text.size() - id - 1) != 0) return 0;
+  const std::string_view all(text.data(), id + std::strlen(name));
+  return all.empty() || all == "localhost" ? 0 : text_hash(all);
+}
+
 bool may_be_alive(int64_t pid, uint64_t start_time) noexcept {
-  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;
+  if (!is_there(pid)) return false;
   const Stat now = stat_of(pid);
-  if (has_ended(now) && living_thread_of(pid) == 0) return false;
+  if (has_ended(now) && living_thread_of(pid) == kNoThread) return false;
   return start_time == 0 || now.start_time == 0 || now.start_time == start_time;
 }
 

@@ -15,7 +15,6 @@
 #include <cstring>
 
 #include "fabric/proc.hpp"
-#include "weft/base/error.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft::fabric {
@@ -79,8 +78,8 @@ ShmAddress ShmAddress::parse(std::string_view text) {
 ShmStore::ShmStore(ShmKind kind, std::string dir, std::string_view job_id)
     : kind_(kind), pid_(::getpid()), dir_(std::move(dir)) {
   static std::atomic<uint32_t> serial{0};
-  name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), boot_number(),
-                      pid_namespace(), ::getpid(), own_start_time(),
+  name_ = fmt::format("{}/weft-{}-{}-{}-{}-{}-{}-{}-{}", dir_, ::geteuid(), machine_number(),
+                      boot_number(), pid_namespace(), ::getpid(), own_start_time(),
                       serial.fetch_add(1, std::memory_order_relaxed), safe_name(job_id));
   if (kind_ == ShmKind::memfd) {
     const Descriptor trial(::memfd_create("weft", MFD_CLOEXEC));
@@ -156,27 +155,36 @@ ShmAddress ShmStore::address_of(const ShmObject& segment) const {
 }
 
 Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, uint64_t inode) {
-  std::string path = owner.kind == ShmKind::memfd ? fmt::format("/proc/{}/fd/{}", owner.pid, fd)
-                                                  : owner.name + std::string(part);
+  const bool by_number = owner.kind == ShmKind::memfd;
+  std::string path =
+      by_number ? fmt::format("/proc/{}/fd/{}", owner.pid, fd) : owner.name + std::string(part);
   // O_RDWR also for pipes: a writer that is a reader, too, never meets SIGPIPE.
-  const int follow = owner.kind == ShmKind::file ? O_NOFOLLOW : 0;
+  const int follow = by_number ? 0 : O_NOFOLLOW;
   const auto open_it = [&] {
     return Descriptor(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | follow));
   };
   Descriptor object = open_it();
-  if (!object && errno == ENOENT && owner.kind == ShmKind::memfd) {
+  int error = object ? 0 : errno;
+  // What is there of a thread that has ended is root's.
+  if (by_number && (error == ENOENT || error == EACCES || error == EPERM)) {
     const int64_t thread = living_thread_of(owner.pid);
-    path = fmt::format("/proc/{}/fd/{}", thread != 0 ? thread : owner.pid, fd);
-    object = open_it();
+    if (thread == kNoThread) error = ESRCH;
+    if (thread > 0 && thread != owner.pid) {
+      path = fmt::format("/proc/{}/fd/{}", thread, fd);
+      object = open_it();
+      error = object ? 0 : errno;
+    }
   }
   if (!object) {
-    if (errno == ENOENT || errno == ESRCH) throw Error(Errc::peer_died, "its process has ended");
-    if (errno == EACCES || errno == EPERM)
+    if (error == ENOENT || error == ESRCH) throw Error(Errc::peer_died, "its process has ended");
+    if (error == EACCES || error == EPERM)
       throw Error(Errc::no_permission,
                   fmt::format("the system does not let this process open {}; ranks of a node must "
                               "run as one user in one container",
                               path));
-    refuse(errno, fmt::format("cannot open {}", path));
+    if (error == EMFILE || error == ENFILE)
+      throw NoDescriptor(fmt::format("cannot open {}: {}", path, std::strerror(error)));
+    refuse(error, fmt::format("cannot open {}", path));
   }
   struct stat status;
   if (::fstat(object.get(), &status) != 0 || status.st_ino != inode)

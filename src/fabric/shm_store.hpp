@@ -5,10 +5,10 @@
 // for where /proc cannot be used; unlinked in order at the end. What a killed process leaves is
 // swept by weftrun's guardian when the job is over, or by the next job of the same user.
 //
-// A name is  weft-UID-BOOT-PIDNS-PID-START-SERIAL-JOB[.part]  with the boot of the machine, the pid
-// namespace and the start time of the process, so that a sweep can tell the dead from the living,
-// also from those it cannot see: of other hosts, where they share the folder, and of other
-// containers.
+// A name is  weft-UID-MACHINE-BOOT-PIDNS-PID-START-SERIAL-JOB[.part]  with numbers of the machine,
+// its boot, the pid namespace and the start time of the process, so that a sweep can tell the dead
+// from the living, also from those it cannot see: of other hosts, where they share the folder, and
+// of other containers.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fabric/doorbell.hpp"
+#include "weft/base/error.hpp"
 
 namespace weft::fabric {
 
@@ -80,8 +81,14 @@ class ShmStore {
   std::vector<std::string> parts_;  // file: those that exist
 };
 
+/// This process, or the system, has no descriptor left.
+class NoDescriptor : public Error {
+ public:
+  explicit NoDescriptor(const std::string& what) : Error(Errc::no_memory, what) {}
+};
+
 /// Opens an object of another process: number `fd` of it, or its `name` + `part`. Verifies `inode`.
-/// Throws Error(peer_died, no_permission, protocol).
+/// Throws NoDescriptor, or Error(peer_died, no_permission, bad_config, no_memory).
 Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, uint64_t inode);
 
 /// Reserves a range of an object; names `dir` in the error. Throws Error(no_memory).

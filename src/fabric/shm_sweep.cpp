@@ -17,7 +17,7 @@ namespace weft::fabric {
 namespace {
 
 /// The numbers at the head of a name; false if it is not one of ours.
-bool read_name(std::string_view name, std::array<uint64_t, 5>& numbers) noexcept {
+bool read_name(std::string_view name, std::array<uint64_t, 6>& numbers) noexcept {
   constexpr std::string_view kPrefix = "weft-";
   if (!name.starts_with(kPrefix)) return false;
   name.remove_prefix(kPrefix.size());
@@ -29,6 +29,19 @@ bool read_name(std::string_view name, std::array<uint64_t, 5>& numbers) noexcept
   return true;
 }
 
+struct Place {
+  uint64_t machine, boot, pid_namespace;  ///< 0: not known
+};
+
+/// Whether a process of `there` with this number and start is certain to be dead. One of another
+/// machine or pid namespace cannot be seen from here; it may well live. None outlives its boot.
+bool is_dead(const Place& there, int64_t pid, uint64_t start, const Place& here) noexcept {
+  if (there.boot == 0 || here.boot == 0) return false;
+  if (there.boot != here.boot) return there.machine == here.machine && here.machine != 0;
+  return there.pid_namespace == here.pid_namespace && here.pid_namespace != 0 &&
+         !may_be_alive(pid, start);
+}
+
 }  // namespace
 
 int sweep_leftovers(const std::string& dir) noexcept {
@@ -37,15 +50,15 @@ int sweep_leftovers(const std::string& dir) noexcept {
   };
   const std::unique_ptr<DIR, Close> folder(::opendir(dir.c_str()));
   if (!folder) return 0;
-  const uint64_t own_boot = boot_number();
+  const Place here{machine_number(), boot_number(), pid_namespace()};
   int removed = 0;
   while (const dirent* const entry = ::readdir(folder.get())) {
-    std::array<uint64_t, 5> numbers;  // uid, boot, pid namespace, pid, start time
+    std::array<uint64_t, 6> numbers;  // uid, machine, boot, pid namespace, pid, start time
     if (!read_name(entry->d_name, numbers)) continue;
-    const auto [uid, boot, pidns, pid, start] = numbers;
-    // A process of another machine or pid namespace cannot be seen from here; it may well live.
-    if (uid != ::geteuid() || boot != own_boot || pidns != pid_namespace()) continue;
-    if (may_be_alive(static_cast<int64_t>(pid), start)) continue;
+    const auto [uid, machine, boot, pidns, pid, start] = numbers;
+    if (uid != ::geteuid() ||
+        !is_dead({machine, boot, pidns}, static_cast<int64_t>(pid), start, here))
+      continue;
     if (::unlinkat(::dirfd(folder.get()), entry->d_name, 0) == 0) ++removed;
   }
   return removed;

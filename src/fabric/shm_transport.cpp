@@ -95,7 +95,10 @@ class ShmLink final : public PeerLink {
     if (bells_[port]) return bells_[port].get();
     try {
       bells_[port] = bell_of(port);
+      if (!spare_) spare_ = spare_descriptor();  // somebody else had it
       return bells_[port].get();
+    } catch (const NoDescriptor&) {
+      return kNoDescriptor;
     } catch (const Error& error) {
       return error.code() == Errc::peer_died ? kBellGone : kNoBell;
     } catch (const std::exception&) {
@@ -142,7 +145,7 @@ class ShmLink final : public PeerLink {
   std::string probe_read() noexcept override {
     const auto& header = *reinterpret_cast<const SegmentHeader*>(base());
     const int64_t thread = living_thread_of(address_.pid);
-    return probe_cross_memory(thread != 0 ? thread : address_.pid, header.self_address,
+    return probe_cross_memory(thread > 0 ? thread : address_.pid, header.self_address,
                               kSegmentMagic);
   }
   Errc read(uint64_t address, std::span<std::byte> local) noexcept override {
@@ -170,7 +173,7 @@ class ShmLink final : public PeerLink {
     if (error != Errc::peer_died) [[likely]]
       return error;
     const int64_t thread = living_thread_of(address_.pid);
-    return thread == 0 || thread == address_.pid ? error : copy(thread);
+    return thread <= 0 || thread == address_.pid ? error : copy(thread);
   }
   [[nodiscard]] Descriptor bell_of(uint32_t port) const {
     const Layout layout = layout_of();

@@ -165,6 +165,10 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
   std::unique_ptr<SlowJob> job_;  ///< rank 0's
   ofi::Info info_;
   ofi::Fid<fid_fabric> fabric_;
+  // What the endpoint may have in its hands to its end.
+  std::array<std::byte, 65536> buffer_;
+  std::vector<std::byte> report_;
+  fi_context2 in_{}, out_{};
   std::unique_ptr<ofi::Endpoint> endpoint_;
   Card theirs_;
   fi_addr_t to_ = 0;
@@ -349,8 +353,6 @@ TEST_P(OfiStrangers, WhatGotLostIsSentAgainAtTheEndOverALongWay) {
     uint32_t ack;
   };
   std::deque<Answer> answers;
-  std::array<std::byte, 65536> buffer;
-  fi_context2 in{}, out{};
   uint32_t times = 0, ack = 0, reports = 0;
   const auto take = [&](std::span<const std::byte> bytes) {
     WireHeader header;
@@ -372,20 +374,19 @@ TEST_P(OfiStrangers, WhatGotLostIsSentAgainAtTheEndOverALongWay) {
     }
   };
   bool receives = false, sends = false;
-  std::vector<std::byte> report;
   while (!is_over) {
     if (!receives)
-      receives = endpoint_->receive(buffer, nullptr, ofi::Endpoint::kUntagged, in) == 0;
+      receives = endpoint_->receive(buffer_, nullptr, ofi::Endpoint::kUntagged, in_) == 0;
     if (!sends && !answers.empty() && std::chrono::steady_clock::now() >= answers.front().due) {
       const auto& [due, body, arrived] = answers.front();
       const auto text = std::as_bytes(std::span(&body, 1));
-      report = frame(reports, text_of(text), [&, arrived = arrived](WireHeader& header) {
+      report_ = frame(reports, text_of(text), [&, arrived = arrived](WireHeader& header) {
         header.kind = WireKind::report;
         header.flags = ofi::kAnswers;
         header.ack = arrived;
       });
-      const iovec piece{report.data(), report.size()};
-      sends = endpoint_->send(&piece, nullptr, 1, to_, ofi::Endpoint::kUntagged, out) == 0;
+      const iovec piece{report_.data(), report_.size()};
+      sends = endpoint_->send(&piece, nullptr, 1, to_, ofi::Endpoint::kUntagged, out_) == 0;
       if (sends) {
         answers.pop_front();
         ++reports;
@@ -394,11 +395,11 @@ TEST_P(OfiStrangers, WhatGotLostIsSentAgainAtTheEndOverALongWay) {
     std::array<fi_cq_data_entry, 1> entry;
     if (endpoint_->read(entry) != 1) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    } else if (entry[0].op_context == &out) {
+    } else if (entry[0].op_context == &out_) {
       sends = false;
     } else {
       receives = false;
-      take(std::span(buffer).first(entry[0].len));
+      take(std::span(buffer_).first(entry[0].len));
     }
   }
   end.join();

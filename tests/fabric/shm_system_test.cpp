@@ -1,6 +1,7 @@
 // What the system may refuse or leave behind: full and tiny folders, permissions, leftovers,
 // unreadable memory, forks.
 #include <dirent.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "fabric/conformance_ranks.hpp"
@@ -86,26 +88,34 @@ TEST_F(ShmFiles, OfTheDeadAreSweptOfTheLivingAreNot) {
   EXPECT_GT(names_in(dir_), mine) << "nothing was left to sweep";
   // Names that look like ours and must stay: of another user, machine, namespace or shape.
   const uint64_t user = ::geteuid(), boot = boot_number(), ns = pid_namespace();
+  const uint64_t machine = machine_number();
   const auto stays = [&](const std::string& name) {
     std::ofstream(dir_ / name).put('x');
     return dir_ / name;
   };
-  const auto name_of = [](uint64_t of_user, uint64_t of_boot, uint64_t of_ns, int64_t pid) {
-    return "weft-" + std::to_string(of_user) + "-" + std::to_string(of_boot) + "-" +
-           std::to_string(of_ns) + "-" + std::to_string(pid) + "-1-0-j";
+  const auto name_of = [](uint64_t of_user, uint64_t of_machine, uint64_t of_boot, uint64_t of_ns,
+                          int64_t pid) {
+    return fmt::format("weft-{}-{}-{}-{}-{}-1-0-j", of_user, of_machine, of_boot, of_ns, pid);
   };
   constexpr int64_t kNobody = 1999999;
-  const std::vector<fs::path> others = {stays(name_of(user + 1, boot, ns, kNobody)),
-                                        stays(name_of(user, boot + 1, ns, kNobody)),
-                                        stays(name_of(user, boot, ns + 1, kNobody)),
+  const std::vector<fs::path> others = {stays(name_of(user + 1, machine, boot, ns, kNobody)),
+                                        stays(name_of(user, machine + 1, boot + 1, ns, kNobody)),
+                                        stays(name_of(user, 0, boot + 1, ns, kNobody)),
+                                        stays(name_of(user, machine, 0, ns, kNobody)),
+                                        stays(name_of(user, machine, boot, ns + 1, kNobody)),
+                                        stays(name_of(user, machine, boot, 0, kNobody)),
                                         stays("weft-nonsense"),
                                         stays("weft-1-2"),
                                         stays("weft-"),
                                         stays("other")};
   // A living pid with another start time is another process: its name goes.
-  const fs::path reused = stays(name_of(user, boot, ns, ::getpid()));
+  const fs::path reused = stays(name_of(user, machine, boot, ns, ::getpid()));
+  // None outlives a boot of its machine, whatever is said of the pid.
+  const fs::path old = stays(name_of(user, machine, boot + 1, ns + 1, ::getpid()));
   { Ranks next(plain_providers()[2], 1, small_geometry()); }
   EXPECT_FALSE(fs::exists(reused));
+  EXPECT_EQ(fs::exists(old), machine == 0) << "it cannot be told from others";
+  fs::remove(old);
   for (const auto& path : others) {
     EXPECT_TRUE(fs::exists(path)) << path;
     fs::remove(path);
@@ -146,7 +156,15 @@ TEST_F(ShmFiles, AMissingOrForbiddenFolderIsSaid) {
 
 /// Becomes root of a mount namespace of its own; false where the system does not let it.
 bool own_mounts() {
-  if (::unshare(CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  const auto user = ::geteuid();
+  const auto group = ::getegid();
+  if (::unshare(CLONE_NEWNS) != 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+    // Who has no number there can make no files.
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/uid_map") << fmt::format("{0} {0} 1", user);
+    std::ofstream("/proc/self/gid_map") << fmt::format("{0} {0} 1", group);
+  }
   return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
 
@@ -209,6 +227,7 @@ class ShmSystem : public ::testing::Test {
 };
 
 TEST_F(ShmSystem, MemfdLeavesNoName) {
+  (void)sweep_leftovers("/dev/shm");  // as a start does, of what others crashed with
   const int before = names_in("/dev/shm");
   Ranks ranks(plain_providers()[2], 2, small_geometry());
   EXPECT_EQ(names_in("/dev/shm"), before);
@@ -332,6 +351,23 @@ void sleep_for_a_frame(Port& port, Sink& sink) {
   port.poll(sink, 64);
 }
 
+/// Sleeps until so many frames have come in all; false where nobody woke it for the last.
+bool is_woken_for(std::size_t frames, Port& port, Recorder& sink,
+                  const std::function<void()>& when_armed) {
+  bool rung = true;
+  while (rung && sink.frames.size() < frames) {
+    arm(port);
+    if (port.poll(sink, 64) == 0) {
+      when_armed();
+      pollfd ask{port.bell_fd(), POLLIN, 0};
+      rung = ::poll(&ask, 1, 60'000) == 1;
+    }
+    port.disarm();
+    port.poll(sink, 64);
+  }
+  return rung && sink.frames.size() == frames && sink.downs.empty();
+}
+
 /// Sets the limit of this process's descriptors and takes all that are left.
 bool take_all_descriptors(std::vector<Descriptor>& taken) {
   constexpr rlim_t kFew = 64;
@@ -373,20 +409,47 @@ TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
   const auto port = transport->open_port(0);
   Recorder sink;
   const auto hears = [&](std::size_t frames) {
-    arm(*port);
-    port->poll(sink, 64);
-    shared.word(0) = frames == 2 ? kArmed : kArmedAgain;
-    pollfd ask{port->bell_fd(), POLLIN, 0};
-    const bool rung = ::poll(&ask, 1, 60'000) == 1;
-    port->disarm();
-    port->poll(sink, 64);
-    return rung && sink.frames.size() == frames && sink.downs.empty();
+    return is_woken_for(frames, *port, sink,
+                        [&] { shared.word(0) = frames == 2 ? kArmed : kArmedAgain; });
   };
   EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
   wait_for_word(shared.word(0), kAwake, child);
   EXPECT_TRUE(hears(2));
   shared.word(0) = kHeard;
   EXPECT_TRUE(hears(3));
+  EXPECT_TRUE(ended_well(child));
+}
+
+/// Not even the descriptor that it keeps for that is there to open.
+TEST_F(ShmSystem, ASleeperThatCouldNotBeRungForIsRungForLater) {
+  SharedJob shared(2);
+  const pid_t child = shared.start(1, [&](Job& rank) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto transport = make_shm_transport(rank, small_geometry());
+    const auto port = transport->open_port(0);
+    const auto say = [&] { return port->try_send(Rank{0}, 0, bytes_of("x"), {}) == Post::done; };
+    while (!say()) ::sched_yield();
+    shared.word(0) = 1;
+    while (shared.word(0).load() < 2) ::usleep(100);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit none{0, limit.rlim_max};
+    WEFT_EXPECT_IN_RANK(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+    WEFT_EXPECT_IN_RANK(say());
+    WEFT_EXPECT_IN_RANK(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    Recorder sink;
+    while (sink.frames.empty()) sleep_for_a_frame(*port, sink);
+    return 0;
+  });
+  const auto job = shared.rank(0);
+  const auto transport = make_shm_transport(*job, small_geometry());
+  const auto port = transport->open_port(0);
+  Recorder sink;
+  EXPECT_TRUE(poll_until(*port, sink, [&] { return sink.frames.size() == 1; }));
+  wait_for_word(shared.word(0), 1, child);
+  EXPECT_TRUE(is_woken_for(2, *port, sink, [&] { shared.word(0) = 2; }));
+  EXPECT_TRUE(poll_until(
+      *port, sink, [&] { return port->try_send(Rank{1}, 0, bytes_of("x"), {}) == Post::done; }));
   EXPECT_TRUE(ended_well(child));
 }
 

@@ -5,16 +5,29 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import unittest
 
 import weftrun_job
-from weftrun_job import eventually, JobTest, kill_if_there
+from weftrun_job import command_of, eventually, JobTest, kill_if_there, state_of
 
 
 def parent_of(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
+def is_idle(job):
+    """All of weftrun's own have slept for so long, or are stopped: each has done what it had to."""
+    looks = []
+
+    def look():
+        commands = {pid: command_of(pid).split() for pid in job.pids()}
+        states = [state_of(pid) for pid, command in commands.items()
+                  if command and os.path.basename(command[0]) in ("weftrun", "weft-guardian")]
+        looks.append(all(state in ("S", "T", "") for state in states))
+        return looks[-15:] == [True] * 15
+
+    return eventually(look)
 
 
 class LateHost(JobTest):
@@ -29,15 +42,15 @@ class LateHost(JobTest):
         job = self.start("--launch-agent", agent, "--hosts", "early,late", "-n", 2, "true")
 
         self.assertTrue(eventually(lambda: len(job.guardian()) == 2))  # weftrun's, and that of early
-        time.sleep(0.3)  # early is ready; where it is not yet, this shows nothing
+        self.assertTrue(is_idle(job))  # early is ready
         early = next(pid for pid in job.guardian() if parent_of(pid) != job.process.pid)
         os.kill(early, signal.SIGSTOP)  # so that the end takes until late has come
         job.process.terminate()
-        time.sleep(0.1)
+        self.assertTrue(is_idle(job))  # it has heard of that
         with open(may_come, "w", encoding="ascii"):
             pass
         self.assertTrue(eventually(lambda: len(job.guardian()) == 3 or job.process.poll() is not None))
-        time.sleep(0.3)
+        self.assertTrue(is_idle(job))  # late is ready, and was told
         kill_if_there(early, signal.SIGCONT)
         self.assertEqual(job.finish().code, 143)
         self.assertEqual(job.err, "weftrun: SIGTERM before all hosts were ready; ending the job\n")

@@ -132,6 +132,8 @@ class Engine {
   void end_reads_of_the_dead() noexcept;
 
   // ---- the end ----
+  /// Peers are asked at once, and often at first, however long they have not answered before.
+  void begin_to_leave() noexcept;
   /// A step. True if before it all that was sent had arrived and nothing was owed, but for peers
   /// that are down. `asks`: and asks those whose share had not.
   [[nodiscard]] bool settle(bool asks) noexcept;

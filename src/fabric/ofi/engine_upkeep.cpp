@@ -145,9 +145,9 @@ bool Engine::keep() noexcept {
 }
 
 void Engine::ask(Channel& one) noexcept {
+  if ((one.report_due & kAsks) == 0) ++one.unanswered;  // one that was not sent yet is the same
   one.report_due |= kAsks;
   one.looks = 0;
-  ++one.unanswered;
   enqueue(one);
 }
 
@@ -244,6 +244,11 @@ void Engine::check_pulse(Channel& one) noexcept {
 bool Engine::is_time_to_ask_again(const Channel& one, uint64_t now) noexcept {
   return one.unanswered == 0 ||
          now - one.asked_ns >= kLeavingQuestionNs << std::min(one.unanswered, kMostLeavingPatience);
+}
+
+void Engine::begin_to_leave() noexcept {
+  const Hold hold(lock_);
+  for (Channel* const one : all_) one->unanswered = 0;
 }
 
 bool Engine::settle(bool asks) noexcept {

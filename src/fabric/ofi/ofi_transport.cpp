@@ -345,6 +345,7 @@ void OfiTransport::leave() noexcept {
                        [&](const auto& engine) { return engine->is_settled(*peer); });
   };
   // One that does not answer shall not keep the others from hearing that we leave.
+  for (const auto& engine : engines_) engine->begin_to_leave();
   const auto start = std::chrono::steady_clock::now();
   leave_until(start + kMostLeaving / 2, [&](bool asks) {
     bool settled = true;
