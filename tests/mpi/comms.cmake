@@ -23,7 +23,7 @@ weft_mpi_test(attributes RANKS 1 2 SOURCES programs/attributes.cpp)
 # A rank dies while others begin, make communicators, or end.
 weft_mpi_program(comms_deaths programs/comms_deaths.cpp)
 weft_left_out_of_tsan(mpi_program_comms_deaths)
-set(moments init dup idup split create group session graph inter finalize sides
+set(moments init dup idup split create group session graph inter wrong finalize sides
   sides_leader sides_checked split_some graph_some)
 if(WEFT_SANITIZE)
   set(moments init split finalize)

@@ -75,6 +75,13 @@ struct RemoteSide {
   int leader = 0;
 };
 
+/// What is wrong with what the leader was given: an error class.
+int fault_of(const Group& local, const RemoteSide& remote) {
+  if (remote.known == nullptr) return MPI_ERR_GROUP;
+  if (remote.leader < 0 || remote.leader >= remote.known->size()) return MPI_ERR_RANK;
+  return are_disjoint(local, *remote.known) ? MPI_SUCCESS : MPI_ERR_GROUP;
+}
+
 /// A message from leader to leader that says whether all is well.
 Schedule greet(int other, int tag) {
   std::atomic<bool> died{!co_await Trouble{}};
@@ -92,30 +99,34 @@ Held<Group> learn_remote(std::string_view name, const Group& local, bool leads,
   constexpr uint64_t kNothing = ~uint64_t{0};
   const Council council = council_named(name, local);
   const Group* const known = remote.known;
+  int fault = leads ? fault_of(local, remote) : MPI_SUCCESS;
   uint64_t head[2] = {kNothing, kNothing};
   if (leads) {
-    head[1] = known == nullptr ? MPI_ERR_GROUP : MPI_SUCCESS;
-    if (known != nullptr && (remote.leader < 0 || remote.leader >= known->size()))
-      head[1] = MPI_ERR_RANK;
     head[0] = known == nullptr ? 0 : static_cast<uint64_t>(known->size());
+    head[1] = static_cast<uint64_t>(fault);
   }
   // An AND with ones is a broadcast.
   run_part(council_and(council, head, 2), met);
-  const bool well = met.error == MPI_SUCCESS;
-  if ((well || leads) && head[1] != MPI_SUCCESS)
-    fail(static_cast<int>(head[1]), "the leader was given no remote group, or no leader of it");
-  // Who does not know the size goes on as if it were one, as in MPI_Intercomm_create.
-  std::vector<uint64_t> words(well || leads ? head[0] : 1, kNothing);
-  for (std::size_t i = 0; leads && i < words.size(); ++i) {
+  const bool told = leads || met.error == MPI_SUCCESS;
+  if (!leads && told) fault = static_cast<int>(head[1]);
+  // Who does not know the size goes on as if it were one, as in MPI_Intercomm_create. So do all who
+  // know of a fault: others may have met a death instead, and wait for them.
+  const bool knows = told && fault == MPI_SUCCESS;
+  if (fault != MPI_SUCCESS) met.note(fault, runtime().rank());
+  std::vector<uint64_t> words(knows ? head[0] : 1, kNothing);
+  for (std::size_t i = 0; leads && knows && i < words.size(); ++i) {
     words[i] = static_cast<uint64_t>(known->process(static_cast<int>(i)).value);
   }
   run_part(council_and(council, words.data(), static_cast<int64_t>(words.size())), met);
-  if (leads) {
+  if (leads && knows) {
     const int other = carrier().local_group->rank_of(known->process(remote.leader));
     run_part(greet(other, leaders_tag(hash_of(name, *united(local, *known)))), met);
   }
   uint64_t unused = kNothing;
   run_part(council_and(council, &unused, 1), met);
+  if (fault == MPI_ERR_RANK) fail(fault, "the remote leader is no rank of the remote group");
+  if (fault != MPI_SUCCESS)
+    fail(fault, "the leader was given no remote group, or one that has a process of the local one");
   if (met.error != MPI_SUCCESS) fail_of(met);
   std::vector<int32_t> members(words.size());
   std::transform(words.begin(), words.end(), members.begin(),
@@ -160,8 +171,6 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   const RemoteSide side{leads ? groups().find(remote_group) : nullptr, remote_leader};
   Trouble met;
   Held<Group> remote = learn_remote(name, local, leads, side, met);
-  if (!are_disjoint(local, *remote))
-    fail(MPI_ERR_GROUP, "the two groups of an inter-communicator have a process in common");
   const Held<Group> both = united(local, *remote);
   const Council council = council_named(name, *both);
   make_sure(council, met);
