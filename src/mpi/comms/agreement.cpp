@@ -119,7 +119,7 @@ Schedule tell_across(Council council, std::span<const std::byte> ours,
   }
   Team circle = everybody(inside, council.tag);
   circle.own_died = &died;
-  const Schedule tell = broadcast(circle, nullptr, came, council.leader);
+  const Schedule tell = broadcast_by_trees(circle, node_levels(inside), came, council.leader);
   co_await part(tell);
 }
 
@@ -131,8 +131,8 @@ Schedule agree(Council council, Context& agreed) {
       if (!free) free = std::make_unique<Windows>();
       context_ids().not_in_use(*free);
       const Schedule looks = council_and(council, free->data(), ContextIds::kWindows);
-      if (!co_await part(looks)) co_return;
-      place = told_place(council.seed, round, *free);
+      // Who meets a death here does not leave yet: others may not have, and try.
+      if (co_await part(looks)) place = told_place(council.seed, round, *free);
     }
     Reservation mine(place.window, place.from);
     uint64_t common = mine.bits();
