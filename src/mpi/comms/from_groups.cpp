@@ -1,7 +1,7 @@
 // MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups: communicators without a parent.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -82,24 +82,11 @@ int fault_of(const Group& local, const RemoteSide& remote) {
   return are_disjoint(local, *remote.known) ? MPI_SUCCESS : MPI_ERR_GROUP;
 }
 
-/// A message from leader to leader that says whether all is well.
-Schedule greet(int other, int tag) {
-  std::atomic<bool> died{!co_await Trouble{}};
-  const Team leaders{.comm = &carrier(), .tag = tag, .own_died = &died};
-  Step<2> step;
-  step.recv_signal(leaders, other);
-  step.send_signal(leaders, other);
-  co_await step;
-}
-
-/// The leader tells the remote group, or what is wrong with it, to its own. A side that has met a
-/// death tells the other one before anybody waits for its members: they need not know whom to tell.
-Held<Group> learn_remote(std::string_view name, const Group& local, bool leads,
-                         const RemoteSide& remote, Trouble& met) {
+/// The leader tells the remote group, or what is wrong with it (`fault`), to its own, who are
+/// `council`. Empty pointer: a message failed, or there is a fault; `met` says so.
+Held<Group> learn_remote(const Council& council, bool leads, const Group* known, int& fault,
+                         Trouble& met) {
   constexpr uint64_t kNothing = ~uint64_t{0};
-  const Council council = council_named(name, local);
-  const Group* const known = remote.known;
-  int fault = leads ? fault_of(local, remote) : MPI_SUCCESS;
   uint64_t head[2] = {kNothing, kNothing};
   if (leads) {
     head[0] = known == nullptr ? 0 : static_cast<uint64_t>(known->size());
@@ -118,20 +105,19 @@ Held<Group> learn_remote(std::string_view name, const Group& local, bool leads,
     words[i] = static_cast<uint64_t>(known->process(static_cast<int>(i)).value);
   }
   run_part(council_and(council, words.data(), static_cast<int64_t>(words.size())), met);
-  if (leads && knows) {
-    const int other = carrier().local_group->rank_of(known->process(remote.leader));
-    run_part(greet(other, leaders_tag(hash_of(name, *united(local, *known)))), met);
-  }
-  uint64_t unused = kNothing;
-  run_part(council_and(council, &unused, 1), met);
-  if (fault == MPI_ERR_RANK) fail(fault, "the remote leader is no rank of the remote group");
-  if (fault != MPI_SUCCESS)
-    fail(fault, "the leader was given no remote group, or one that has a process of the local one");
-  if (met.error != MPI_SUCCESS) fail_of(met);
+  if (met.error != MPI_SUCCESS) return {};
   std::vector<int32_t> members(words.size());
   std::transform(words.begin(), words.end(), members.begin(),
                  [](uint64_t word) { return static_cast<int32_t>(word); });
   return Group::of(std::move(members));
+}
+
+/// What a call fails with for its leader's arguments.
+Failure failure_of(int fault) {
+  return {fault, fault == MPI_ERR_RANK
+                     ? "the remote leader is no rank of the remote group"
+                     : "the leader was given no remote group, or one that has a process in common "
+                       "with the local one"};
 }
 
 }  // namespace
@@ -170,16 +156,28 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   const bool leads = local.process(local_leader) == runtime().rank();
   const RemoteSide side{leads ? groups().find(remote_group) : nullptr, remote_leader};
   Trouble met;
-  Held<Group> remote = learn_remote(name, local, leads, side, met);
-  const Held<Group> both = united(local, *remote);
-  const Council council = council_named(name, *both);
+  int fault = leads ? fault_of(local, side) : MPI_SUCCESS;
+  Council council = council_named(name, local);
+  Held<Group> remote = learn_remote(council, leads, side.known, fault, met);
+  // Then as in MPI_Intercomm_create: each side on its own, and across by way of the leaders. Who
+  // does not know the other side takes part.
+  const auto rank_of = [](Rank process) { return carrier().local_group->rank_of(process); };
+  council.bridged = true;
+  council.leader = rank_of(local.process(local_leader));
+  if (leads && fault == MPI_SUCCESS) {
+    council.bridge = &carrier();
+    council.across = rank_of(side.known->process(side.leader));
+    council.bridge_tag = leaders_tag(hash_of(name, *united(local, *side.known)));
+  }
+  if (remote) council.seed = hash_of(name, *united(local, *remote));
   make_sure(council, met);
-  *newintercomm = make_inter(council,
-                             {.local = Held<Group>(&local),
-                              .remote = std::move(remote),
-                              .errhandler = std::move(handler),
-                              .hints = hints},
-                             met);
+  WantedInter wanted{.local = Held<Group>(&local),
+                     .remote = std::move(remote),
+                     .errhandler = std::move(handler),
+                     .hints = hints};
+  std::optional<Failure> wrong;
+  if (fault != MPI_SUCCESS) wanted.wrong = &wrong.emplace(failure_of(fault));
+  *newintercomm = make_inter(council, std::move(wanted), met);
   comm(*newintercomm).session = local.session;
 }
 
