@@ -27,6 +27,8 @@ function(weft_collectives_by name)
 endfunction()
 
 weft_collectives_by(nodes PROGRAM comms RANKS 4 NODES 2)
+weft_collectives_by(nodes PROGRAM intercomms RANKS 6 NODES 3)
+weft_collectives_by(bruck PROGRAM topologies RANKS 5 ENV WEFT_MPI_ALLTOALL=bruck)
 weft_collectives_by(trees PROGRAM collectives_moving RANKS 5
   ENV WEFT_MPI_BCAST=binomial WEFT_MPI_GATHER=binomial WEFT_MPI_ALLGATHER=bruck
       WEFT_MPI_ALLTOALL=bruck)

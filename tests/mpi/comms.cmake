@@ -23,8 +23,8 @@ weft_mpi_test(attributes RANKS 1 2 SOURCES programs/attributes.cpp)
 # A rank dies while others begin, make communicators, or end.
 weft_mpi_program(comms_deaths programs/comms_deaths.cpp)
 weft_left_out_of_tsan(mpi_program_comms_deaths)
-set(moments init dup idup split create group session graph inter finalize sides
-  sides_leader sides_checked split_some graph_some)
+set(moments init dup idup split create group session graph inter wrong finalize sides
+  sides_leader sides_checked split_some graph_some graph_bruck)
 if(WEFT_SANITIZE)
   set(moments init split finalize)
 endif()
@@ -39,11 +39,16 @@ foreach(when IN LISTS moments)
     set(how sides)
     set(checks true)
   endif()
+  set(alltoall automatic)
+  if(when STREQUAL graph_bruck)
+    set(how graph)
+    set(alltoall bruck)
+  endif()
   set(test mpi.comms_deaths.${when})
   add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 4 --timeout 60
     $<TARGET_FILE:mpi_program_comms_deaths> ${how})
   # Its exit status is that of the rank that was killed.
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-    ENVIRONMENT WEFT_MPI_CHECK_COLLECTIVES=${checks}
+    ENVIRONMENT "WEFT_MPI_CHECK_COLLECTIVES=${checks};WEFT_MPI_ALLTOALL=${alltoall}"
     PASS_REGULAR_EXPRESSION "${survived}" FAIL_REGULAR_EXPRESSION "check failed: ")
 endforeach()

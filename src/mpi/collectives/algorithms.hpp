@@ -16,6 +16,8 @@ namespace weft::mpi {
 
 Schedule barrier(const Team& team, const NodeMap* levels);
 Schedule broadcast(const Team& team, const NodeMap* levels, const Block& data, int root);
+/// Down a tree, on each level, whatever the size: for ranks that may not all know it after a death.
+Schedule broadcast_by_trees(Team team, const NodeMap* levels, Block data, int root);
 /// `mine` is nullptr-typed (in place) or what this rank gives; `all` is looked at by the root only.
 Schedule gather(const Team& team, const Block& mine, const Parts& all, int root);
 Schedule scatter(const Team& team, const Parts& all, const Block& mine, int root);

@@ -161,6 +161,31 @@ Schedule broadcast_by_nodes(Team team, const NodeMap& map, Block data, int root)
 
 }  // namespace
 
+Schedule broadcast_by_trees(Team team, const NodeMap* levels, Block data, int root) {
+  if (levels == nullptr) {
+    const Schedule all = broadcast_tree(team, data, root);
+    co_await part(all);
+    co_return;
+  }
+  const std::vector<int> leaders = levels->leaders(root);
+  const int leader = leaders[static_cast<std::size_t>(levels->mine)];
+  if (leader == team.rank) {
+    const Team across{.comm = team.comm,
+                      .tag = team.tag,
+                      .rank = levels->mine,
+                      .size = static_cast<int>(leaders.size()),
+                      .members = leaders.data(),
+                      .own_died = team.own_died};
+    const Schedule over =
+        broadcast_tree(across, data, levels->node_of[static_cast<std::size_t>(root)]);
+    co_await part(over);
+  }
+  Team node = levels->node(*team.comm, team.tag);
+  node.own_died = team.own_died;
+  const Schedule inside = broadcast_tree(node, data, levels->place_of(leader));
+  co_await part(inside);
+}
+
 Schedule broadcast(const Team& team, const NodeMap* levels, const Block& data, int root) {
   if (team.board != nullptr) levels = &team.board->nodes();
   if (levels != nullptr && data.bytes() != 0) return broadcast_by_nodes(team, *levels, data, root);

@@ -364,8 +364,8 @@ Schedule compare_all(const Call& call, Signature mine) {
                                         std::as_writable_bytes(std::span(&theirs, 1)));
     well = co_await part(across);
   }
-  // relaxed: it was this schedule's last step that would have set it. After a death there is
-  // nothing to go by, but the messages go their way: others may not have met it yet.
+  // After a death, met here or before, there is nothing to go by, but the messages go their way:
+  // others may not have met it yet. relaxed: as in Posts.
   if (well && !comm.member_died.load(std::memory_order_relaxed) &&
       !call.comm->member_died.load(std::memory_order_relaxed)) {
     compare_inside(ours, kOurs);

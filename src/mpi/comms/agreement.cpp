@@ -1,9 +1,11 @@
 // Agreeing on context ids: docs/design/mpi-contexts.md.
 #include "mpi/comms/agreement.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -57,16 +59,15 @@ SearchPlace blind_place(uint64_t seed, uint32_t round) noexcept {
           static_cast<int>((x >> 32) % ContextIds::kWindow)};
 }
 
-/// A place where all have an id free, or are about to.
-SearchPlace told_place(uint64_t seed, uint32_t round, const Windows& free) {
+/// A place where all have an id free, or are about to, if there is any.
+std::optional<SearchPlace> told_place(uint64_t seed, uint32_t round, const Windows& free) {
   const SearchPlace start = blind_place(seed, round);
   for (int i = 0; i < ContextIds::kWindows; ++i) {
     const int window = (start.window + i) % ContextIds::kWindows;
     const uint64_t bits = free[static_cast<std::size_t>(window)];
-    if (bits != 0) return {window, first_bit(bits, start.from)};
+    if (bits != 0) return SearchPlace{window, first_bit(bits, start.from)};
   }
-  fail(MPI_ERR_OTHER,
-       "no context id is free in all processes of the new communicator: too many communicators");
+  return std::nullopt;
 }
 
 }  // namespace
@@ -88,6 +89,23 @@ Council council_of(Comm& comm) {
   return council;
 }
 
+namespace {
+
+std::vector<int> ranks_of(const Comm& comm, const Group& members) {
+  std::vector<int> ranks;
+  ranks.reserve(static_cast<std::size_t>(members.size()));
+  for (int i = 0; i < members.size(); ++i) {
+    ranks.push_back(comm.local_group->rank_of(members.process(i)));
+  }
+  return ranks;
+}
+
+int place_in(const std::vector<int>& ranks, int rank) noexcept {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+}  // namespace
+
 Schedule council_and(Council council, uint64_t* words, int64_t count) {
   const Schedule here =
       council.members != nullptr
@@ -106,9 +124,22 @@ Schedule council_and(Council council, uint64_t* words, int64_t count) {
 Schedule tell_across(Council council, std::span<const std::byte> ours,
                      std::span<std::byte> theirs) {
   Comm& inside = *council.inside;
+  Team circle = everybody(inside, council.tag);
+  const NodeMap* const levels = council.members == nullptr ? node_levels(inside) : nullptr;
+  int leader = council.leader;
+  std::vector<int> ranks;
+  if (council.members != nullptr) {
+    ranks = ranks_of(inside, *council.members);
+    circle.rank = place_in(ranks, inside.rank);
+    circle.size = council.members->size();
+    circle.members = ranks.data();
+    leader = place_in(ranks, leader);
+  }
   const bool well = co_await Trouble{};
-  // relaxed: as in Posts. Not that of `inside`, which goes on if only others of the bridge died.
-  std::atomic<bool> died{!well || inside.member_died.load(std::memory_order_relaxed)};
+  // relaxed: as in Posts. Not that of `inside`, which goes on if only others of the bridge died,
+  // and of which others than the members may be dead.
+  std::atomic<bool> died{
+      !well || (council.members == nullptr && inside.member_died.load(std::memory_order_relaxed))};
   const Block came = bytes_at(theirs.data(), static_cast<int64_t>(theirs.size()));
   if (inside.rank == council.leader && council.bridge != nullptr) {
     const Team leaders{.comm = council.bridge, .tag = council.bridge_tag, .own_died = &died};
@@ -117,29 +148,34 @@ Schedule tell_across(Council council, std::span<const std::byte> ours,
     step.send(leaders, council.across, bytes_at(ours.data(), static_cast<int64_t>(ours.size())));
     co_await step;
   }
-  Team circle = everybody(inside, council.tag);
   circle.own_died = &died;
-  const Schedule tell = broadcast(circle, nullptr, came, council.leader);
+  const Schedule tell = broadcast_by_trees(circle, levels, came, leader);
   co_await part(tell);
 }
 
 Schedule agree(Council council, Context& agreed) {
   std::unique_ptr<Windows> free;
   for (uint32_t round = 0; round < kMostRounds; ++round) {
-    SearchPlace place = blind_place(council.seed, round);
+    std::optional<SearchPlace> place = blind_place(council.seed, round);
     if (round >= kBlindRounds) {
       if (!free) free = std::make_unique<Windows>();
       context_ids().not_in_use(*free);
       const Schedule looks = council_and(council, free->data(), ContextIds::kWindows);
-      if (!co_await part(looks)) co_return;
-      place = told_place(council.seed, round, *free);
+      // Who meets a death here tries with the others, who may not have met it. So does who finds
+      // nothing, in vain.
+      if (co_await part(looks)) place = told_place(council.seed, round, *free);
     }
-    Reservation mine(place.window, place.from);
-    uint64_t common = mine.bits();
+    const SearchPlace at = place.value_or(SearchPlace{});
+    Reservation mine(at.window, at.from);
+    uint64_t common = place ? mine.bits() : 0;
     const Schedule tries = council_and(council, &common, 1);
     if (!co_await part(tries)) co_return;
+    if (!place)
+      fail(
+          MPI_ERR_OTHER,
+          "no context id is free in all processes of the new communicator: too many communicators");
     if (common == 0) continue;
-    agreed = mine.keep(first_bit(common, place.from));
+    agreed = mine.keep(first_bit(common, at.from));
     co_return;
   }
   fail(MPI_ERR_OTHER, "too many communicators are being made at once");

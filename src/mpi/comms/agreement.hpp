@@ -33,8 +33,8 @@ struct Council {
 /// Bitwise AND of everybody's words, in place.
 Schedule council_and(Council council, uint64_t* words, int64_t count);
 /// The leaders of bridged circles exchange bytes, and tell theirs what came. All of a circle give
-/// the same, and know how many the other one gives. A leader without a bridge tells what is at its
-/// `theirs`.
+/// the same, and know how many the other one gives; who met a death may be wrong. A leader without
+/// a bridge tells what is at its `theirs`.
 Schedule tell_across(Council council, std::span<const std::byte> ours, std::span<std::byte> theirs);
 /// A context id that was free everywhere and is in use now; none if a message failed. Throws
 /// MPI_ERR_OTHER, everywhere, if there is none.
@@ -55,7 +55,7 @@ inline constexpr uint32_t kTagsEach = 0x3fffff00;
 [[nodiscard]] constexpr int members_tag(uint64_t tag) noexcept {
   return static_cast<int>(0x80000000U + static_cast<uint32_t>(tag % kTagsEach));
 }
-/// Between the leaders of MPI_Intercomm_create with `tag`.
+/// Between the leaders of MPI_Intercomm_create with `tag`, and of MPI_Intercomm_create_from_groups.
 [[nodiscard]] constexpr int leaders_tag(uint64_t tag) noexcept {
   return static_cast<int>(0xc0000000U + static_cast<uint32_t>(tag % kTagsEach));
 }

@@ -124,16 +124,24 @@ Parts parts_of(Parcels& parcels) noexcept {
 }
 
 /// The edges that begin or end here, whoever gave them, by who gave them.
-/// After a death those of whom that told how many they give.
+/// After a death, none or some of them.
 std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& met) {
   Parcels out = pack(given, comm.size());
   Parcels in(comm.size());
-  // Each count comes from its rank itself, in a message that nothing else depends on.
-  constexpr int64_t kUnlike = -1;
   run_part(all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out.counts),
-                      parts_of(in.counts), kUnlike),
+                      parts_of(in.counts), sizeof(int)),
            met);
+  // Others pass counts on: who met a death may have none, and waits for no edges. The AND then
+  // tells all: theirs are messages without bytes, for which nobody need wait.
+  if (met.error != MPI_SUCCESS) {
+    std::fill(in.counts.begin(), in.counts.end(), 0);
+    const auto me = static_cast<std::size_t>(comm.rank);
+    in.counts[me] = out.counts[me];
+  }
+  uint64_t unused = 0;
+  run_part(all_and(comm, next_collective_tag(comm), &unused, 1), met);
   in.place();
+  constexpr int64_t kUnlike = -1;
   run_part(
       all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out), parts_of(in), kUnlike),
       met);

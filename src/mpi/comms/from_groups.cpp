@@ -1,7 +1,7 @@
 // MPI_Comm_create_from_group and MPI_Intercomm_create_from_groups: communicators without a parent.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -75,52 +75,49 @@ struct RemoteSide {
   int leader = 0;
 };
 
-/// A message from leader to leader that says whether all is well.
-Schedule greet(int other, int tag) {
-  std::atomic<bool> died{!co_await Trouble{}};
-  const Team leaders{.comm = &carrier(), .tag = tag, .own_died = &died};
-  Step<2> step;
-  step.recv_signal(leaders, other);
-  step.send_signal(leaders, other);
-  co_await step;
+/// What is wrong with what the leader was given: an error class.
+int fault_of(const Group& local, const RemoteSide& remote) {
+  if (remote.known == nullptr) return MPI_ERR_GROUP;
+  if (remote.leader < 0 || remote.leader >= remote.known->size()) return MPI_ERR_RANK;
+  return are_disjoint(local, *remote.known) ? MPI_SUCCESS : MPI_ERR_GROUP;
 }
 
-/// The leader tells the remote group, or what is wrong with it, to its own. A side that has met a
-/// death tells the other one before anybody waits for its members: they need not know whom to tell.
-Held<Group> learn_remote(std::string_view name, const Group& local, bool leads,
-                         const RemoteSide& remote, Trouble& met) {
+/// The leader tells the remote group, or what is wrong with it (`fault`), to its own, who are
+/// `council`. Empty pointer: a message failed, or there is a fault; `met` says so.
+Held<Group> learn_remote(const Council& council, bool leads, const Group* known, int& fault,
+                         Trouble& met) {
   constexpr uint64_t kNothing = ~uint64_t{0};
-  const Council council = council_named(name, local);
-  const Group* const known = remote.known;
   uint64_t head[2] = {kNothing, kNothing};
   if (leads) {
-    head[1] = known == nullptr ? MPI_ERR_GROUP : MPI_SUCCESS;
-    if (known != nullptr && (remote.leader < 0 || remote.leader >= known->size()))
-      head[1] = MPI_ERR_RANK;
     head[0] = known == nullptr ? 0 : static_cast<uint64_t>(known->size());
+    head[1] = static_cast<uint64_t>(fault);
   }
   // An AND with ones is a broadcast.
   run_part(council_and(council, head, 2), met);
-  const bool well = met.error == MPI_SUCCESS;
-  if ((well || leads) && head[1] != MPI_SUCCESS)
-    fail(static_cast<int>(head[1]), "the leader was given no remote group, or no leader of it");
-  // Who does not know the size goes on as if it were one, as in MPI_Intercomm_create.
-  std::vector<uint64_t> words(well || leads ? head[0] : 1, kNothing);
-  for (std::size_t i = 0; leads && i < words.size(); ++i) {
+  const bool told = leads || met.error == MPI_SUCCESS;
+  if (!leads && told) fault = static_cast<int>(head[1]);
+  // Who does not know the size goes on as if it were one, as in MPI_Intercomm_create. So do all who
+  // know of a fault: others may have met a death instead, and wait for them.
+  const bool knows = told && fault == MPI_SUCCESS;
+  if (fault != MPI_SUCCESS) met.note(fault, runtime().rank());
+  std::vector<uint64_t> words(knows ? head[0] : 1, kNothing);
+  for (std::size_t i = 0; leads && knows && i < words.size(); ++i) {
     words[i] = static_cast<uint64_t>(known->process(static_cast<int>(i)).value);
   }
   run_part(council_and(council, words.data(), static_cast<int64_t>(words.size())), met);
-  if (leads) {
-    const int other = carrier().local_group->rank_of(known->process(remote.leader));
-    run_part(greet(other, leaders_tag(hash_of(name, *united(local, *known)))), met);
-  }
-  uint64_t unused = kNothing;
-  run_part(council_and(council, &unused, 1), met);
-  if (met.error != MPI_SUCCESS) fail_of(met);
+  if (met.error != MPI_SUCCESS) return {};
   std::vector<int32_t> members(words.size());
   std::transform(words.begin(), words.end(), members.begin(),
                  [](uint64_t word) { return static_cast<int32_t>(word); });
   return Group::of(std::move(members));
+}
+
+/// What a call fails with for its leader's arguments.
+Failure failure_of(int fault) {
+  return {fault, fault == MPI_ERR_RANK
+                     ? "the remote leader is no rank of the remote group"
+                     : "the leader was given no remote group, or one that has a process in common "
+                       "with the local one"};
 }
 
 }  // namespace
@@ -159,18 +156,28 @@ void Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_G
   const bool leads = local.process(local_leader) == runtime().rank();
   const RemoteSide side{leads ? groups().find(remote_group) : nullptr, remote_leader};
   Trouble met;
-  Held<Group> remote = learn_remote(name, local, leads, side, met);
-  if (!are_disjoint(local, *remote))
-    fail(MPI_ERR_GROUP, "the two groups of an inter-communicator have a process in common");
-  const Held<Group> both = united(local, *remote);
-  const Council council = council_named(name, *both);
+  int fault = leads ? fault_of(local, side) : MPI_SUCCESS;
+  Council council = council_named(name, local);
+  Held<Group> remote = learn_remote(council, leads, side.known, fault, met);
+  // Then as in MPI_Intercomm_create: each side on its own, and across by way of the leaders. Who
+  // does not know the other side takes part.
+  const auto rank_of = [](Rank process) { return carrier().local_group->rank_of(process); };
+  council.bridged = true;
+  council.leader = rank_of(local.process(local_leader));
+  if (leads && fault == MPI_SUCCESS) {
+    council.bridge = &carrier();
+    council.across = rank_of(side.known->process(side.leader));
+    council.bridge_tag = leaders_tag(hash_of(name, *united(local, *side.known)));
+  }
+  if (remote) council.seed = hash_of(name, *united(local, *remote));
   make_sure(council, met);
-  *newintercomm = make_inter(council,
-                             {.local = Held<Group>(&local),
-                              .remote = std::move(remote),
-                              .errhandler = std::move(handler),
-                              .hints = hints},
-                             met);
+  WantedInter wanted{.local = Held<Group>(&local),
+                     .remote = std::move(remote),
+                     .errhandler = std::move(handler),
+                     .hints = hints};
+  std::optional<Failure> wrong;
+  if (fault != MPI_SUCCESS) wanted.wrong = &wrong.emplace(failure_of(fault));
+  *newintercomm = make_inter(council, std::move(wanted), met);
   comm(*newintercomm).session = local.session;
 }
 

@@ -1,4 +1,5 @@
 // MPI_Intercomm_create and _merge.
+#include <optional>
 #include <utility>
 
 #include "mpi/abi/calls.hpp"
@@ -36,19 +37,16 @@ Bridge checked_bridge(const Comm& local, MPI_Comm peer_comm, int remote_leader, 
   return {&peer, remote_leader, leaders_tag(static_cast<uint64_t>(tag))};
 }
 
-/// Leaders exchange their groups and tell them to their own. The others' group. `wrong`: what was
-/// wrong with the leader's arguments.
-Held<Group> meet(Council& council, Greeting& theirs, std::string& wrong, Trouble& met) {
+/// Leaders exchange their groups and tell them to their own. The others' group.
+Held<Group> meet(Council& council, Greeting& theirs, Trouble& met) {
   const Comm& local = *council.inside;
   const Greeting ours{mix(local.context, static_cast<uint64_t>(council.tag)), local.size(),
                       MPI_SUCCESS};
   run_part(tell_across(council, std::as_bytes(std::span(&ours, 1)),
                        std::as_writable_bytes(std::span(&theirs, 1))),
            met);
-  if (theirs.error != MPI_SUCCESS) {
-    if (wrong.empty()) wrong = "the leader of the local group was given wrong arguments";
-    fail(theirs.error, wrong);
-  }
+  // Others may have met a death instead, and wait for who knows that the arguments are wrong.
+  if (theirs.error != MPI_SUCCESS) met.note(theirs.error, runtime().rank());
   // Who does not know the size goes on as if it were one: what it passes on says that it failed.
   if (met.error != MPI_SUCCESS) theirs.size = 1;
   const std::vector<int32_t> own = members_of(*local.local_group);
@@ -66,7 +64,7 @@ MPI_Comm connect(Comm& local, int leader, MPI_Comm peer_comm, int remote_leader,
   council.bridged = true;
   council.leader = leader;
   Greeting theirs;
-  std::string wrong;
+  std::optional<Failure> wrong;
   if (local.rank == leader) {
     try {
       const Bridge bridge = checked_bridge(local, peer_comm, remote_leader, tag);
@@ -76,13 +74,19 @@ MPI_Comm connect(Comm& local, int leader, MPI_Comm peer_comm, int remote_leader,
     } catch (const Failure& failure) {
       // The others wait for word of the leader.
       theirs.error = failure.code();
-      wrong = failure.what();
+      wrong = failure;
     }
   }
-  Held<Group> remote = meet(council, theirs, wrong, met);
-  if (met.error == MPI_SUCCESS && !are_disjoint(*local.local_group, *remote))
-    fail(MPI_ERR_COMM, "the two groups of an inter-communicator have a process in common");
-  return make_inter(council, {local.local_group, std::move(remote), &local}, met);
+  Held<Group> remote = meet(council, theirs, met);
+  if (!wrong && theirs.error != MPI_SUCCESS)
+    wrong.emplace(theirs.error, "the leader of the local group was given wrong arguments");
+  if (met.error == MPI_SUCCESS && !are_disjoint(*local.local_group, *remote)) {
+    wrong.emplace(MPI_ERR_COMM, "the two groups of an inter-communicator have a process in common");
+    met.note(MPI_ERR_COMM, runtime().rank());
+  }
+  WantedInter wanted{local.local_group, std::move(remote), &local};
+  if (wrong) wanted.wrong = &*wrong;
+  return make_inter(council, std::move(wanted), met);
 }
 
 }  // namespace
@@ -91,6 +95,7 @@ MPI_Comm make_inter(Council council, WantedInter wanted, Trouble met) {
   Context context = agree_now(council, met);
   council.seed = mix(council.seed, 1);
   Context inner = agree_now(council, met);
+  if (wanted.wrong != nullptr) throw *wanted.wrong;
   if (met.error != MPI_SUCCESS) fail_of(met);
   if (!wanted.local) return MPI_COMM_NULL;
   Held<Comm> made = draft(std::move(wanted.local), std::move(wanted.remote), wanted.parent);

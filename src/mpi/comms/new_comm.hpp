@@ -12,6 +12,7 @@
 
 namespace weft::mpi {
 
+class Failure;
 class Info;
 
 /// An intra-communicator without a context, which inherits from `parent` (may be nullptr) its error
@@ -47,6 +48,7 @@ struct WantedInter {
   Comm* parent = nullptr;
   Held<Errhandler> errhandler{};  ///< empty: the parent's
   const Info* hints = nullptr;
+  const Failure* wrong = nullptr;  ///< how the call fails, whatever messages met; `met` says so
 };
 MPI_Comm make_inter(Council council, WantedInter wanted, Trouble met = {});
 

@@ -189,8 +189,11 @@ void store_number(Quad value, std::byte* to) noexcept {
   std::memcpy(to, &number, sizeof number);
 }
 
-/// A floating-point number of this machine as one of another width: rounded, or infinite.
-void resize(Element element, const std::byte* from, Element wanted, std::byte* to) noexcept {
+/// A floating-point number of this machine as one of another width: rounded, or infinite. Throws
+/// MPI_ERR_CONVERSION for what the compiler has no type of.
+void resize(Element element, const std::byte* from, Element wanted, std::byte* to) {
+  if (!WEFT_MPI_HAS_HALF && (element == Element::f16 || wanted == Element::f16))
+    fail(MPI_ERR_CONVERSION, "this library was built without numbers of 16 bits");
   Quad value{};
   switch (element) {
 #if WEFT_MPI_HAS_HALF
@@ -243,6 +246,12 @@ Element external_element(const Datatype& basic, Element element) noexcept {
   return usual.element_of(basic.predefined_handle(), element);
 }
 
+/// What a pair's value, or else its index, is an element of: a type of its own where the pair was
+/// made of two.
+const Datatype& half_of(const Datatype& pair, bool value) noexcept {
+  return pair.recipe ? *pair.recipe->types[value ? 0 : 1] : pair;
+}
+
 /// Converts one element. `kOut`: to external32.
 template <bool kOut>
 void convert(Element element, Element external, const std::byte* from, std::byte* to) {
@@ -285,9 +294,9 @@ void convert_all(const Datatype& type, const void* buffer, int64_t count, Byte* 
     for (int64_t i = 0; i < copies; ++i, address += static_cast<uintptr_t>(basic.extent())) {
       if (basic.element() == Element::pair) {
         const PairLayout pair = pair_layout(basic.value(), basic.index());
-        convert_at<kOut>(basic, basic.value(), address, external);
-        convert_at<kOut>(basic, basic.index(), address + static_cast<uintptr_t>(pair.index_offset),
-                         external);
+        convert_at<kOut>(half_of(basic, true), basic.value(), address, external);
+        convert_at<kOut>(half_of(basic, false), basic.index(),
+                         address + static_cast<uintptr_t>(pair.index_offset), external);
       } else {
         convert_at<kOut>(basic, basic.element(), address, external);
       }
@@ -299,11 +308,12 @@ void convert_all(const Datatype& type, const void* buffer, int64_t count, Byte* 
 
 int64_t external_size(const Datatype& type) {
   if (type.predefined()) {
-    const auto bytes_of_one = [&](Element element) {
-      return sizes_of(external_element(type, element)).external;
+    const auto bytes_of_one = [](const Datatype& basic, Element element) {
+      return sizes_of(external_element(basic, element)).external;
     };
-    return type.element() == Element::pair ? bytes_of_one(type.value()) + bytes_of_one(type.index())
-                                           : bytes_of_one(type.element());
+    if (type.element() != Element::pair) return bytes_of_one(type, type.element());
+    return bytes_of_one(half_of(type, true), type.value()) +
+           bytes_of_one(half_of(type, false), type.index());
   }
   const Shape& shape = type.recipe->shape;
   int64_t bytes = 0;

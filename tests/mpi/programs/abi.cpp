@@ -249,6 +249,14 @@ void external(MPI_Datatype type, const T (&values)[N], int count,
   for (std::size_t i = 0; i < N; ++i) WEFT_CHECK(back[i] == values[i]);
 }
 
+struct Located {
+  double value;
+  int index;
+  bool operator==(const Located& other) const {
+    return value == other.value && index == other.index;
+  }
+};
+
 void told_external() {
   const int64_t integers[] = {-2, 258};
   external(MPI_INTEGER, integers, 2, {0xff, 0xff, 0xff, 0xfe, 0, 0, 1, 2});
@@ -257,6 +265,12 @@ void told_external() {
   const double reals[] = {1.0, -2.5};
   external(MPI_REAL, reals, 2, {0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0});
   external(MPI_COMPLEX, reals, 1, {0x3f, 0x80, 0, 0, 0xc0, 0x20, 0, 0});
+  MPI_Datatype located = MPI_DATATYPE_NULL;
+  MPI_Type_get_value_index(MPI_REAL, MPI_INTEGER2, &located);
+  WEFT_CHECK(located == MPI_DATATYPE_NULL);  // there is no MPI_INTEGER2
+  MPI_Type_get_value_index(MPI_REAL, MPI_INT, &located);
+  const Located places[] = {{1.0, 258}};
+  external(located, places, 1, {0x3f, 0x80, 0, 0, 0, 0, 1, 2});
   const double one[] = {1.0};
   external(MPI_REAL8, one, 1, {0x3f, 0xf0, 0, 0, 0, 0, 0, 0});
 #if defined(__SIZEOF_FLOAT128__)

@@ -1,9 +1,9 @@
 // A rank dies while others begin, make communicators, or end: they are told so by an error class
 // (MPI_Init: by an error that names it), nobody waits for ever, and the living go on.
 // comms_deaths WHEN: "init", "dup", "idup", "split", "create", "group",
-// "inter", "graph", "session", "finalize"; "sides" and "sides_leader", in which the second side of
-// an inter-communicator loses a rank; "split_some" and "graph_some", of which some hear from the
-// dead.
+// "inter", "graph", "session", "finalize"; "wrong", with wrong arguments, too; "sides" and
+// "sides_leader", in which the second side of an inter-communicator loses a rank; "split_some" and
+// "graph_some", of which some hear from the dead.
 #include <unistd.h>
 
 #include <csignal>
@@ -57,6 +57,20 @@ int make(const std::string& how, MPI_Comm comm, MPI_Comm* made) {
     const int next = (rank + 1) % size;
     code =
         MPI_Dist_graph_create(comm, 1, &rank, &one, &next, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, made);
+  }
+  if (how == "wrong") {
+    // All know of the death. The leader fails for its arguments, the others for what they hear.
+    MPI_Barrier(comm);
+    const auto either = [&](int given, int wrong) {
+      const int found = class_of(given);
+      return found == wrong || (rank != 0 && found == MPI_ERR_PROC_ABORTED);
+    };
+    const bool create = either(MPI_Intercomm_create(comm, 0, comm, size, 5, made), MPI_ERR_RANK);
+    const bool groups =
+        either(MPI_Intercomm_create_from_groups(group, 0, group, 1, "wrong", MPI_INFO_NULL,
+                                                MPI_ERRORS_RETURN, made),
+               MPI_ERR_GROUP);
+    code = create && groups ? MPI_ERR_PROC_ABORTED : MPI_SUCCESS;
   }
   MPI_Group_free(&group);
   return code;

@@ -77,6 +77,20 @@ void check_comms(MPI_Comm comm, MPI_Group group, int size) {
   WEFT_GIVES(MPI_ERR_COMM, MPI_Send(&number, 1, MPI_INT, 0, 0, freed));
 }
 
+/// All are told of what only the leader of each side can know.
+void check_from_groups(MPI_Group group, int size) {
+  MPI_Comm made = MPI_COMM_NULL;
+  const auto make = [&](MPI_Group remote, int remote_leader) {
+    return MPI_Intercomm_create_from_groups(group, 0, remote, remote_leader, "wrong", MPI_INFO_NULL,
+                                            MPI_ERRORS_RETURN, &made);
+  };
+  WEFT_GIVES(MPI_ERR_GROUP, make(group, size > 1 ? 1 : 0));
+  WEFT_GIVES(MPI_ERR_GROUP, make(group, 0));
+  WEFT_GIVES(MPI_ERR_RANK, make(group, size));
+  WEFT_GIVES(MPI_ERR_GROUP, make(MPI_GROUP_NULL, 0));
+  WEFT_EXPECT(made == MPI_COMM_NULL);
+}
+
 void check_sessions() {
   MPI_Session session = MPI_SESSION_NULL;
   int number = 0;
@@ -154,6 +168,7 @@ int main(int argc, char** argv) {
   const int size = check::size_of(comm);
   check_groups(group, size);
   check_comms(comm, group, size);
+  check_from_groups(group, size);
   check_sessions();
   check_topologies(comm, size);
   check_idup(comm);
