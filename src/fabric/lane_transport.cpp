@@ -228,17 +228,19 @@ int LaneTransport::ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock wh
   const bool knocked = in_need && peer.link().knock_in_need(port, what);
   if (bell >= 0) ring(peer.view().port(port), seen, bell, what);
   if (knocked) has_rung(peer.view().port(port), seen);
-  note_unrung(peer.lane(port), in_need && !knocked);
+  note_unrung(peer, peer.lane(port), in_need && !knocked ? seen : 0);
   return in_need ? PeerLink::kNoBell : bell;
 }
 
 /// Another thread had the descriptor, or the system gave it away. Ports of ours that sleep see to
-/// it, too.
-void LaneTransport::note_unrung(OutLane& lane, bool unrung) noexcept {
-  if (std::exchange(lane.unrung, unrung) == unrung) return;
+/// it, too, and if it is one of these it is awake by that.
+void LaneTransport::note_unrung(const Peer& peer, OutLane& lane, uint32_t sleep) noexcept {
+  const bool is_own = peer.rank() == self_;
+  const bool was = std::exchange(lane.unrung, is_own ? 0 : sleep) != 0;
+  const bool is = lane.unrung != 0;
   // relaxed: a hint.
-  unrung_.fetch_add(unrung ? 1 : -1U, std::memory_order_relaxed);
-  if (unrung) wake_own_ports();
+  if (was != is) unrung_.fetch_add(is ? 1 : -1U, std::memory_order_relaxed);
+  if (sleep != 0 && !was) wake_own_ports();
 }
 
 bool LaneTransport::ring_again() noexcept {
@@ -247,12 +249,12 @@ bool LaneTransport::ring_again() noexcept {
   for (auto& peer : met_) {
     for (uint32_t p = 0; peer->attached() && p < peer->ports(); ++p) {
       OutLane& lane = peer->lane(p);
-      if (!lane.unrung) continue;
+      if (lane.unrung == 0) continue;
       // relaxed: set under this lock.
       const bool down = peer->down.load(std::memory_order_relaxed);
       const uint32_t seen = down ? 0 : sleeper_of(peer->view().port(p), true);
-      if (seen == 0)
-        note_unrung(lane, false);
+      if (seen != lane.unrung)  // who sleeps anew has looked since
+        note_unrung(*peer, lane, 0);
       else  // as in ring_port
         lane.bell.store(ring_first(*peer, p, seen, Knock::frame), std::memory_order_release);
     }

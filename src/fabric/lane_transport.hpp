@@ -139,7 +139,7 @@ class LaneTransport final : public Transport {
   Peer::Mapping* map_segment(Peer& peer, const MemoryKey& key) noexcept;
   void enter_death(Peer& peer, std::string cause) noexcept;
   void wake_own_ports() noexcept;
-  void note_unrung(OutLane& lane, bool unrung) noexcept;
+  void note_unrung(const Peer& peer, OutLane& lane, uint32_t sleep) noexcept;
   int ring_first(Peer& peer, uint32_t port, uint32_t seen, Knock what) noexcept;
   void take_the_launchers_word() noexcept;
 

@@ -25,12 +25,12 @@ namespace weft::fabric {
 /// its own process.
 struct alignas(base::kCacheLine) OutLane {
   base::BiasedLock lock{base::BiasedLock::Level::inner};  ///< guards both producers
-  bool unrung = false;  ///< its sleeper has still to be rung for; under the set-up lock
-  bool fence = false;   ///< no membarrier on one side: fence before looking for a sleeper
+  bool fence = false;  ///< no membarrier on one side: fence before looking for a sleeper
   /// Release when the rest is set; acquire before use. Not of a peer that is down: then it is
   /// closed again, under `lock`.
   std::atomic<bool> open{false};
   std::atomic<int> bell{kNoBell};
+  uint32_t unrung = 0;  ///< the sleep that has still to be ended, 0: none; under the set-up lock
   PortControl* port = nullptr;
   alignas(base::kCacheLine) RingProducer messages;
   alignas(base::kCacheLine) RingProducer control;

@@ -78,17 +78,27 @@ int64_t living_thread_of(int64_t pid) noexcept {
   };
   std::array<char, 64> path{};
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/task", pid);
-  const std::unique_ptr<DIR, Close> folder(::opendir(path.data()));
+  std::unique_ptr<DIR, Close> folder(::opendir(path.data()));
   if (!folder) return kThreadNotKnown;
+  std::array<int64_t, 64> threads;
+  std::size_t count = 0;
   bool all_seen = true;
   while (const dirent* const entry = ::readdir(folder.get())) {
     const std::string_view name(entry->d_name);
     int64_t thread = 0;
     std::from_chars(name.data(), name.data() + name.size(), thread);
     if (thread <= 0) continue;  // "." and ".."
+    if (count == threads.size()) {
+      all_seen = false;
+      break;
+    }
+    threads[count++] = thread;
+  }
+  folder.reset();  // there may be no descriptor beside it
+  for (std::size_t i = 0; i < count; ++i) {
     errno = 0;
-    const Stat now = stat_of(thread);
-    if (now.state != 0 && !has_ended(now)) return thread;
+    const Stat now = stat_of(threads[i]);
+    if (now.state != 0 && !has_ended(now)) return threads[i];
     if (now.state == 0 && errno != ENOENT && errno != ESRCH) all_seen = false;
   }
   return all_seen ? kNoThread : kThreadNotKnown;

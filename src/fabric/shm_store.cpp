@@ -169,6 +169,7 @@ Descriptor open_shared(const ShmAddress& owner, int fd, std::string_view part, u
   if (by_number && (error == ENOENT || error == EACCES || error == EPERM)) {
     const int64_t thread = living_thread_of(owner.pid);
     if (thread == kNoThread) error = ESRCH;
+    if (thread == kThreadNotKnown && error == ENOENT) error = EAGAIN;  // not certain to be dead
     if (thread > 0 && thread != owner.pid) {
       path = fmt::format("/proc/{}/fd/{}", thread, fd);
       object = open_it();

@@ -93,9 +93,11 @@ class ShmLink final : public PeerLink {
 
   int open_bell(uint32_t port) noexcept override {
     if (bells_[port]) return bells_[port].get();
+    // Where somebody else had the spare one, it comes first: many can be rung with it.
+    if (!spare_) spare_ = spare_descriptor();
+    if (!spare_) return kNoDescriptor;
     try {
       bells_[port] = bell_of(port);
-      if (!spare_) spare_ = spare_descriptor();  // somebody else had it
       return bells_[port].get();
     } catch (const NoDescriptor&) {
       return kNoDescriptor;

@@ -30,7 +30,8 @@ inline constexpr Outcome kNoProcess{.source = MPI_PROC_NULL, .tag = MPI_ANY_TAG}
 ///     (threads take blocks of records: those below a used one need not be);
 ///  2. `generation` is odd while the record has a handle, and counts up with each handle made and
 ///     ended, so that a handle names one use (of 2,048 in a row);
-///  3. a record without handle has no work, comm, type nor borrowed communicator.
+///  3. a record without handle has no work, comm, type nor borrowed communicator, but for one that
+///     is being issued, which borrows its communicator before anybody can know of it.
 class RequestPool {
  public:
   /// `each_its_own`: what had ended when it began has a record, too (mpi.report_leaks).

@@ -248,8 +248,8 @@ Element external_element(const Datatype& basic, Element element) noexcept {
 
 /// What a pair's value, or else its index, is an element of: a type of its own where the pair was
 /// made of two.
-const Datatype& half_of(const Datatype& pair, bool value) noexcept {
-  return pair.recipe ? *pair.recipe->types[value ? 0 : 1] : pair;
+const Datatype* half_of(const Datatype& pair, bool value) noexcept {
+  return pair.recipe ? &*pair.recipe->types[value ? 0 : 1] : &pair;
 }
 
 /// Converts one element. `kOut`: to external32.
@@ -294,8 +294,8 @@ void convert_all(const Datatype& type, const void* buffer, int64_t count, Byte* 
     for (int64_t i = 0; i < copies; ++i, address += static_cast<uintptr_t>(basic.extent())) {
       if (basic.element() == Element::pair) {
         const PairLayout pair = pair_layout(basic.value(), basic.index());
-        convert_at<kOut>(half_of(basic, true), basic.value(), address, external);
-        convert_at<kOut>(half_of(basic, false), basic.index(),
+        convert_at<kOut>(*half_of(basic, true), basic.value(), address, external);
+        convert_at<kOut>(*half_of(basic, false), basic.index(),
                          address + static_cast<uintptr_t>(pair.index_offset), external);
       } else {
         convert_at<kOut>(basic, basic.element(), address, external);
@@ -312,8 +312,8 @@ int64_t external_size(const Datatype& type) {
       return sizes_of(external_element(basic, element)).external;
     };
     if (type.element() != Element::pair) return bytes_of_one(type, type.element());
-    return bytes_of_one(half_of(type, true), type.value()) +
-           bytes_of_one(half_of(type, false), type.index());
+    return bytes_of_one(*half_of(type, true), type.value()) +
+           bytes_of_one(*half_of(type, false), type.index());
   }
   const Shape& shape = type.recipe->shape;
   int64_t bytes = 0;
