@@ -47,7 +47,9 @@ std::byte* Scratch::elements(int64_t count, const Datatype& type, int64_t phase)
   const int64_t high = std::max<int64_t>(0, last) + type.true_lower_bound() + type.true_extent();
   // Bytes in front that nothing uses: bytes() begins at a multiple of kAlignment.
   const int64_t before = (low + phase) & (kAlignment - 1);
-  return bytes(high - low + before) + before - low;
+  // As a number: of types with absolute displacements no pointer may be so far away.
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(bytes(high - low + before)) +
+                                      static_cast<uintptr_t>(before - low));
 }
 
 }  // namespace weft::mpi
