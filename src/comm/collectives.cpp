@@ -46,14 +46,16 @@ class Poison {
   }
   /// Where there is no map, either: a byte, or none, that is not as long as what is awaited.
   [[nodiscard]] Data instead_of(std::size_t bytes) noexcept {
+    static constexpr std::byte kOne[1]{};
+    const Data no_map = Data(kOne).first(bytes == 0 ? 1 : 0);
     if (count_ == 0 || maps_[count_ - 1].size() <= bytes) {
       constexpr std::size_t kLeast = 1 << 16;
+      if (count_ == maps_.size()) return no_map;
       const std::size_t size =
           std::max({kLeast, bytes + 1, count_ == 0 ? 0 : 2 * maps_[count_ - 1].size()});
       void* const map =
           ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      static constexpr std::byte kOne[1]{};
-      if (map == MAP_FAILED || count_ == maps_.size()) return Data(kOne).first(bytes == 0 ? 1 : 0);
+      if (map == MAP_FAILED) return no_map;
       maps_[count_++] = {static_cast<const std::byte*>(map), size};
     }
     return maps_[count_ - 1].first(bytes + 1);

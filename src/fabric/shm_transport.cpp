@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -67,9 +68,7 @@ void advise(const SharedMapping& memory) noexcept {
 
 /// Its number is what is wanted, for a bell where the process has no other left: a peer that
 /// sleeps has nobody else to wake it.
-Descriptor spare_descriptor() noexcept {
-  return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-}
+Descriptor spare_descriptor() noexcept { return Descriptor(::eventfd(0, EFD_CLOEXEC)); }
 
 class ShmLink final : public PeerLink {
  public:

@@ -21,9 +21,9 @@ class Scheduler;
 inline constexpr int kAnywhere = -1;
 
 /// How to spawn. The name, which is not copied, appears in dumps and messages: a dump that is under
-/// way may read it just as the task ends, so best it stays. The stack: so much
-/// of it at least; 0: as the scheduler's options say, or half of that for a task that runs in place
-/// of who joins it, on what is left of that one's.
+/// way may read it just as the task ends, so best it stays. The stack: so much of it at least; 0:
+/// as the scheduler's options say, or half of that for a task that runs in place of who joins it,
+/// on what is left of that one's.
 struct SpawnOptions {
   const char* name = nullptr;
   int worker = kAnywhere;  ///< its home
