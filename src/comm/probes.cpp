@@ -83,7 +83,7 @@ Probes::Blocked Probes::blocked() {
       if (keys.empty()) continue;
       found.text += fmt::format("; at endpoint {} receives wait for {}", number,
                                 list_of(keys, endpoint->spec.match_on));
-      for (const uint64_t key : keys) found.ranks.emplace_back(static_cast<int32_t>(key >> 32));
+      for (const uint64_t key : keys) found.ranks.push_back({static_cast<int32_t>(key >> 32)});
     }
   });
   const auto less = [](Rank a, Rank b) { return a.value < b.value; };

@@ -214,7 +214,7 @@ TEST_P(Collectives, FailWithoutARankAndEndForAll) {
     auto jobs = fabric::make_local_job(ranks, nodes);
     std::atomic<int> failed{0};
     std::atomic<int> met{0};
-    const auto live = [&, gone = gone](int rank) {
+    const auto live = [&, ranks = ranks, gone = gone](int rank) {
       RuntimeOptions mine;
       mine.job = jobs[static_cast<std::size_t>(rank)].get();
       Runtime runtime(mine);

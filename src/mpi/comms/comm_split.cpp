@@ -7,6 +7,7 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/collectives.hpp"
+#include "mpi/collectives/promise.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"

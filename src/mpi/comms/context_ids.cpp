@@ -3,6 +3,8 @@
 
 #include <mutex>
 
+#include "mpi/handle.hpp"
+
 namespace weft::mpi {
 
 uint64_t ContextIds::reserve(int window, int from) noexcept {

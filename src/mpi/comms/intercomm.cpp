@@ -4,10 +4,12 @@
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/collectives.hpp"
+#include "mpi/collectives/promise.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/comms/group_sets.hpp"
 #include "mpi/comms/hints.hpp"
 #include "mpi/comms/new_comm.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 
