@@ -121,4 +121,4 @@ install: build
 	@cmake --install build --prefix $(PREFIX)
 
 clean:
-	rm -rf build build-dev build-asan build-tsan
+	rm -rf build build-dev build-asan build-tsan build-lint build-fuzz

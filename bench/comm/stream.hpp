@@ -1,7 +1,7 @@
 // Streams: windows of messages in one direction, acknowledged once a window. One class per mode:
-//   send_window()  rank 0: a window and its acknowledgement; false: the receiver said it was the
-//   last finish()       rank 0: what must still be sent after the last window receive()      rank
-//   1: windows until the turn is over
+//   send_window()  rank 0: a window and its acknowledgement; false: it was the last
+//   finish()       rank 0: what must still be sent after the last window
+//   receive()      rank 1: windows until the turn is over
 // An object belongs to one thread of one rank; `Shared` to the rank, made collectively.
 #pragma once
 

@@ -39,7 +39,7 @@ std::function<double()> alone(Pair& pair, std::function<double()> turn) {
 int run_limits(const Options& options) {
   Pair pair;
   YardMemory& yard = pair.yard().memory();
-  constexpr std::size_t kFigures = 23;
+  constexpr std::size_t kFigures = 22;
   const double share = options.seconds / kFigures;
   const auto ns = [&](const char* name, std::function<double()> turn) {
     show(pair, options, share, limit(name, 0, "ns"), std::move(turn));

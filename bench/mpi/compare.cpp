@@ -622,6 +622,9 @@ std::string placement(const Options& given) {
   return text;
 }
 
+/// At rank 0: a measure that says 0 has measured nothing.
+bool measured_nothing = false;
+
 /// One line, by rank 0, of what all leaders read: rates of several pairs of ranks add up.
 void report(const Options& given, bool leads, double value, const char* unit, double fairness) {
   double sum = 0;
@@ -639,6 +642,7 @@ void report(const Options& given, bool leads, double value, const char* unit, do
   }
   std::printf("}\n");
   std::fflush(stdout);
+  measured_nothing = measured_nothing || !(sum > 0);
 }
 
 /// False if there is no such measure.
@@ -754,6 +758,7 @@ int main(int argc, char** argv) {
   if (!known && world_rank() == 0) {
     std::fprintf(stderr, "compare: no measure is called %s\n", given.measure.c_str());
   }
+  if (measured_nothing) std::fprintf(stderr, "compare: did nothing in the time it had\n");
   MPI_Finalize();
-  return known ? 0 : 2;
+  return known && !measured_nothing ? 0 : 2;
 }

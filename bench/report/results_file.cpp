@@ -35,8 +35,10 @@ std::vector<Result> read_results(const std::string& path) {
 std::string identity(const Result& r) {
   std::string key = fmt::format("{} {} {} {} {} {}", r.bench, r.mode, r.size_bytes, r.threads,
                                 r.devices, name_of(r.state));
-  // Runs that differ in how threads wait, or in whose memory, are different figures.
-  for (const char* name : {"waiting", "memory", "window", "ranks"}) {
+  // Runs that differ in how threads wait, in whose memory, or in what library, are different
+  // figures.
+  for (const char* name : {"waiting", "memory", "window", "ranks", "library", "setting", "settings",
+                           "length", "hosts", "bind"}) {
     if (const auto extra = r.extra.find(name); extra != r.extra.end()) {
       key += fmt::format(" {}", extra->dump());
     }

@@ -61,14 +61,14 @@ int64_t now() {
       .count();
 }
 
-double run_together(unsigned count, const std::function<void(unsigned)>& body) {
+double run_together(unsigned count, const std::function<void(unsigned)>& body, unsigned cores) {
   std::atomic<unsigned> ready{0};
   std::atomic<int64_t> start{0};
   std::atomic<int64_t> end{0};
   std::vector<std::thread> threads;
   for (unsigned number = 0; number < count; ++number) {
     threads.emplace_back([&, number] {
-      bind_to(number);
+      bind_to(cores != 0 ? number % cores : number);
       if (ready.fetch_add(1) + 1 == count) start.store(now());
       for (int spin = 0; start.load() == 0; ++spin)
         if (spin > 100) sched_yield();

@@ -24,9 +24,10 @@ double one_way_ns();
 /// caller's.)
 [[gnu::noinline]] int64_t now();
 
-/// Runs `body(thread)` on `count` bound threads at once; returns the ns from their common start to
-/// the end of the last.
-[[gnu::noinline]] double run_together(unsigned count, const std::function<void(unsigned)>& body);
+/// Runs `body(thread)` on `count` threads at once, bound in turn to so many cores (0: all); returns
+/// the ns from their common start to the end of the last.
+[[gnu::noinline]] double run_together(unsigned count, const std::function<void(unsigned)>& body,
+                                      unsigned cores = 0);
 
 /// What one core spends on one operation, given the wall time that `threads` took for all of them.
 double core_ns_per_op(double wall_ns, unsigned threads, uint64_t operations);

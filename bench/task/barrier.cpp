@@ -27,13 +27,14 @@ constexpr uint64_t kCrowds[] = {2, 64, 1024};
 constexpr uint64_t kMostThreads = 64;
 constexpr uint64_t kArrivals = 50'000;         ///< of a turn, all together
 constexpr uint64_t kArrivalsOfThreads = 2000;  ///< they take microseconds each
+constexpr uint64_t kLeastPhases = 200;         ///< beside which making all of them is little
 
 struct Work {
   uint64_t crowd;
   unsigned workers;
   /// Phases of a turn that has so many arrivals.
   [[nodiscard]] uint64_t phases(uint64_t arrivals) const {
-    return std::max<uint64_t>(arrivals / crowd, 10);
+    return std::max<uint64_t>(arrivals / crowd, kLeastPhases);
   }
 };
 
@@ -69,10 +70,12 @@ double fiber_ns(const Work& work) {
 double thread_ns(const Work& work) {
   const uint64_t phases = work.phases(kArrivalsOfThreads);
   std::barrier barrier(static_cast<std::ptrdiff_t>(work.crowd));
-  return turns::run_together(static_cast<unsigned>(work.crowd),
-                             [&](unsigned) {
-                               for (uint64_t i = 0; i < phases; ++i) barrier.arrive_and_wait();
-                             }) /
+  return turns::run_together(
+             static_cast<unsigned>(work.crowd),
+             [&](unsigned) {
+               for (uint64_t i = 0; i < phases; ++i) barrier.arrive_and_wait();
+             },
+             work.workers) /
          static_cast<double>(phases);
 }
 

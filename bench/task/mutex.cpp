@@ -117,8 +117,9 @@ double task_ns(task::Scheduler& scheduler, const Work& work) {
 
 double thread_ns(const Work& work) {
   Section<std::mutex> section;
-  return section.check(work, turns::run_together(static_cast<unsigned>(work.crowd),
-                                                 [&](unsigned) { section.go_through(work); }));
+  return section.check(work, turns::run_together(
+                                 static_cast<unsigned>(work.crowd),
+                                 [&](unsigned) { section.go_through(work); }, work.workers));
 }
 
 double fiber_ns(const Work& work) {

@@ -193,8 +193,11 @@ void measure_within(const Wanted& wanted, double seconds) {
   if (kSwitchesCanBeMeasured) {
     rivals = enter_fibers(contest, 1, crowd);
   }
-  if (crowd == 2) rivals.push_back(contest.enter("threads_futex", [] { return futex_ns(0); }));
+  std::vector<std::size_t> threads;
+  if (crowd == 2) threads.push_back(contest.enter("threads_futex", [] { return futex_ns(0); }));
   contest.run(seconds);
+  rivals = contest.by_median(rivals);
+  rivals.insert(rivals.end(), threads.begin(), threads.end());
   const auto with = [&](std::size_t who) {
     std::vector<std::size_t> all{who};
     all.insert(all.end(), rivals.begin(), rivals.end());

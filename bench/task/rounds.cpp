@@ -67,6 +67,17 @@ std::vector<Result> Contest::settle_here(const Result& form, const std::vector<C
   return results;
 }
 
+std::vector<std::size_t> Contest::by_median(std::vector<std::size_t> variants) const {
+  const auto median_of = [this](std::size_t who) {
+    std::vector<double> values;
+    for (const Round& round : rounds_) values.push_back(round.readings[who].value);
+    return summarize(std::move(values)).median;
+  };
+  std::stable_sort(variants.begin(), variants.end(),
+                   [&](std::size_t a, std::size_t b) { return median_of(a) < median_of(b); });
+  return variants;
+}
+
 std::vector<Result> Contest::results(const Result& form,
                                      const std::vector<std::size_t>& who) const {
   std::vector<Contestant> names;

@@ -36,6 +36,8 @@ class Contest {
   /// away.
   void run(double seconds, unsigned least = 5, unsigned warm_ups = 1);
 
+  /// After the run: the variants of one rival, the fastest first, to be the limit.
+  [[nodiscard]] std::vector<std::size_t> by_median(std::vector<std::size_t> variants) const;
   /// `who`: the figure, its limit, further rivals (these go to `extra` by name). A figure of one
   /// worker has no cache state, whatever the rounds were probed for.
   [[nodiscard]] std::vector<Result> results(const Result& form,

@@ -3,9 +3,9 @@
 // Measured: a task spawns N tasks, keeping their handles, then joins them in the same order; from
 // before the first spawn to after the last join, divided by N, in ns a task; the median over many
 // batches, after one that made records and stacks.
-// Limit: Boost.Fiber, a fiber for each task on one thread, stacks pooled, launched as a spawn is
-// (the child later); beside it the same with the child at once, and with stacks as it takes them by
-// default. For few tasks also std::thread.
+// Limit: Boost.Fiber, a fiber for each task on one thread: whichever is fastest of stacks pooled
+// and launched as a spawn is (the child later), the same with the child at once, and stacks as it
+// takes them by default; the others stand beside it. For few tasks also std::thread.
 //
 // It lies in our favour where a program's tasks wait: these never have a stack of their own
 // (`yield` and `blocked` measure that). With several workers a task may be stolen: a figure of its
@@ -62,24 +62,28 @@ double thread_ns(uint64_t tasks) {
 void measure(const Wanted& wanted, unsigned workers, uint64_t tasks, double seconds) {
   task::Scheduler scheduler({.workers = static_cast<int>(workers)});
   Contest contest(workers > 1);
-  std::vector<std::size_t> who;
-  who.push_back(contest.enter("weft", [&] { return task_ns(scheduler, tasks); }));
+  const auto weft = contest.enter("weft", [&] { return task_ns(scheduler, tasks); });
+  std::vector<std::size_t> variants;
   if (kSwitchesCanBeMeasured) {
     const auto nothing = [] {};
-    who.push_back(contest.enter("boost_fiber", [&] {
+    variants.push_back(contest.enter("boost_fiber", [&] {
       return fiber_ns(tasks, [&](Fibers& fibers) { return fibers.start_later(nothing); });
     }));
-    who.push_back(contest.enter("boost_fiber_at_once", [&] {
+    variants.push_back(contest.enter("boost_fiber_at_once", [&] {
       return fiber_ns(tasks, [&](Fibers& fibers) { return fibers.start_at_once(nothing); });
     }));
-    who.push_back(contest.enter("boost_fiber_own_stacks", [&] {
+    variants.push_back(contest.enter("boost_fiber_own_stacks", [&] {
       return fiber_ns(tasks, [&](Fibers&) { return Fibers::Fiber(nothing); });
     }));
   }
+  std::vector<std::size_t> threads;
   if (tasks <= kMostThreads) {
-    who.push_back(contest.enter("std_thread", [&] { return thread_ns(tasks); }));
+    threads.push_back(contest.enter("std_thread", [&] { return thread_ns(tasks); }));
   }
   contest.run(seconds);
+  std::vector<std::size_t> who{weft};
+  for (const std::size_t one : contest.by_median(variants)) who.push_back(one);
+  who.insert(who.end(), threads.begin(), threads.end());
   print_all(contest.results(form(fmt::format("spawn_{}", tasks), workers), who), wanted.options);
 }
 

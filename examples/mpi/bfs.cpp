@@ -348,7 +348,10 @@ class Check {
     }
     if (parent == kNone) return 0;
     if (vertex != root_) {
-      if (depth != depths_[parent] + 1) complain("not one level below its parent", vertex);
+      if (parent >= depths_.size()) {
+        complain("its parent is no vertex", vertex);
+      } else if (depth != depths_[parent] + 1)
+        complain("not one level below its parent", vertex);
       if (std::find(neighbours.begin(), neighbours.end(), parent) == neighbours.end()) {
         complain("no edge leads to its parent", vertex);
       }

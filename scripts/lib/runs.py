@@ -27,6 +27,14 @@ def warn_if_busy():
         say(f"something else is running (load {busy:.1f}): the figures will suffer")
 
 
+@contextlib.contextmanager
+def until_interrupted():
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted: what is missing was not measured")
+
+
 def marked_processes(mark):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -91,7 +99,10 @@ class Run:
 
     def __exit__(self, *_):
         if self.process.poll() is None:
-            self.end_all()
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(3)
+        self.end_all()
         for name in segments() - self.segments:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join("/dev/shm", name))
@@ -99,10 +110,7 @@ class Run:
         self.errors.close()
 
     def end_all(self):
-        """Ends the launcher, then whatever it leaves behind."""
-        self.process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(3)
+        """Ends what is left: of a launcher that has ended, too."""
         for _ in range(20):
             left = list(marked_processes(self.mark))
             for pid in left:

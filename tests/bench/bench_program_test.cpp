@@ -258,7 +258,7 @@ TEST(WeftBench, TasksAreMeasuredEachBesideItsRivals) {
 
 TEST(WeftBench, TasksHaveLimitsAndOneNameOrAll) {
 #ifndef WEFT_SANITIZED  // it does not know of the rivals' switches
-  EXPECT_EQ(measure("task spawn --tasks 10")[0].limit_name, "boost_fiber");
+  EXPECT_TRUE(measure("task spawn --tasks 10")[0].limit_name.starts_with("boost_fiber"));
   EXPECT_EQ(measure("task yield")[0].limit_name, "two_bare_switches");
 #endif
   const auto blocked = measure("task blocked --tasks 300");

@@ -1,4 +1,4 @@
-# The benchmark that weft and its rivals run, each measure for a moment: that it ends, and says something.
+# The benchmark that weft and its rivals run, each measure for a moment: that it ends, and says more than 0.
 weft_mpi_test(compare RANKS 2 4 SOURCES ${PROJECT_SOURCE_DIR}/bench/mpi/compare.cpp
   ARGUMENTS rate --seconds 0.05)
 foreach(arguments
