@@ -3,10 +3,12 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -57,11 +59,13 @@ class SharedJob {
 
   [[nodiscard]] std::unique_ptr<Job> rank(int r) { return std::make_unique<View>(*this, r); }
 
-  /// Forks `rank`, which runs `body` and exits with its answer.
+  /// Forks `rank`, which runs `body` and exits with its answer; it does not outlive a test that
+  /// fails or is ended.
   pid_t start(int rank, const std::function<int(Job&)>& body) {
     std::fflush(nullptr);
     const pid_t child = ::fork();
     if (child != 0) return child;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // of the thread that forked: the test's own
     int code = 99;
     try {
       const auto job = this->rank(rank);

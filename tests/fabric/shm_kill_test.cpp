@@ -177,8 +177,10 @@ TEST_P(Kill, AStoppedSenderStallsNobodyAndGoesOn) {
   ::kill(children[0], SIGCONT);
   ASSERT_TRUE(sleep_until(*port, sink, [&] { return sink.next[1] > mine + 200; }));
   shared.word(0) = 1;
-  for (const pid_t child : children)
+  for (const pid_t child : children) {
     while (::waitpid(child, &status, WNOHANG) == 0) port->poll(sink, 64);
+    EXPECT_EQ(status, 0);
+  }
 }
 
 TEST_P(Kill, ASleeperIsWokenByAPeersDeath) {
@@ -283,7 +285,6 @@ void beside_one_that_is_not_watched(bool it_is_killed, Then then) {
     return 0;
   });
   const pid_t other = shared.start(1, [&](Job& job) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto transport = make_shm_transport(job, small_geometry());
     const auto port = transport->open_port(0);
     while (port->try_send(Rank{0}, 0, bytes_of("hello"), {}) == Post::retry) ::sched_yield();
@@ -379,7 +380,6 @@ TEST_P(EveryInstruction, KilledThereStallsNobody) {
        steps += stride(steps)) {
     SharedJob shared(3);
     const pid_t victim = shared.start(1, [&](Job& rank) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       const auto transport = make_shm_transport(rank, small_geometry());
       const auto port = transport->open_port(0);
       Recorder sink;

@@ -6,8 +6,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -383,7 +383,6 @@ TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
   constexpr uint64_t kAwake = 1, kArmed = 2, kHeard = 3, kArmedAgain = 4;
   SharedJob shared(2);
   const pid_t child = shared.start(1, [&](Job& rank) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto await = [&](uint64_t word) {
       while (shared.word(0).load() < word) ::usleep(100);
     };
@@ -424,7 +423,6 @@ TEST_F(ShmSystem, ASleeperIsWokenByOneThatHasNoDescriptorLeft) {
 TEST_F(ShmSystem, ASleeperThatCouldNotBeRungForIsRungForLater) {
   SharedJob shared(2);
   const pid_t child = shared.start(1, [&](Job& rank) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto transport = make_shm_transport(rank, small_geometry());
     const auto port = transport->open_port(0);
     const auto say = [&] { return port->try_send(Rank{0}, 0, bytes_of("x"), {}) == Post::done; };
@@ -456,7 +454,6 @@ TEST_F(ShmSystem, ASleeperThatCouldNotBeRungForIsRungForLater) {
 TEST_F(ShmSystem, ADeathIsFoundByWhoMayNotReadAndTold) {
   SharedJob shared(2);
   const pid_t child = shared.start(1, [&](Job& rank) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const auto transport = make_shm_transport(rank, small_geometry());
     ::pause();
     return 0;
@@ -481,7 +478,6 @@ TEST_F(ShmSystem, AProcessLivesOnWithoutItsFirstThread) {
   SharedJob shared(2);
   static const uint64_t word = 0x77656674;
   const pid_t child = shared.start(1, [&](Job& rank) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     auto transport = make_shm_transport(rank, small_geometry());
     auto port = transport->open_port(0);
     std::thread([&] {

@@ -67,7 +67,7 @@ foreach(moment 0 1 2 3 4 5 6 7)
       --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${moment})
     # Its exit status is that of the rank that was killed.
     set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-      PASS_REGULAR_EXPRESSION "the survivors went on")
+      PASS_REGULAR_EXPRESSION "the survivors went on" FAIL_REGULAR_EXPRESSION "${WEFT_SURVIVOR_FAILS}")
   endforeach()
 endforeach()
 # Reductions that are under way meanwhile.
@@ -76,7 +76,7 @@ foreach(ranks 3 5)
   add_test(NAME mpi.collectives_meanwhile.${ranks} COMMAND $<TARGET_FILE:weftrun> --on-failure continue
     -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_meanwhile>)
   set_tests_properties(mpi.collectives_meanwhile.${ranks} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-    PASS_REGULAR_EXPRESSION "all sums are whole")
+    PASS_REGULAR_EXPRESSION "all sums are whole" FAIL_REGULAR_EXPRESSION "${WEFT_SURVIVOR_FAILS}")
 endforeach()
 # weft_short_deaths(<name> NODES <n> ARGUMENTS <a> ...): the same where the others wait at their node's
 # board, four ranks on each.
@@ -87,7 +87,7 @@ function(weft_short_deaths name)
   add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue --fake-nodes ${ARG_NODES}
     -n ${ranks} --timeout 60 $<TARGET_FILE:mpi_program_collectives_deaths> ${ARG_ARGUMENTS})
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-    PASS_REGULAR_EXPRESSION "the survivors went on")
+    PASS_REGULAR_EXPRESSION "the survivors went on" FAIL_REGULAR_EXPRESSION "${WEFT_SURVIVOR_FAILS}")
 endfunction()
 # Two ranks, which exchange.
 set(pair_deaths "4 short" "9 short" "41 short 0" "500 midst" "700 midst 0")
@@ -101,7 +101,7 @@ foreach(arguments IN LISTS pair_deaths)
   add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --on-failure continue -n 2 --timeout 60
     $<TARGET_FILE:mpi_program_collectives_deaths> ${words})
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
-    PASS_REGULAR_EXPRESSION "the survivors went on")
+    PASS_REGULAR_EXPRESSION "the survivors went on" FAIL_REGULAR_EXPRESSION "${WEFT_SURVIVOR_FAILS}")
 endforeach()
 foreach(nodes 1 2)
   foreach(moment 1 2 3 4 8 41)

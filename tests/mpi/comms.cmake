@@ -50,5 +50,5 @@ foreach(when IN LISTS moments)
   # Its exit status is that of the rank that was killed.
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
     ENVIRONMENT "WEFT_MPI_CHECK_COLLECTIVES=${checks};WEFT_MPI_ALLTOALL=${alltoall}"
-    PASS_REGULAR_EXPRESSION "${survived}" FAIL_REGULAR_EXPRESSION "check failed: ")
+    PASS_REGULAR_EXPRESSION "${survived}" FAIL_REGULAR_EXPRESSION "check failed: ;${WEFT_SURVIVOR_FAILS}")
 endforeach()

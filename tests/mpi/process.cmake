@@ -29,6 +29,7 @@ weft_mpi_test(errors RANKS 1 2 SOURCES programs/errors.cpp)
 weft_mpi_test(info RANKS 1 2 SOURCES programs/info.cpp)
 weft_mpi_test(tool RANKS 1 2 SOURCES programs/tool.cpp)
 weft_mpi_test(misuse RANKS 2 SOURCES programs/misuse.cpp ARGUMENTS nothing)
+target_include_directories(mpi_program_misuse PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 
 # Across hosts made of namespaces.
 if(OFI_FOUND AND NOT WEFT_SANITIZE)

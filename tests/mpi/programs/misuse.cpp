@@ -1,11 +1,14 @@
 // A program that does what it is told to do wrong: misuse <what>.
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+
+#include "base/asleep.hpp"
 
 namespace {
 
@@ -16,11 +19,13 @@ bool asked(const char* what, const char* name) { return std::strcmp(what, name) 
 /// Two threads at once in MPI; how many of the calls were refused.
 int concurrent_calls() {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  std::thread other([] {
+  std::atomic<pid_t> its_id{0};
+  std::thread other([&] {
+    its_id = weft::test::this_thread_id();
     int word = 0;
     MPI_Recv(&word, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  weft::test::wait_until_asleep(its_id);
   int word = 0;
   int refused = 0;
   // The other thread is inside of MPI until it gets its message.
