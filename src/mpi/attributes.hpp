@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "mpi/abi/mpi.h"
@@ -14,12 +15,12 @@ enum class AttributeOf : uint8_t { comm, datatype, window };
 
 /// The attributes of one object; empty until the first is set. Calls back into the program without
 /// its lock. Callbacks that answer something else than MPI_SUCCESS end the call with that code.
+///
+/// Threads at once: as if one after the other. A value has one delete callback: who begins it has
+/// taken the value, and for others it is gone already (but if the callback refuses, it is there
+/// again). It waits for copy callbacks with that value.
 class AttributeSet {
  public:
-  struct Entry {
-    int keyval;
-    void* value;
-  };
   [[nodiscard]] bool get(int keyval, void** value) const;
   /// Runs the delete callback of an older value first. `handle`: of the object, for callbacks.
   void set(AttributeOf kind, void* handle, int keyval, void* value);
@@ -32,11 +33,21 @@ class AttributeSet {
   void copy_to(AttributeOf kind, void* handle, AttributeSet& copy) const;
 
  private:
-  [[nodiscard]] bool last(Entry& entry) const;
-  void forget(int keyval);
+  struct Entry {
+    int keyval;
+    void* value;
+    uint64_t number;        ///< unlike any other of this object, ever
+    bool deleting = false;  ///< by its callback, called without the lock
+    int copying = 0;        ///< callbacks, likewise
+  };
+  std::optional<Entry> take(std::optional<int> keyval);
+  int erase_taken(AttributeOf kind, void* handle, const Entry& taken);
+  [[nodiscard]] Entry* find(uint64_t number) const noexcept;
+  void forget(const Entry& entry);
 
   mutable std::mutex lock_;
-  std::vector<Entry> entries_;
+  mutable std::vector<Entry> entries_;  ///< in the order in which they were set
+  uint64_t numbers_ = 0;                ///< given to entries
 };
 
 }  // namespace weft::mpi

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "mpi/comms/keyvals.hpp"
 #include "mpi/failure.hpp"
+#include "weft/base/parker.hpp"
 
 namespace weft::mpi {
 
@@ -61,90 +63,144 @@ int call_copy(const Keyval& keyval, void* handle, int number, void* value, void*
                  std::to_string(code));
 }
 
+/// Whose copy callback this thread is in: that may delete what it copies.
+thread_local constinit const AttributeSet* g_copied = nullptr;
+
 }  // namespace
 
 bool AttributeSet::get(int keyval, void** value) const {
   const std::scoped_lock guard(lock_);
+  bool found = false;
   for (const Entry& entry : entries_) {
-    if (entry.keyval != keyval) continue;
+    if (entry.keyval != keyval || (found && entry.deleting)) continue;
     *value = entry.value;
-    return true;
+    found = true;
   }
-  return false;
+  return found;
+}
+
+/// The value that was set under this key value, or of all the last one, for its delete callback;
+/// nothing: none is there that nobody has taken.
+std::optional<AttributeSet::Entry> AttributeSet::take(std::optional<int> keyval) {
+  for (;;) {
+    {
+      const std::scoped_lock guard(lock_);
+      const auto found = std::find_if(entries_.rbegin(), entries_.rend(), [&](const Entry& entry) {
+        return !entry.deleting && (!keyval || entry.keyval == *keyval);
+      });
+      if (found == entries_.rend()) return {};
+      if (found->copying == 0 || g_copied == this) {
+        found->deleting = true;
+        return *found;
+      }
+    }
+    base::this_parker().yield();  // a callback of the program's runs
+  }
+}
+
+AttributeSet::Entry* AttributeSet::find(uint64_t number) const noexcept {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [number](const Entry& entry) { return entry.number == number; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+void AttributeSet::forget(const Entry& entry) {
+  {
+    const std::scoped_lock guard(lock_);
+    std::erase_if(entries_, [&](const Entry& each) { return each.number == entry.number; });
+  }
+  count_uses(entry.keyval, -1);
+}
+
+/// What the callback answered. What it refuses to delete stays, so that the end of the object, too,
+/// can be tried again.
+int AttributeSet::erase_taken(AttributeOf kind, void* handle, const Entry& taken) {
+  const int code = call_delete(find_keyval(kind, taken.keyval), handle, taken.keyval, taken.value);
+  if (code == MPI_SUCCESS) {
+    forget(taken);
+  } else {
+    const std::scoped_lock guard(lock_);
+    find(taken.number)->deleting = false;
+  }
+  return code;
 }
 
 void AttributeSet::set(AttributeOf kind, void* handle, int keyval, void* value) {
-  const Keyval found = settable_keyval(kind, keyval);
-  void* older = nullptr;
-  const bool replaces = get(keyval, &older);
-  if (replaces) {
-    if (const int code = call_delete(found, handle, keyval, older); code != MPI_SUCCESS)
-      refused(code, "delete");
-  } else {
-    count_uses(keyval, +1);
+  (void)settable_keyval(kind, keyval);
+  count_uses(keyval, +1);  // first: the program may free it meanwhile
+  try {
+    for (;;) {
+      if (const auto older = take(keyval)) {
+        if (const int code = erase_taken(kind, handle, *older); code != MPI_SUCCESS)
+          refused(code, "delete");
+      }
+      const std::scoped_lock guard(lock_);
+      const bool another = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+        return entry.keyval == keyval && !entry.deleting;
+      });
+      if (another) continue;
+      entries_.push_back({keyval, value, ++numbers_});  // the last one set is deleted first
+      return;
+    }
+  } catch (...) {
+    count_uses(keyval, -1);
+    throw;
   }
-  const std::scoped_lock guard(lock_);
-  std::erase_if(entries_, [&](const Entry& entry) { return entry.keyval == keyval; });
-  entries_.push_back({keyval, value});  // the last one set is the first to be deleted
 }
 
 void AttributeSet::erase(AttributeOf kind, void* handle, int keyval) {
-  const Keyval found = find_keyval(kind, keyval);
-  void* value = nullptr;
-  if (!get(keyval, &value)) fail(MPI_ERR_KEYVAL, "no attribute is set under this key value");
-  if (const int code = call_delete(found, handle, keyval, value); code != MPI_SUCCESS)
+  (void)find_keyval(kind, keyval);
+  const auto taken = take(keyval);
+  if (!taken) fail(MPI_ERR_KEYVAL, "no attribute is set under this key value");
+  if (const int code = erase_taken(kind, handle, *taken); code != MPI_SUCCESS)
     refused(code, "delete");
-  forget(keyval);
-}
-
-bool AttributeSet::last(Entry& entry) const {
-  const std::scoped_lock guard(lock_);
-  if (entries_.empty()) return false;
-  entry = entries_.back();
-  return true;
-}
-
-void AttributeSet::forget(int keyval) {
-  {
-    const std::scoped_lock guard(lock_);
-    std::erase_if(entries_, [&](const Entry& entry) { return entry.keyval == keyval; });
-  }
-  count_uses(keyval, -1);
 }
 
 int AttributeSet::erase_all(AttributeOf kind, void* handle) {
-  for (Entry each{}; last(each);) {
-    // What a callback refuses to delete stays, so that the object's end can be tried again.
-    const int code = call_delete(find_keyval(kind, each.keyval), handle, each.keyval, each.value);
-    if (code != MPI_SUCCESS) return code;
-    forget(each.keyval);
+  while (const auto last = take({})) {
+    if (const int code = erase_taken(kind, handle, *last); code != MPI_SUCCESS) return code;
   }
   return MPI_SUCCESS;
 }
 
 void AttributeSet::end_all(AttributeOf kind, void* handle) {
-  for (Entry each{}; last(each);) {
-    (void)call_delete(find_keyval(kind, each.keyval), handle, each.keyval, each.value);
-    forget(each.keyval);
+  while (const auto last = take({})) {
+    (void)call_delete(find_keyval(kind, last->keyval), handle, last->keyval, last->value);
+    forget(*last);
   }
 }
 
 void AttributeSet::copy_to(AttributeOf kind, void* handle, AttributeSet& copy) const {
-  std::vector<Entry> present;
+  std::vector<uint64_t> present;
   {
     const std::scoped_lock guard(lock_);
-    present = entries_;
+    for (const Entry& entry : entries_) present.push_back(entry.number);
   }
-  for (const Entry& entry : present) {
+  for (const uint64_t number : present) {
+    Entry each{};
+    {
+      const std::scoped_lock guard(lock_);
+      Entry* const entry = find(number);
+      if (entry == nullptr || entry->deleting) continue;
+      ++entry->copying;
+      each = *entry;
+    }
     void* value = nullptr;
     int flag = 0;
-    const int code = call_copy(find_keyval(kind, entry.keyval), handle, entry.keyval, entry.value,
-                               &value, &flag);
+    const AttributeSet* const outer = std::exchange(g_copied, this);
+    const int code =
+        call_copy(find_keyval(kind, each.keyval), handle, each.keyval, each.value, &value, &flag);
+    g_copied = outer;
+    {
+      const std::scoped_lock guard(lock_);
+      // It may have deleted the very one.
+      if (Entry* const entry = find(number); entry != nullptr) --entry->copying;
+    }
     if (code != MPI_SUCCESS) refused(code, "copy");
     if (flag == 0) continue;
-    count_uses(entry.keyval, +1);
+    count_uses(each.keyval, +1);
     const std::scoped_lock guard(copy.lock_);
-    copy.entries_.push_back({entry.keyval, value});
+    copy.entries_.push_back({each.keyval, value, ++copy.numbers_});
   }
 }
 
