@@ -65,7 +65,8 @@ struct LocalSegment {
 class Registry {
  public:
   static Registry& instance() {
-    static Registry registry;
+    // Not destroyed: a runtime may end with a static object of the program's.
+    static Registry& registry = *new Registry;
     return registry;
   }
   void add(const std::string& job, int32_t rank, std::shared_ptr<LocalSegment> segment) {

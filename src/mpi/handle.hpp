@@ -11,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 namespace weft::mpi {
 
@@ -89,16 +88,15 @@ inline constexpr unsigned kGenerationBits = 12;
 /// The objects of one kind, by handle. `Handle` is the ABI's pointer type (MPI_Comm …).
 ///
 /// Who may call: any thread. `find` never blocks; `add`, `remove` take a lock. A table does not
-/// hold its predefined objects alive, only those that were added.
+/// hold its predefined objects alive, only those that were added. Never destroyed: it stands in
+/// static memory, or is made by never_destroyed.
 template <class T, class Handle>
 class HandleTable {
  public:
   constexpr HandleTable() = default;
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
-  ~HandleTable() {
-    for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
-  }
+  ~HandleTable() = default;
 
   /// Gives a predefined handle its object (nullptr takes it back). At set-up.
   void define(Handle handle, T* object) noexcept {
@@ -108,9 +106,8 @@ class HandleTable {
   Handle add(T* object) {
     const std::scoped_lock guard(lock_);
     uint32_t index;
-    if (!free_.empty()) {
-      index = free_.back();
-      free_.pop_back();
+    if (free_ != kNone) {
+      index = std::exchange(free_, this->place(free_)->next);
     } else {
       index = used_;
       if (index == kChunks * kChunk) throw std::bad_alloc();
@@ -140,7 +137,7 @@ class HandleTable {
     place.generation.store(
         (place.generation.load(std::memory_order_relaxed) + 1) & ((1U << kGenerationBits) - 1),
         std::memory_order_relaxed);
-    free_.push_back(index);
+    place.next = std::exchange(free_, index);
     return object;
   }
   /// The object of a handle; nullptr: none such (freed, null, or never made).
@@ -155,6 +152,11 @@ class HandleTable {
       return nullptr;
     }
     return place->object.load(std::memory_order_acquire);
+  }
+  /// The same, held: for who does not call for the handle's owner, who may free it meanwhile.
+  [[nodiscard]] Held<T> hold(Handle handle) {
+    const std::scoped_lock guard(lock_);  // whoever removes it drops it after that
+    return Held<T>(find(handle));
   }
   /// Calls `each(handle, object, made_at)` for those that were added and not removed: leaks, at the
   /// end. `made_at`: see program_call.
@@ -172,10 +174,12 @@ class HandleTable {
  private:
   static constexpr uint32_t kChunk = 1024;
   static constexpr uint32_t kChunks = 511;  // indices below 2^19: handles fit an int
+  static constexpr uint32_t kNone = ~uint32_t{0};
   struct Place {
     std::atomic<T*> object{nullptr};
     std::atomic<uint32_t> generation{0};
     std::atomic<const void*> made_at{nullptr};
+    uint32_t next = kNone;  ///< of those that are free
   };
   [[nodiscard]] Place* place(uint32_t index) const noexcept {
     Place* chunk = chunks_[index / kChunk].load(std::memory_order_acquire);
@@ -188,7 +192,7 @@ class HandleTable {
   std::array<std::atomic<T*>, kFirstOwn> predefined_{};
   mutable std::array<std::atomic<Place*>, kChunks> chunks_{};
   std::mutex lock_;
-  std::vector<uint32_t> free_;
+  uint32_t free_ = kNone;  ///< the first of those that were removed
   uint32_t used_ = 0;
 };
 

@@ -138,17 +138,17 @@ void open_messages() {
   // One device keeps order by itself, and so do messages of a communicator that all use the same.
   const bool sequenced =
       runtime().device_count() > 1 && (device_of == DeviceOf::thread || device_of == DeviceOf::key);
-  the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced);
+  the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced).release();
   register_counters();
 }
 
 void close_messages() {
   // A program that finalizes with a large send under way: its end will be told to the engine.
   if (!the_engine->shut()) {
-    (void)the_engine.release();
+    the_engine = nullptr;
     return;
   }
-  the_engine.reset();
+  delete std::exchange(the_engine, nullptr);
 }
 
 void open_channels(Comm& comm) {

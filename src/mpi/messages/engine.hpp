@@ -238,7 +238,7 @@ class Engine final : public Matcher {
 };
 
 /// The engine, between open_messages and close_messages.
-inline std::unique_ptr<Engine> the_engine;
+inline constinit Engine* the_engine = nullptr;  // no smart pointer, which would end at exit
 [[nodiscard]] inline Engine& engine() noexcept { return *the_engine; }
 
 /// A rank that has died, if for that reason nobody is left to send what is awaited from `from`: it

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -70,6 +71,8 @@ struct Life {
   std::atomic<std::thread::id> main{};              ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
   std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
+  int ending_sends = 0;                       ///< threads in end_sends, without the lock
+  std::condition_variable no_sends;           ///< of `lock`: there are none
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
 };
@@ -179,36 +182,42 @@ void end() {
 
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
 /// to such a point. The process stands by until MPI begins anew, or the program ends.
-void stand_by() {
+void stand_by(std::unique_lock<std::mutex>& guard) {
   set_gate(Gate::after);
-  end_sends();  // freed receives may be met yet
+  ++life().ending_sends;
+  guard.unlock();  // others may have to begin a session before these sends are received
+  end_sends();     // freed receives may be met yet
+  guard.lock();
+  if (--life().ending_sends == 0) life().no_sends.notify_all();
 }
 
-void warn_of_no_finalize() {
-  base::log(base::LogLevel::warn,
-            "the program ended without MPI_Finalize; messages under way may be lost");
-}
-
-/// A program of sessions alone meets the others here. One that ends between MPI_Init and
-/// MPI_Finalize: they learn of it from the launcher.
+/// A program of sessions alone meets the others here.
 void at_exit() {
   Life& life = mpi::life();
   life.ends_here.store(true, std::memory_order_relaxed);  // a static object may end a session yet
   if (g_holds_life || life.pid != ::getpid()) return;
-  {
-    // Not waited for: another thread may wait in MPI_Finalize for ranks that wait for this one.
-    const std::unique_lock guard(life.lock, std::try_to_lock);
-    TheProcess* const process = life.process.load(std::memory_order_relaxed);
-    if (guard && process == nullptr) return;
-    // Alone there is nobody to wait for. With others, a collective end might never come.
-    const bool is_over = guard && life.users == 0;
-    if (is_over || (guard && process->runtime().size() == 1)) {
-      if (!is_over) warn_of_no_finalize();
-      const HeldLife held;
-      return end();
-    }
-  }
-  if (is_world_up()) warn_of_no_finalize();
+  // Not waited for: another thread may wait in MPI_Finalize for ranks that wait for this one.
+  std::unique_lock guard(life.lock, std::try_to_lock);
+  if (!guard || life.users != 0 || life.ending_sends != 0) return;
+  if (life.process.load(std::memory_order_relaxed) == nullptr) return;
+  const HeldLife held;
+  end();
+}
+
+/// After all of the program's own exit handlers and static objects, which may finalize: one that
+/// ends without that. The others learn of it from the launcher. Nothing is taken from threads that
+/// may be in MPI still, unless what is left is to be told and nobody has to be met for that.
+[[gnu::destructor]] void at_the_very_end() {
+  Life& life = mpi::life();
+  if (life.pid != ::getpid()) return;
+  if (is_world_up())
+    base::log(base::LogLevel::warn,
+              "the program ended without MPI_Finalize; messages under way may be lost");
+  const std::unique_lock guard(life.lock, std::try_to_lock);
+  TheProcess* const process = life.process.load(std::memory_order_relaxed);
+  if (guard && process != nullptr && life.users != 0 && process->settings().report_leaks &&
+      process->runtime().size() == 1)
+    end();
 }
 
 }  // namespace
@@ -268,14 +277,15 @@ void release_process(bool world) {
     if (Comm* self = comms().find(MPI_COMM_SELF); self != nullptr)
       self->attributes.end_all(AttributeOf::comm, MPI_COMM_SELF);
   }
-  const std::scoped_lock guard(life.lock);
+  std::unique_lock guard(life.lock);
   const HeldLife held;
   if (world) life.world.store(false, std::memory_order_relaxed);
   if (--life.users != 0) return;
   if (life.meets || life.ends_here.load(std::memory_order_relaxed)) {
-    end();
+    life.no_sends.wait(guard, [&] { return life.ending_sends == 0; });
+    if (life.users == 0 && life.process.load(std::memory_order_relaxed) != nullptr) end();
   } else {
-    stand_by();
+    stand_by(guard);
   }
 }
 

@@ -242,7 +242,7 @@ void convert_resized(Element native, Element external, const std::byte* from, st
 /// What external32 takes an element of a basic type for: the standard's table knows one size of
 /// Fortran's default kinds, whatever the compiler's is.
 Element external_element(const Datatype& basic, Element element) noexcept {
-  static const FortranTypes usual;
+  static const FortranTypes& usual = never_destroyed<FortranTypes>();
   return usual.element_of(basic.predefined_handle(), element);
 }
 
