@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "mpi/comm.hpp"
 #include "mpi/errhandler.hpp"
 #include "mpi/failure.hpp"
@@ -23,8 +25,18 @@ int raise_failure(MPI_Session session, const Failure& failure, const char* call)
 int raise_failure(MPI_Errhandler handler, const Failure& failure, const char* call) {
   return raise_by_handler(handler, failure, call);
 }
-int raise_failure(Nobody /*nobody*/, const Failure& failure, const char* /*call*/) {
-  return failure.code();
+int raise_failure(Nobody /*nobody*/, const Failure& failure, const char* call) {
+  const int code = failure.code();
+  // MPI 15.3.10: the tool interface has codes of its own.
+  if (!std::string_view(call).starts_with("MPI_T_") || code >= MPI_T_ERR_CANNOT_INIT) return code;
+  if (code == MPI_ERR_NO_MEM) return MPI_T_ERR_MEMORY;
+  if (code == MPI_ERR_UNSUPPORTED_OPERATION) return MPI_T_ERR_NOT_SUPPORTED;
+  return std::string_view(call) == "MPI_T_init_thread" ? MPI_T_ERR_CANNOT_INIT : MPI_T_ERR_INVALID;
+}
+
+template <class Object>
+int raise_caught(Object object, const char* call) {
+  return with_caught([&](const Failure& failure) { return raise_failure(object, failure, call); });
 }
 
 Failure not_supported(const char* call) {
@@ -50,12 +62,10 @@ int try_to_enter(Object object, const char* call) {
 
 }  // namespace
 
-int raise(MPI_Comm comm, const char* call) { return raise_failure(comm, caught(), call); }
-int raise(MPI_Session session, const char* call) { return raise_failure(session, caught(), call); }
-int raise(MPI_Errhandler handler, const char* call) {
-  return raise_failure(handler, caught(), call);
-}
-int raise(Nobody nobody, const char* call) { return raise_failure(nobody, caught(), call); }
+int raise(MPI_Comm comm, const char* call) { return raise_caught(comm, call); }
+int raise(MPI_Session session, const char* call) { return raise_caught(session, call); }
+int raise(MPI_Errhandler handler, const char* call) { return raise_caught(handler, call); }
+int raise(Nobody nobody, const char* call) { return raise_caught(nobody, call); }
 
 int unsupported(MPI_Comm comm, const char* call) {
   return raise_failure(comm, not_supported(call), call);

@@ -19,7 +19,7 @@ namespace {
 /// A class (then `of` is itself) or code that the program added.
 struct Added {
   int of;
-  std::string text;
+  std::optional<std::string> text;
 };
 
 /// Codes that a program added, above MPI_ERR_LASTCODE. A removed one is given again.
@@ -64,7 +64,7 @@ void remove(int code, bool is_class) {
     return row.first != code && row.second.of == code;
   });
   if (used) fail(MPI_ERR_ARG, fmt::format("error class {} still has codes", code));
-  if (!added(code).text.empty())
+  if (added(code).text)
     fail(MPI_ERR_ARG, fmt::format("the string of {} was not removed before it", code));
   codes().added.erase(code);
 }
@@ -83,7 +83,7 @@ std::string error_string(int code) {
   const std::scoped_lock guard(codes().lock);
   const auto found = codes().added.find(code);
   return found == codes().added.end() ? fmt::format("{} is not an error code", code)
-                                      : found->second.text;
+                                      : found->second.text.value_or(std::string());
 }
 
 std::string error_name(int error_class) {
@@ -142,7 +142,7 @@ void Add_error_string(int errorcode, const char* string) {
   if (length >= MPI_MAX_ERROR_STRING)
     fail(MPI_ERR_ARG, "the string is longer than MPI_MAX_ERROR_STRING");
   const std::scoped_lock guard(codes().lock);
-  added(errorcode).text.assign(string, length);
+  added(errorcode).text.emplace(string, length);
 }
 
 void Remove_error_class(int errorclass) {
@@ -157,8 +157,8 @@ void Remove_error_code(int errorcode) {
 
 void Remove_error_string(int errorcode) {
   const std::scoped_lock guard(codes().lock);
-  if (added(errorcode).text.empty()) fail(MPI_ERR_ARG, fmt::format("{} has no string", errorcode));
-  added(errorcode).text.clear();
+  if (!added(errorcode).text) fail(MPI_ERR_ARG, fmt::format("{} has no string", errorcode));
+  added(errorcode).text.reset();
 }
 
 }  // namespace calls

@@ -16,6 +16,12 @@
 namespace weft::mpi {
 namespace {
 
+/// The working directory when the library came in: the program may leave it before it asks.
+std::array<char, PATH_MAX> g_folder{};
+[[gnu::constructor]] void note_folder() {
+  if (getcwd(g_folder.data(), g_folder.size()) == nullptr) g_folder[0] = '\0';
+}
+
 /// The process's command line, each argument ended by a NUL.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -29,11 +35,6 @@ void set_if(Info& info, std::string_view key, std::string value) {
 }
 
 }  // namespace
-
-int app_number() {
-  const base::Environment told = base::environment("WEFTRUN_APP");
-  return told.found ? std::atoi(told.value.c_str()) : 0;
-}
 
 void describe_start(Info& info) {
   std::string line = command_line();
@@ -50,9 +51,7 @@ void describe_start(Info& info) {
     set_if(info, "host", system.nodename);
     set_if(info, "arch", system.machine);
   }
-  std::array<char, PATH_MAX> folder{};
-  if (getcwd(folder.data(), folder.size()) != nullptr) set_if(info, "wdir", folder.data());
-  info.set("thread_level", "MPI_THREAD_MULTIPLE");
+  set_if(info, "wdir", g_folder.data());
 }
 
 }  // namespace weft::mpi

@@ -16,7 +16,4 @@ void release_process(bool world);
 /// The level that MPI_Init or MPI_Init_thread provided. While the world model is up.
 [[nodiscard]] int world_level() noexcept;
 
-/// Which of the job's programs this process runs (MPI_APPNUM); 0 where there is one.
-[[nodiscard]] int app_number();
-
 }  // namespace weft::mpi

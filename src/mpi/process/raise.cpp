@@ -5,6 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
 
 #include "mpi/comm.hpp"
 #include "mpi/comms/session.hpp"
@@ -20,29 +23,54 @@ namespace {
 /// An exit code that says failure, whatever the error code was.
 int exit_code_of(int code) noexcept { return (code & 0xff) != 0 ? code & 0xff : 1; }
 
-std::string sentence(const Failure& failure, const char* call, std::string_view object) {
+/// What a failed call named, for who wants to read it: made when it is needed, for there may be no
+/// memory.
+struct Named {
+  Comm* comm = nullptr;
+  const char* what = "";  ///< else
+
+  [[nodiscard]] std::string text() const {
+    if (comm == nullptr) return what;
+    const std::scoped_lock guard(comm->lock);
+    return comm->name.empty() ? std::string("a communicator without a name")
+                              : fmt::format("communicator {}", comm->name);
+  }
+};
+
+std::string sentence(const Failure& failure, const char* call, const Named& named) {
   const int code_class = error_class(failure.code());
+  const std::string object = named.text();
   return fmt::format("{}{}{} failed: {} ({}): {}", call, object.empty() ? "" : " on ", object,
                      error_name(code_class), error_string(failure.code()), failure.what());
 }
 
-[[noreturn]] void end_process(const Failure& failure, const char* call, std::string_view object) {
+[[noreturn]] void end_process(const Failure& failure, const char* call, const Named& named) {
   std::fflush(nullptr);
-  fmt::print(stderr, "weft: {}\n", sentence(failure, call, object));
+  try {
+    fmt::print(stderr, "weft: {}\n", sentence(failure, call, named));
+  } catch (const std::bad_alloc&) {
+    std::fputs("weft: out of memory\n", stderr);
+  }
   std::_Exit(exit_code_of(failure.code()));
 }
 
 /// Ends the job; before and after its time in MPI, a process can only end itself.
-[[noreturn]] void end_job(const Failure& failure, const char* call, std::string_view object) {
-  if (is_active())
-    process().abort(exit_code_of(failure.code()), fmt::format("rank {}: {}", runtime().rank().value,
-                                                              sentence(failure, call, object)));
-  end_process(failure, call, object);
+[[noreturn]] void end_job(const Failure& failure, const char* call, const Named& named) {
+  if (is_active()) {
+    std::string why;
+    try {
+      why = fmt::format("rank {}: {}", runtime().rank().value, sentence(failure, call, named));
+    } catch (const std::bad_alloc&) {
+      why = "out of memory";
+    }
+    process().abort(exit_code_of(failure.code()), why);
+  }
+  end_process(failure, call, named);
 }
 
 /// `comm` gets a handle that it may write to; MPI lets it be anything but used afterwards.
 int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, const Failure& failure,
-              const char* call, std::string_view object) {
+              const char* call, const Named& named) {
   int code = failure.handler_code();
   switch (handler.kind) {
     case Errhandler::Kind::returns:
@@ -55,18 +83,12 @@ int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, con
       break;
     case Errhandler::Kind::abort:
       // MPI 9.3: of a session, this process alone.
-      if (session != MPI_SESSION_NULL) end_process(failure, call, object);
-      end_job(failure, call, object);
+      if (session != MPI_SESSION_NULL) end_process(failure, call, named);
+      end_job(failure, call, named);
     default:
-      end_job(failure, call, object);
+      end_job(failure, call, named);
   }
   return failure.code();
-}
-
-std::string name_of(Comm& comm) {
-  const std::scoped_lock guard(comm.lock);
-  return comm.name.empty() ? std::string("a communicator without a name")
-                           : fmt::format("communicator {}", comm.name);
 }
 
 Held<Errhandler> handler_of(Comm& comm) {
@@ -90,7 +112,7 @@ MPI_Comm default_comm() {
 
 int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
   if (!is_active()) {
-    if (initial_errhandler() != MPI_ERRORS_RETURN) end_job(failure, call, "");
+    if (initial_errhandler() != MPI_ERRORS_RETURN) end_job(failure, call, {});
     return failure.code();
   }
   Comm* found = comms().find(handle);
@@ -99,14 +121,15 @@ int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
     handle = default_comm();
     found = comms().find(handle);
   }
-  if (found == nullptr) end_job(failure, call, "");
+  if (found == nullptr) end_job(failure, call, {});
   const Held<Comm> comm(found);
   return hand_over(*handler_of(*comm), handle, MPI_SESSION_NULL, failure, call,
-                   named ? name_of(*comm) : std::string());
+                   named ? Named{.comm = comm.get()} : Named{});
 }
 
 int raise_on_comm(Comm& comm, const Failure& failure, const char* call) {
-  return hand_over(*handler_of(comm), comm.handle, MPI_SESSION_NULL, failure, call, name_of(comm));
+  return hand_over(*handler_of(comm), comm.handle, MPI_SESSION_NULL, failure, call,
+                   {.comm = &comm});
 }
 
 int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call) {
@@ -119,8 +142,8 @@ int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* 
       makes_session ? Errhandler::Kind::session_function : Errhandler::Kind::comm_function;
   if (handler->kind >= Errhandler::Kind::comm_function && handler->kind != wanted)
     return raise_on_comm(MPI_COMM_NULL, failure, call);
-  if (makes_session && handler->kind == Errhandler::Kind::abort) end_process(failure, call, "");
-  return hand_over(*handler, MPI_COMM_NULL, MPI_SESSION_NULL, failure, call, "");
+  if (makes_session && handler->kind == Errhandler::Kind::abort) end_process(failure, call, {});
+  return hand_over(*handler, MPI_COMM_NULL, MPI_SESSION_NULL, failure, call, {});
 }
 
 int raise_on_session(MPI_Session handle, const Failure& failure, const char* call) {
@@ -132,8 +155,8 @@ int raise_on_session(MPI_Session handle, const Failure& failure, const char* cal
     const std::scoped_lock guard(session->lock);
     handler = session->errhandler;
   }
-  if (!handler) end_job(failure, call, "a session");
-  return hand_over(*handler, MPI_COMM_NULL, handle, failure, call, "a session");
+  if (!handler) end_job(failure, call, {.what = "a session"});
+  return hand_over(*handler, MPI_COMM_NULL, handle, failure, call, {.what = "a session"});
 }
 
 }  // namespace weft::mpi

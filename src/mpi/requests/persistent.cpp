@@ -98,9 +98,10 @@ void start(MPI_Request handle) {
     started.work->start(started);
   } catch (...) {  // there may be no memory
     started.active = false;
-    Failure failure = caught();
-    if (failure.comm() == nullptr) failure.about(started.of());
-    throw failure;
+    with_caught([&](Failure failure) {
+      if (failure.comm() == nullptr) failure.about(started.of());
+      throw failure;
+    });
   }
 }
 
