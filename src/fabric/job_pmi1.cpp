@@ -99,6 +99,7 @@ class Pmi1Session {
   void put(std::string_view key, std::string_view value);
   std::string get(Rank from, std::string_view key);
   void fence();
+  std::optional<int> app_number();
   [[noreturn]] void abort(int code, std::string_view why);
 
  private:
@@ -245,6 +246,16 @@ void Pmi1Session::publish(std::string_view name, std::string_view value) {
   ++generation;
 }
 
+std::optional<int> Pmi1Session::app_number() {
+  if (in_fork()) return std::nullopt;
+  try {
+    const Pmi1Message answer = server_.ask(pmi1_line("get_appnum"), "appnum");
+    return static_cast<int>(pmi1_number(answer, "appnum", 0, INT32_MAX));
+  } catch (const Error&) {
+    return std::nullopt;  // a server that does not know the question, or that job's number
+  }
+}
+
 /// The value of a name as the server has it, or nothing.
 std::optional<std::string> Pmi1Session::ask_for(const std::string& name) {
   const Pmi1Message answer =
@@ -354,6 +365,7 @@ class Pmi1Job final : public Job {
   const std::string& id() const noexcept override { return session_.id(); }
   const std::string& key() const noexcept override { return session_.key(); }
   std::string_view provider() const noexcept override { return "pmi1"; }
+  std::optional<int> app_number() override { return session_.app_number(); }
   void put(std::string_view key, std::string_view value) override { session_.put(key, value); }
   std::string get(Rank from, std::string_view key) override { return session_.get(from, key); }
   void fence() override { session_.fence(); }

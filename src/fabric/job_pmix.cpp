@@ -98,6 +98,7 @@ class PmixSession {
     store_->end_fence(true);
     fences_.store(ended, std::memory_order_relaxed);
   }
+  std::optional<int> app_number() const;
   [[noreturn]] void abort(int code, std::string_view why) const;
   /// Replaces the handler; returns when the one before is not being called any more.
   void on_peer_death(const PmixNews::Told& told) const {
@@ -192,6 +193,16 @@ PmixValue PmixSession::job_info(const char* key, bool optional) const {
   pmix_value_t* value = nullptr;
   const pmix_status_t status = PMIx_Get(&all, key, &directive, optional ? 1 : 0, &value);
   return PmixValue(status == PMIX_SUCCESS ? value : nullptr);
+}
+
+std::optional<int> PmixSession::app_number() const {
+  if (in_fork()) return std::nullopt;
+  if (under_weftrun_) return std::atoi(base::environment(kAppVariable).value.c_str());
+  pmix_value_t* value = nullptr;
+  if (PMIx_Get(&me_, PMIX_APPNUM, nullptr, 0, &value) != PMIX_SUCCESS) return std::nullopt;
+  const PmixValue held(value);
+  return held->type == PMIX_UINT32 ? std::optional(static_cast<int>(held->data.uint32))
+                                   : std::nullopt;
 }
 
 /// Fills the node map: pretended nodes, else one node if all ranks are near, else the launcher's.
@@ -312,6 +323,7 @@ class PmixJob final : public Job {
   const std::string& id() const noexcept override { return session_.id(); }
   const std::string& key() const noexcept override { return session_.key(); }
   std::string_view provider() const noexcept override { return "pmix"; }
+  std::optional<int> app_number() override { return session_.app_number(); }
   void put(std::string_view key, std::string_view value) override { session_.put(key, value); }
   std::string get(Rank from, std::string_view key) override { return session_.get(from, key); }
   void fence() override { session_.fence(); }

@@ -1,8 +1,8 @@
 # mpicc, mpicxx and mpic++: the compiler that built weft, with what an MPI program needs. One script,
 # which finds headers and library from where it lies: ../include and ../lib, in the build tree, too.
 get_filename_component(found_cxx ${CMAKE_CXX_COMPILER} NAME)
-string(REGEX REPLACE "g\\+\\+" "gcc" found_cc ${found_cxx})
-string(REGEX REPLACE "clang\\+\\+" "clang" found_cc ${found_cc})
+string(REGEX REPLACE "clang\\+\\+" "clang" found_cc ${found_cxx})
+string(REGEX REPLACE "g\\+\\+" "gcc" found_cc ${found_cc})
 string(REGEX REPLACE "^c\\+\\+" "cc" found_cc ${found_cc})
 
 function(weft_mpi_wrapper name compiler variable)

@@ -5,6 +5,8 @@ weft_mpi_test(comms_many RANKS 1 2 4 SOURCES programs/comms_many.cpp)
 weft_mpi_test(groups RANKS 1 2 4 SOURCES programs/groups.cpp)
 weft_mpi_test(intercomms RANKS 2 3 4 SOURCES programs/intercomms.cpp)
 weft_mpi_test(sessions RANKS 1 2 4 SOURCES programs/sessions.cpp)
+weft_mpi_test(sessions_cross RANKS 2 SOURCES programs/sessions_cross.cpp)
+target_include_directories(mpi_program_sessions_cross PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 # Ranks of which each does something else with sessions.
 weft_mpi_program(sessions_apart programs/sessions_apart.cpp)
 weft_left_out_of_tsan(mpi_program_sessions_apart)
@@ -19,6 +21,7 @@ foreach(whats "before_init world" "once again" "static once" "after_again after_
 endforeach()
 weft_mpi_test(topologies RANKS 1 2 4 6 SOURCES programs/topologies.cpp)
 weft_mpi_test(attributes RANKS 1 2 SOURCES programs/attributes.cpp)
+weft_mpi_test(attributes_at_once RANKS 1 SOURCES programs/attributes_at_once.cpp)
 
 # A rank dies while others begin, make communicators, or end.
 weft_mpi_program(comms_deaths programs/comms_deaths.cpp)
@@ -30,8 +33,10 @@ if(WEFT_SANITIZE)
 endif()
 foreach(when IN LISTS moments)
   set(survived "the living went on")
+  set(fails "check failed: ;${WEFT_SURVIVOR_FAILS}")
   if(when STREQUAL init)
     set(survived "MPI_Init failed: MPI_ERR_PROC_ABORTED .*rank 3 ")
+    set(fails "${WEFT_CRASHES}")
   endif()
   set(how ${when})
   set(checks false)
@@ -50,5 +55,5 @@ foreach(when IN LISTS moments)
   # Its exit status is that of the rank that was killed.
   set_tests_properties(${test} PROPERTIES TIMEOUT 80 LABELS "mpi;jobs"
     ENVIRONMENT "WEFT_MPI_CHECK_COLLECTIVES=${checks};WEFT_MPI_ALLTOALL=${alltoall}"
-    PASS_REGULAR_EXPRESSION "${survived}" FAIL_REGULAR_EXPRESSION "check failed: ;${WEFT_SURVIVOR_FAILS}")
+    PASS_REGULAR_EXPRESSION "${survived}" FAIL_REGULAR_EXPRESSION "${fails}")
 endforeach()

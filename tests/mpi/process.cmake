@@ -28,6 +28,8 @@ weft_mpi_by_large_counts(handles RANKS 2)
 weft_mpi_test(errors RANKS 1 2 SOURCES programs/errors.cpp)
 weft_mpi_test(info RANKS 1 2 SOURCES programs/info.cpp)
 weft_mpi_test(tool RANKS 1 2 SOURCES programs/tool.cpp)
+weft_mpi_test(late_finalize RANKS 1 2 SOURCES programs/late_finalize.cpp)
+weft_mpi_test(late_finalize_by_handler PROGRAM late_finalize RANKS 1 2 ARGUMENTS handler)
 weft_mpi_test(misuse RANKS 2 SOURCES programs/misuse.cpp ARGUMENTS nothing)
 target_include_directories(mpi_program_misuse PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 

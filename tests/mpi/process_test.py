@@ -241,6 +241,7 @@ int main(int argc, char** argv) {
             self.call("mpicxx", "-showme:libdirs").strip(), "libmpi_abi.so.1")))
         self.assertRegex(self.call("mpicc", "--showme:version"), r"weft \d")
         self.assertTrue(self.call("mpicc", "-cc=other", "-show").startswith("other -I"))
+        self.assertRegex(self.call("mpicc", "-cc=env LC_ALL=C cc", "-dumpversion"), r"^\d")  # words
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ class Job {
   [[nodiscard]] virtual const std::string& key() const noexcept = 0;
   /// "pmix", "pmi1", "alone", "local" …
   [[nodiscard]] virtual std::string_view provider() const noexcept = 0;
+  /// Which of the job's programs this process runs, in the order in which the launcher was given
+  /// them; nothing: it does not tell. May ask the launcher.
+  [[nodiscard]] virtual std::optional<int> app_number() { return 0; }
 
   /// Publishes `value` under this rank's `key`; visible to `get` after the next `fence`, at the
   /// latest. Published again, it takes the place of the earlier one.

@@ -1,5 +1,6 @@
 // MPI_*_attr and MPI_*_keyval, and the attributes that every communicator has.
 #include <atomic>
+#include <optional>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/attributes.hpp"
@@ -28,13 +29,18 @@ const int* put(int& place, int value) {
   return &place;
 }
 
+/// Nullptr: the launcher does not tell.
+const int* app_number() {
+  static const std::optional<int> number = runtime().job().app_number();
+  return number ? &*number : nullptr;
+}
+
 /// Where a predefined attribute's value stands: programs are given a pointer to it. Of
 /// MPI_COMM_WORLD and of all others.
 const int* predefined_value(int keyval) {
   static constexpr int kMostTag = 0x7fffffff;
   static constexpr int kAnybodysIo = MPI_ANY_SOURCE;
   static constexpr int kNoHost = MPI_PROC_NULL;
-  static int program;
   static int clock_is_shared;
   static int processes;
   static int last_code;
@@ -46,7 +52,7 @@ const int* predefined_value(int keyval) {
     case MPI_HOST:
       return &kNoHost;
     case MPI_APPNUM:
-      return put(program, app_number());
+      return app_number();
     case MPI_WTIME_IS_GLOBAL:
       return put(clock_is_shared, runtime().job().node_count() == 1 ? 1 : 0);
     case MPI_UNIVERSE_SIZE:
@@ -93,6 +99,10 @@ void Comm_get_attr(MPI_Comm comm, int comm_keyval, void* attribute_val, int* fla
   if (const int* value = predefined_value(comm_keyval); value != nullptr) {
     store(attribute_val, const_cast<int*>(value));
     *flag = 1;
+    return;
+  }
+  if (comm_keyval == MPI_APPNUM) {
+    *flag = 0;
     return;
   }
   (void)find_keyval(AttributeOf::comm, comm_keyval);

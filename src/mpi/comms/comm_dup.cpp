@@ -89,8 +89,10 @@ MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, K
                             MPI_Comm* result) {
   Held<Comm> copy = draft_copy(original, info);
   Request& request = make_request();
+  Held<Comm> named;
   try {
     const MPI_Comm made = give_handle(copy);
+    named = copy;
     DupTrouble trouble;
     try {
       original.attributes.copy_to(AttributeOf::comm, handle, copy->attributes);
@@ -105,6 +107,8 @@ MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, K
                                 std::move(trouble), result),
                 request, original);
   } catch (...) {
+    if (named) discard(*named);
+    *result = MPI_COMM_NULL;
     retire(request);
     throw;
   }

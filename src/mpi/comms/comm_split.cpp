@@ -150,11 +150,15 @@ void Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_
   *newcomm = split(parent, {color, key}, hints, split_type == MPI_COMM_TYPE_HW_UNGUIDED, met);
   if (*newcomm == MPI_COMM_NULL) return;
   Comm& made = mpi::comm(*newcomm);
-  if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
-    note_hardware(made, split_type == MPI_COMM_TYPE_HW_GUIDED ? hints->get(kHardwareKey)->c_str()
-                                                              : kSharedMemory);
-  if (split_type == MPI_COMM_TYPE_HW_UNGUIDED && info != MPI_INFO_ENV)
-    note_hardware(hints, kSharedMemory);
+  try {
+    if (split_type == MPI_COMM_TYPE_HW_UNGUIDED || split_type == MPI_COMM_TYPE_HW_GUIDED)
+      note_hardware(made, split_type == MPI_COMM_TYPE_HW_GUIDED ? hints->get(kHardwareKey)->c_str()
+                                                                : kSharedMemory);
+    if (split_type == MPI_COMM_TYPE_HW_UNGUIDED && info != MPI_INFO_ENV)
+      note_hardware(hints, kSharedMemory);
+  } catch (const std::bad_alloc&) {
+    // The communicator is there, for all: it is used without having been told what it is.
+  }
 }
 
 }  // namespace calls

@@ -131,6 +131,9 @@ std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& m
   run_part(all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out.counts),
                       parts_of(in.counts), sizeof(int)),
            met);
+  // As if it had met a death.
+  if (std::reduce(in.counts.begin(), in.counts.end(), int64_t{0}) > INT32_MAX)
+    met.note(MPI_ERR_NO_MEM, comm.process(comm.rank));
   // Others pass counts on: who met a death may have none, and waits for no edges. The AND then
   // tells all: theirs are messages without bytes, for which nobody need wait.
   if (met.error != MPI_SUCCESS) {
@@ -215,7 +218,7 @@ void Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int 
     if (degrees[i] < 0) fail(MPI_ERR_ARG, "a negative degree");
     count += degrees[i];
   }
-  if (count > INT32_MAX / kIntsPerEdge) fail(MPI_ERR_ARG, "too many edges for one process");
+  if (count > INT32_MAX / (2 * kIntsPerEdge)) fail(MPI_ERR_ARG, "too many edges for one process");
   check_ranks(parent, static_cast<int>(count), destinations);
   check_weights(static_cast<int>(count), weights);
   Trouble met = compare_calls(parent, Kind::dist_graph_create);

@@ -31,7 +31,7 @@ int error_class_of_work(Work work) noexcept {
     return error.code() == Errc::no_memory      ? MPI_ERR_NO_MEM
            : error.code() == Errc::bad_argument ? MPI_ERR_ARG
                                                 : MPI_ERR_OTHER;
-  } catch (const std::exception&) {
+  } catch (...) {
     return MPI_ERR_OTHER;
   }
 }

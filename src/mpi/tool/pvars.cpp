@@ -42,10 +42,8 @@ struct Variable {
       process = process_number();
     }
     if (!entry().per_comm) return last = entry().read(nullptr);
-    Comm* found = comms().find(comm);
-    if (found == nullptr) return last;
-    const Held<Comm> held(found);
-    return last = entry().read(found);
+    const Held<Comm> held = comms().hold(comm);
+    return held ? last = entry().read(held.get()) : last;
   }
   uint64_t value() {
     const uint64_t shown = now();  // first: it may be another process's

@@ -1,4 +1,5 @@
 // Info objects, before, between and after.
+#include <filesystem>
 #include <vector>
 
 #include "check.hpp"
@@ -58,11 +59,14 @@ void keep_and_find() {
   MPI_Info_free(&info);
 }
 
+std::string folder_at_start;
+
 void started() {
   WEFT_CHECK(value_of(MPI_INFO_ENV, "command").find("info") != std::string::npos);
   MPI_Info info;
   WEFT_CHECK(MPI_Info_create_env(0, nullptr, &info) == MPI_SUCCESS);
   WEFT_CHECK(value_of(info, "wdir") != "(none)");
+  WEFT_CHECK(value_of(info, "wdir") == folder_at_start);
   MPI_Info_free(&info);
 }
 
@@ -88,6 +92,8 @@ void wrong() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  folder_at_start = std::filesystem::current_path().string();
+  std::filesystem::current_path("/");  // before anything is asked
   keep_and_find();
   started();
   MPI_Init(&argc, &argv);
