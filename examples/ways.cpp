@@ -22,8 +22,9 @@ int main() {
   const weft::Rank partner{runtime.size() - 1 - runtime.rank().value};
   std::array<std::byte, 100> letter{}, room{};
 
-  // retry: no room just now, and nothing happened. Do something else, and post it again.
-  while (calls.send(partner, weft::Tag{}, letter) == weft::Post::retry) runtime.progress();
+  // retry: no room just now, and nothing happened. Do something else, and post it again; who has
+  // nothing else to do lets progress and others have the core in between.
+  while (calls.send(partner, weft::Tag{}, letter) == weft::Post::retry) runtime.relax();
   runtime.wait_until([&] { return counted == letter.size(); });
 
   const weft::Region region(runtime, room);  // its key is plain data

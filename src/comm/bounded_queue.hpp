@@ -1,6 +1,7 @@
 // A bounded many-producer many-consumer queue whose items each travel on one cache line.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -36,10 +37,13 @@ class BoundedQueue {
   static_assert(sizeof(T) <= base::kCacheLine - sizeof(uint64_t), "item and sequence on one line");
   static_assert(alignof(T) <= 8);
 
+  static constexpr std::size_t kMost = std::size_t{1} << 50;
+
  public:
-  /// Room for `capacity` items, rounded up to a power of two (at least 2). Allocates; may throw.
+  /// Room for `capacity` items, rounded up to a power of two (at least 2). Allocates; may throw
+  /// std::bad_alloc, as it does for more than memory could hold.
   explicit BoundedQueue(std::size_t capacity)
-      : mask_(std::bit_ceil(capacity < 2 ? std::size_t{2} : capacity) - 1),
+      : mask_(std::bit_ceil(std::clamp(capacity, std::size_t{2}, kMost)) - 1),
         cells_(new Cell[mask_ + 1]) {
     for (std::size_t i = 0; i <= mask_; ++i) cells_[i].sequence.store(i, std::memory_order_relaxed);
   }

@@ -355,6 +355,9 @@ Event Endpoint::send_wait(Rank to, Tag tag, std::span<const std::byte> data) {
   Event event{.peer = to, .tag = tag, .bytes = data.size()};
   runtime.check_rank(to);
   if (runtime.goes_eagerly(to, data.size())) {
+    // A network may take all that is sent to the dead, and who only sends would never hear of it.
+    if (runtime.has_far_ranks) [[unlikely]]
+      runtime.progress_now_and_then();
     (void)runtime.until_posted_as(impl_->called("send to", to),
                                   [&] { return send(to, tag, data); });  // done: it is copied
   } else {
@@ -372,6 +375,30 @@ Event Endpoint::recv_wait(Rank from, Tag tag, std::span<std::byte> buffer) {
   return impl_->runtime.complete_now(
       impl_->called("receive from", from),
       [&](Completion& done, Event& now) { return recv(from, tag, buffer, &done, nullptr, &now); });
+}
+
+std::optional<Event> Endpoint::recv_until(Rank from, Tag tag, std::span<std::byte> buffer,
+                                          uint64_t deadline_ns) {
+  Runtime& runtime = impl_->runtime.self;
+  Synchronizer done;
+  Event now;
+  for (;;) {
+    const Post answer = recv(from, tag, buffer, &done, &done, &now);
+    if (answer == Post::done) break;
+    if (answer == Post::posted) {
+      if (!runtime.wait_until(done, deadline_ns)) {
+        const bool taken_back = cancel(from, tag, &done);
+        runtime.wait(done);  // which tells of that, too
+        if (taken_back) return std::nullopt;
+      }
+      now = done.event();
+      break;
+    }
+    if (base::now_ns() >= deadline_ns) return std::nullopt;
+    runtime.relax();
+  }
+  now.context = nullptr;
+  return now;
 }
 
 Message Endpoint::dequeue_wait() {

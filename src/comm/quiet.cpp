@@ -60,11 +60,11 @@ std::string kept_by(const Endpoint::Impl& endpoint) {
         comm::list_of(messages, MatchOn::rank));
   }
   const auto receives = endpoint.table->keys_where(comm::Side::receive, every);
-  return fmt::format(
-      "; endpoint {} keeps messages that no receive asks for, of {}, and receives "
-      "wait there for {}",
-      endpoint.number, comm::list_of(messages, endpoint.spec.match_on),
-      receives.empty() ? "nothing" : comm::list_of(receives, endpoint.spec.match_on));
+  return fmt::format("; endpoint {} keeps messages that no receive asks for, of {}, and {}",
+                     endpoint.number, comm::list_of(messages, endpoint.spec.match_on),
+                     receives.empty() ? "no receive waits there"
+                                      : "receives wait there for " +
+                                            comm::list_of(receives, endpoint.spec.match_on));
 }
 
 }  // namespace

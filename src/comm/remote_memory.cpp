@@ -355,7 +355,9 @@ WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
   return my.runtime.posted_unless_refused(*op, owner, device.number(), answer);
 }
 
+// Of memory that is written and read from here nobody else need hear, nor of its owner's death.
 Event Endpoint::put_wait(const MemoryKey& to, std::size_t offset, std::span<const std::byte> data) {
+  impl_->runtime.progress_now_and_then();
   return impl_->runtime.complete_now(impl_->called("put to", Rank{to.owner}),
                                      [&](Completion& done, Event& now) {
                                        now = {.peer = Rank{to.owner}, .bytes = data.size()};
@@ -364,6 +366,7 @@ Event Endpoint::put_wait(const MemoryKey& to, std::size_t offset, std::span<cons
 }
 
 Event Endpoint::get_wait(const MemoryKey& from, std::size_t offset, std::span<std::byte> buffer) {
+  impl_->runtime.progress_now_and_then();
   return impl_->runtime.complete_now(
       impl_->called("get from", Rank{from.owner}), [&](Completion& done, Event& now) {
         now = {.peer = Rank{from.owner}, .data = buffer.data(), .bytes = buffer.size()};

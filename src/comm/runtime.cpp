@@ -74,7 +74,10 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const fabric::Geometry geometry = fabric::default_geometry(settings.devices);
   transport = open_transport(job, geometry, options);
   bool reaches_all = true;
-  for (int r = 0; r < job.size(); ++r) reaches_all = reaches_all && transport->reaches(Rank{r});
+  for (int r = 0; r < job.size(); ++r) {
+    reaches_all = reaches_all && transport->reaches(Rank{r});
+    has_far_ranks = has_far_ranks || transport->is_far(Rank{r});
+  }
   ranks_limit = reaches_all ? static_cast<uint32_t>(job.size()) : 0;
   packet_memory = transport->packet_area().data();
   packet_bytes = transport->geometry().packet_bytes;
@@ -310,6 +313,11 @@ uint32_t Runtime::Impl::progress_for(Device& own, Wants wants, bool lingers) {
 
 void Runtime::relax() { impl_->relax(Impl::Relaxes::for_itself); }
 void Runtime::relax_refused() { impl_->relax(Impl::Relaxes::refused); }
+
+void Runtime::Impl::progress_now_and_then() {
+  thread_local uint8_t calls = 0;
+  if (++calls == 0) self.progress();
+}
 
 void Runtime::Impl::relax(Relaxes why, comm::RefusedCall* call) {
   thread_local uint32_t fruitless = 0;

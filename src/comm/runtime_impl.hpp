@@ -113,7 +113,8 @@ struct Runtime::Impl final : base::IdleWork {
   fabric::Job& job;
   RuntimeSettings settings;
   std::unique_ptr<fabric::Transport> transport;
-  uint32_t ranks_limit = 0;  ///< ranks below are known to be reached: the job's size, or 0
+  bool has_far_ranks = false;  ///< to which a network leads
+  uint32_t ranks_limit = 0;    ///< ranks below are known to be reached: the job's size, or 0
   std::byte* packet_memory = nullptr;
   uint32_t packet_bytes = 0;
 
@@ -424,6 +425,8 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<uint64_t> last_report_ns{0};  ///< of all threads and tasks
   comm::Probes probes{*this};
   [[nodiscard]] std::string what_stands_still(const comm::RefusedCall* call);
+  /// For blocking calls that may be done at once, again and again: once in 256 it progresses.
+  void progress_now_and_then();
   void relax(Relaxes why, comm::RefusedCall* call = nullptr);
   /// As until_posted, for a call that can be named.
   template <class Call>

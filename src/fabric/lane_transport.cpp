@@ -36,7 +36,7 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
   WEFT_CHECK(my_lane_ < ranks.size(), "a rank is among those that its transport connects");
   fill_header();
   place_packets();
-  WEFT_CHECK(meet(self_).attached(), "a rank reaches itself");
+  if (!meet(self_).attached()) throw Error(Errc::no_memory, deaths_.front().cause);
 }
 
 LaneTransport::~LaneTransport() {

@@ -135,6 +135,17 @@ Scheduler::Impl::Impl(const Options& given)
   }
 }
 
+void Scheduler::Impl::tell_out_of_stacks() noexcept {
+  if (told_out_of_stacks.exchange(true, std::memory_order_relaxed)) return;
+  try {
+    base::log(
+        base::LogLevel::warn,
+        "task: there is no memory for another stack (ulimit -v, or the number of maps?): tasks "
+        "that were spawned wait until others end");
+  } catch (const std::bad_alloc&) {  // nor for telling
+  }
+}
+
 void Scheduler::Impl::end_workers() noexcept {
   stopping.store(true, std::memory_order_release);  // pairs with search's acquire
   for (auto& worker : workers) {

@@ -61,6 +61,9 @@ class Scheduler::Impl {
   std::atomic<bool> watched{false};  ///< a sleeper looks after busy workers now and then
   std::atomic<bool> stopping{false};
   std::atomic<bool> out_of_stacks{false};
+  std::atomic<bool> told_out_of_stacks{false};
+  /// Once: a spawn has succeeded that now waits for a stack.
+  void tell_out_of_stacks() noexcept;
   std::atomic<uint64_t> turns_left{0};  ///< by joins that still wait: see Worker::leaves_a_turn
   std::atomic<uint32_t> outsider_turn{0};
   std::atomic<uint64_t> outside_spawned{0};

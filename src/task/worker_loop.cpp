@@ -450,12 +450,17 @@ Stack* Worker::stack_for(Record& record) noexcept {
     if (Stack* stack = take_spare(record.stack_class); stack != nullptr) return stack;
   }
   scheduler_->out_of_stacks.store(true, std::memory_order_relaxed);  // a hint to spawners
+  scheduler_->tell_out_of_stacks();
   // Not started: it is fresh again. Others that end will leave their stacks.
   record.status.store(Status::fresh, std::memory_order_release);
   signal_from_outside(record);  // its home may sleep
   // This worker's own next may well be this one again: nothing else would look at the clock.
   look_at_timers();
-  sched_yield();
+  // Those that have stacks may wait for messages.
+  if (base::has_idle_work() && base::poll_idle_work(base::IdleWork::Poller::idle) != 0)
+    return nullptr;
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000};
+  ::nanosleep(&kPause, nullptr);
   return nullptr;
 }
 

@@ -171,7 +171,7 @@ int Daemon::run() {
                        .to = [this](int member, const Message& message) { to(member, message); }});
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(
-          fmt::format("cannot make a folder {}: {}", temp_dir_, error_text(errno)));
+          fmt::format("cannot make a folder {} (TMPDIR): {}", temp_dir_, error_text(errno)));
     server_ = std::make_unique<PmixServer>(
         PmixServer::Plan{spec_.nspace, spec_.nodes, spec_.node_of_member(member_), 1, temp_dir_});
     survive_breakdowns({server_->fd(), guardian_->fd(), guardian_->pid(), true});

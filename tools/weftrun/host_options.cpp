@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "weft/base/config.hpp"
@@ -43,9 +45,11 @@ std::optional<Usage> add_hosts(const std::string& listed, const std::string& hos
     if (!listed.empty()) return Usage{kUsage, "--hosts and --hostfile: one of them"};
     source = fmt::format("--hostfile {}", host_file);
     std::ifstream file(host_file, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file.good() && !file.eof())
-      return Usage{kUsage, fmt::format("{}: {}", source, error_text(errno))};
+    if (!file.is_open()) return Usage{kUsage, fmt::format("{}: {}", source, error_text(errno))};
+    std::string text;
+    if (std::error_code none; std::filesystem::is_directory(host_file, none))
+      return Usage{kUsage, fmt::format("{}: {}", source, error_text(EISDIR))};
+    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
     list = parse_host_file(text);
   } else if (!listed.empty()) {
     source = fmt::format("--hosts {}", listed);

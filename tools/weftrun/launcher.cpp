@@ -34,6 +34,7 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kTermToKill = 2 * kSecond;
 /// What the other ranks get to end by themselves after one that had left the job failed.
 constexpr uint64_t kGrace = kSecond;
+constexpr int kToldCrashes = 4;
 /// The same signal again within so long counts once.
 constexpr uint64_t kOneSignal = kSecond / 5;
 /// How long after a rank's end with code 0 the others are told: most jobs are over by then.
@@ -170,7 +171,7 @@ int Launcher::run() {
     // Only now that the guardian knows of it: so that it is removed whenever we are killed.
     if (mkdir(temp_dir_.c_str(), 0700) != 0)
       throw std::runtime_error(
-          fmt::format("cannot make a folder {}: {}", temp_dir_, error_text(errno)));
+          fmt::format("cannot make a folder {} (TMPDIR): {}", temp_dir_, error_text(errno)));
     const std::string nspace = PmixServer::new_nspace();
     if (!options_.nodes.empty())
       far_.emplace(*this, Far::Plan{&options_, nspace, key_,
@@ -367,6 +368,9 @@ void Launcher::on_rank_end(int rank, int status) {
   const bool failed = table_.ended(rank, status);
   note_exit_code(table_.exit_code());
   const std::string how = describe_end(status);
+  // It may be why the first to be heard of ended: the kernel takes its time over a crash.
+  if (failed && phase_ == Phase::ending && is_crash(status) && late_crashes_++ < kToldCrashes)
+    say(fmt::format("{} {}, too", name_of(rank), how));
   if (failed && phase_ == Phase::running) {
     const bool as_asked = passed_on_ != 0 && exit_code_of(status) == 128 + passed_on_;
     const bool ends_others = options_.on_failure == OnFailure::end && table_.running() > 0;

@@ -122,6 +122,7 @@ class Launcher final : public Far::Owner {
   bool all_started_ = false;   ///< those of this host
   bool swept_ = false;         ///< this host
   bool broken_ = false;        ///< a breakdown was seen
+  int late_crashes_ = 0;       ///< of ranks, told while the job was ending
   int passed_on_ = 0;          ///< the last signal of those that end a program by default
   uint64_t passed_on_at_ = 0;  ///< when that was
   Deadline timeout_at_;

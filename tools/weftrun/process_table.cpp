@@ -25,6 +25,13 @@ std::string describe_end(int status) {
   return fmt::format("exited with code {}", WEXITSTATUS(status));
 }
 
+bool is_crash(int status) noexcept {
+  if (!WIFSIGNALED(status)) return false;
+  const int signal = WTERMSIG(status);
+  return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL ||
+         signal == SIGSYS || signal == SIGTRAP;
+}
+
 int exit_code_of(int status) noexcept {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

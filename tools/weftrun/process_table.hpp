@@ -11,6 +11,8 @@ namespace weft::run {
 /// How a process ended, from its wait(2) status: "exited with code 3", "was killed by signal 9
 /// (SIGKILL)", with "(core dumped)" where it did.
 std::string describe_end(int status);
+/// By a signal for what the process did itself. An abort is more often about another's death.
+bool is_crash(int status) noexcept;
 /// What the system says of an errno.
 std::string error_text(int error);
 /// "SIGKILL", or "signal 40" for one without a name.

@@ -1,6 +1,10 @@
 // The words that every floor shares: ranks, tags, and the three answers of a posting call.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "weft needs C++20: compile with -std=c++20, or later"
+#endif
+
 #include <compare>
 #include <cstdint>
 

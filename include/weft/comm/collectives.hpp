@@ -62,6 +62,10 @@ class Team {
   T max(T value) {
     return allreduce_value(value, [](T a, T b) { return a < b ? b : a; });
   }
+  template <class T>
+  T min(T value) {
+    return allreduce_value(value, [](T a, T b) { return b < a ? b : a; });
+  }
 
  private:
   template <class T, class F>

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "weft/base/types.hpp"
@@ -134,7 +135,8 @@ class Endpoint {
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  /// Sends `data`. Up to the eager limit: done (or retry). Larger: posted; the buffer is lent
+  /// Sends `data`. Up to the eager limit: done (or retry); to a rank that is dead likewise, and it
+  /// goes nowhere (Runtime::is_dead). Larger: posted; the buffer is lent
   /// until the completion (rendezvous). That ends with `cancelled` if the endpoint there ends (or
   /// had ended) without having received it, with `bad_argument` if it was made otherwise than this
   /// one and takes no messages. So do puts and gets.
@@ -210,8 +212,19 @@ class Endpoint {
   /// the receiver has the message: two ranks that do so towards each other before either receives,
   /// or one towards itself, wait for ever. Who exchanges posts the receive first.
   Event send_wait(Rank to, Tag tag, std::span<const std::byte> data);
-  /// Returns when the message is in `buffer`.
+  /// Returns when the message is in `buffer`. From any rank, it waits although all others are dead:
+  /// who is to come may be this rank itself.
   Event recv_wait(Rank from, Tag tag, std::span<std::byte> buffer);
+  /// The same until `now_ns()` passes `deadline_ns` (base/deadline.hpp). Nothing: the time came
+  /// first, the receive was taken back and `buffer` is the caller's again. A message that has met
+  /// it by then is waited for.
+  [[nodiscard]] std::optional<Event> recv_until(Rank from, Tag tag, std::span<std::byte> buffer,
+                                                uint64_t deadline_ns);
+  template <class Rep, class Period>
+  [[nodiscard]] std::optional<Event> recv_for(Rank from, Tag tag, std::span<std::byte> buffer,
+                                              const std::chrono::duration<Rep, Period>& time) {
+    return recv_until(from, tag, buffer, base::deadline_after(time));
+  }
   /// Returns the next message of the queue.
   Message dequeue_wait();
   /// The same until `now_ns()` passes `deadline_ns` (base/deadline.hpp). False: the time came

@@ -73,10 +73,12 @@ struct DeviceCounts {
 };
 
 /// This process in its job. One per process (tests: one per rank of a local job). Made and ended
-/// collectively: its end waits for that of all living ranks. Thread-safe. Ended with work pending:
-/// the work is dropped, its completions are not told, and a warning names how much there was.
-/// Endpoints, regions and teams end before it; if they do not, an error is logged, and what touches
-/// them after that touches freed memory.
+/// collectively: its end waits for that of all living ranks, but not where it is ended by an
+/// exception that passes through it: then the launcher hears of a death. So who catches an
+/// exception and returns from main leaves the others waiting as they do; `job().abort` ends all.
+/// Thread-safe. Ended with work pending: the work is dropped, its completions are not told, and a
+/// warning names how much there was. Endpoints, regions and teams end before it; if they do not, an
+/// error is logged, and what touches them after that touches freed memory.
 class Runtime {
  public:
   explicit Runtime(RuntimeOptions options = {});

@@ -33,8 +33,11 @@ class Latch {
 
   /// `n` ≤ what is left.
   void count_down(std::ptrdiff_t n = 1) noexcept {
+    if (n == 0) return;
     // acq_rel: the last one hands on what all others wrote.
-    if (n != 0 && left_.fetch_sub(n, std::memory_order_acq_rel) == n) open();
+    const std::ptrdiff_t left = left_.fetch_sub(n, std::memory_order_acq_rel);
+    WEFT_CHECK(n > 0 && left >= n, "a latch is counted down by no more than it expects");
+    if (left == n) open();
   }
   /// May be false for a moment after the last `count_down` began.
   [[nodiscard]] bool try_wait() const noexcept { return is_open(); }

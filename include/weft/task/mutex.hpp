@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "weft/base/error.hpp"
 #include "weft/task/waiter.hpp"
 
 namespace weft::task {
@@ -19,7 +20,7 @@ namespace weft::task {
 /// Progress: `lock` and `unlock` are one atomic operation where nobody waits. Who runs may take it
 /// again at once, before those who wait; but whoever waits gets it in the end: see the invariants.
 /// `unlock` never suspends.
-/// Errors: none. A broken contract (unlocking what is not locked) is not noticed.
+/// Errors: none. Unlocking what nobody has locked is a broken contract, which ends the job.
 /// Layout: a word of state, a list of those who wait, first come, first served.
 /// Invariants
 ///  1. kWaiters: the list is not empty; changed only in the queue (kQueue).
@@ -48,6 +49,7 @@ class Mutex {
   }
   void unlock() noexcept {
     uint32_t state = state_.load(std::memory_order_relaxed);
+    WEFT_CHECK((state & kLocked) != 0, "a mutex is unlocked by who has locked it");
     do {
       if (is_to_wake(state)) [[unlikely]] {
         unlock_slowly();

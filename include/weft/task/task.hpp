@@ -27,6 +27,9 @@ inline constexpr int kAnywhere = -1;
 struct SpawnOptions {
   const char* name = nullptr;
   int worker = kAnywhere;  ///< its home
+  /// 0: configuration `task.stack_bytes`. A frame that is larger than what is left, a 64-KiB buffer
+  /// say, is told as an overflow only if its code was compiled with -fstack-clash-protection, which
+  /// weft's CMake package and weft.pc ask for; else it may reach over the guard.
   std::size_t stack_bytes = 0;
 };
 

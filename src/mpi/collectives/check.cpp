@@ -75,9 +75,10 @@ struct Signature {
   /// Predefined operations: their number; of the program: -1, and -2 those that do not commute.
   int32_t op = 0;
   int32_t has_op = 0;
-  Share all{.bytes = kUnlike};  ///< kUnlike: they may differ
-  uint64_t counts = 0;          ///< MPI_Reduce_scatter's, together
-  Share gives;                  ///< where counts may differ
+  Share all{.bytes = kUnlike};    ///< kUnlike: they may differ
+  uint64_t counts = 0;            ///< MPI_Reduce_scatter's, together
+  Share other{.bytes = kUnlike};  ///< matches `all` of everybody; kUnlike: there is no such buffer
+  Share gives;                    ///< where counts may differ
   Share gets;
 };
 
@@ -117,6 +118,22 @@ Share same_for_all(const Call& call) {
   }
 }
 
+/// Of calls with one count for all: the rank's other buffer, which is to match everybody's first.
+Share other_side(const Call& call) {
+  const bool at_root = call.root == call.comm->rank;
+  switch (call.kind) {
+    case Kind::allgather:
+    case Kind::alltoall:
+      return share_of(call.in_place ? call.in.whole() : call.out.whole());
+    case Kind::gather:
+      return at_root ? share_of(call.in.whole()) : Share{.bytes = kUnlike};
+    case Kind::scatter:
+      return at_root && !call.in_place ? share_of(call.in.whole()) : Share{.bytes = kUnlike};
+    default:
+      return {.bytes = kUnlike};
+  }
+}
+
 uint64_t together(const Counts& counts, int ranks) noexcept {
   uint64_t hash = 0xcbf29ce484222325U;
   for (int i = 0; i < ranks; ++i) {
@@ -136,6 +153,7 @@ Signature signature_of(const Call& call) {
   }
   if (is_rooted(call.kind)) mine.root = call.root;
   mine.all = same_for_all(call);
+  mine.other = other_side(call);
   if (call.kind == Kind::reduce_scatter) mine.counts = together(call.in.counts, call.comm->size());
   if (call.kind == Kind::gatherv) mine.gives = share_of(call.out.whole());
   if (call.kind == Kind::scatterv) mine.gets = share_of(call.in.whole());
@@ -172,6 +190,8 @@ std::string describe(const char* whose, int rank, const Signature& call) {
   std::string details;
   if (call.root >= 0) details += ", root " + std::to_string(call.root);
   if (call.all.bytes != kUnlike) details += ", " + describe(call.all);
+  if (call.other.bytes != kUnlike && difference(call.all, call.other) != MPI_SUCCESS)
+    details += " in one buffer and " + describe(call.other) + " in the other";
   if (call.has_op != 0) details += ", " + name_of_op(call.op);
   details += kForms[static_cast<std::size_t>(call.form)];
   if (!details.empty()) text += " (" + details.substr(2) + ")";
@@ -184,6 +204,10 @@ int difference(const Signature& a, const Signature& b) noexcept {
   if (a.root != b.root) return MPI_ERR_ROOT;
   if (a.has_op != b.has_op || a.op != b.op) return MPI_ERR_OP;
   if (const int error = difference(a.all, b.all); error != MPI_SUCCESS) return error;
+  for (const auto& [one, another] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    if (one->other.bytes == kUnlike) continue;
+    if (const int error = difference(one->other, another->all); error != MPI_SUCCESS) return error;
+  }
   return a.counts != b.counts ? MPI_ERR_COUNT : MPI_SUCCESS;
 }
 

@@ -39,6 +39,10 @@ void Engine::recall(Transfer& transfer) {
   }
   if (!over) {
     endpoint_->try_again_later();
+    // Nobody else is waited for where it went to this rank: programs look once.
+    for (int looks = 0; transfer.process == runtime_.rank() && !transfer.ended() && looks < 4;
+         ++looks)
+      runtime_.progress();
     return;
   }
   std::free(std::exchange(transfer.packed, nullptr));

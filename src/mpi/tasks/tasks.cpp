@@ -3,10 +3,12 @@
 
 #include <exception>
 #include <new>
+#include <string>
 
 #include "mpi/abi/mpi.h"
 #include "mpi/process.hpp"
 #include "weft/base/error.hpp"
+#include "weft/base/log.hpp"
 #include "weft/base/parker.hpp"
 #include "weft/task/group.hpp"
 #include "weft/task/scheduler.hpp"
@@ -31,7 +33,11 @@ int error_class_of_work(Work work) noexcept {
     return error.code() == Errc::no_memory      ? MPI_ERR_NO_MEM
            : error.code() == Errc::bad_argument ? MPI_ERR_ARG
                                                 : MPI_ERR_OTHER;
+  } catch (const std::exception& error) {
+    base::log(base::LogLevel::error, std::string("a task threw: ") + error.what());
+    return MPI_ERR_OTHER;
   } catch (...) {
+    base::log(base::LogLevel::error, "a task threw what is no std::exception");
     return MPI_ERR_OTHER;
   }
 }

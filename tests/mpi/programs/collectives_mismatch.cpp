@@ -66,6 +66,21 @@ void test_unlike_counts() {
     return MPI_Gatherv(rank == 0 ? MPI_IN_PLACE : out.data(), odd_one() ? 2 + off : 2, MPI_INT,
                        in.data(), counts.data(), places.data(), MPI_INT, 0, world);
   });
+  // One count for all, of which a rank gives less than it and the others expect.
+  off_by_one("Allgather", [&](int off) {
+    return MPI_Allgather(out.data(), odd_one() ? 2 - off : 2, MPI_INT, in.data(), 2, MPI_INT,
+                         world);
+  });
+  off_by_one("Alltoall", [&](int off) {
+    return MPI_Alltoall(out.data(), rank == 0 ? 2 - off : 2, MPI_INT, in.data(), 2, MPI_INT, world);
+  });
+  off_by_one("Gather", [&](int off) {
+    return MPI_Gather(out.data(), 2 - off, MPI_INT, in.data(), 2, MPI_INT, size - 1, world);
+  });
+  off_by_one("Scatter", [&](int off) {
+    return MPI_Scatter(out.data(), 2, MPI_INT, in.data(), odd_one() ? 2 + off : 2, MPI_INT,
+                       size - 1, world);
+  });
   off_by_one("Allgatherv", [&](int off) {
     return MPI_Allgatherv(out.data(), 2, MPI_INT, in.data(), wrong_at_0(off), places.data(),
                           MPI_INT, world);

@@ -1,0 +1,20 @@
+// Everything of weft that a program needs for tasks.
+#pragma once
+
+#include "weft/task/barrier.hpp"
+#include "weft/task/blocking.hpp"
+#include "weft/task/channel.hpp"
+#include "weft/task/condition_variable.hpp"
+#include "weft/task/coroutine.hpp"
+#include "weft/task/future.hpp"
+#include "weft/task/group.hpp"
+#include "weft/task/introspect.hpp"
+#include "weft/task/latch.hpp"
+#include "weft/task/loops.hpp"
+#include "weft/task/mutex.hpp"
+#include "weft/task/once.hpp"
+#include "weft/task/scheduler.hpp"
+#include "weft/task/select.hpp"
+#include "weft/task/semaphore.hpp"
+#include "weft/task/task.hpp"
+#include "weft/task/task_local.hpp"
