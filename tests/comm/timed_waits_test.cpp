@@ -78,6 +78,43 @@ TEST_P(TimedWaits, OfATask) {
       options());
 }
 
+/// A receive that is taken back leaves its message to the next.
+void receive_in_vain_and_well(Runtime& runtime, Endpoint& endpoint) {
+  const uint32_t sent = 4711;
+  if (runtime.rank() == Rank{0}) {
+    runtime.barrier();
+    EXPECT_EQ(endpoint.send_wait(Rank{1}, Tag{7}, bytes_of(sent)).error, Errc::ok);
+    runtime.barrier();
+    return;
+  }
+  uint32_t came = 0;
+  EXPECT_FALSE(endpoint.recv_until(Rank{0}, Tag{7}, writable(came), 0)) << "one look";
+  const uint64_t began = base::now_ns();
+  EXPECT_FALSE(endpoint.recv_for(Rank{0}, Tag{7}, writable(came), 30ms));
+  EXPECT_GE(base::now_ns() - began, 30'000'000U);
+  EXPECT_EQ(came, 0U);
+  runtime.barrier();
+  const auto event = endpoint.recv_for(Rank{0}, Tag{7}, writable(came), 1h);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->error, Errc::ok);
+  EXPECT_EQ(event->bytes, sizeof came);
+  EXPECT_EQ(event->context, nullptr);
+  EXPECT_EQ(came, sent);
+  runtime.barrier();
+}
+
+TEST_P(TimedWaits, OfAReceive) {
+  on_ranks(
+      2,
+      [](Runtime& runtime) {
+        Endpoint endpoint(runtime, {});
+        receive_in_vain_and_well(runtime, endpoint);
+        task::Scheduler scheduler({.workers = 2});
+        scheduler.run([&] { receive_in_vain_and_well(runtime, endpoint); });
+      },
+      options());
+}
+
 TEST_P(TimedWaits, OfAQueue) {
   on_ranks(
       2,

@@ -446,6 +446,7 @@ class Refusals(SeveralHostsTest):
                              file.name, "-n", 1, "true")
                 self.refused(2, "one of them", "--hostfile", file.name, "--hosts", "host0", "-n", 1,
                              "true")
+        self.refused(2, "--hostfile /: Is a directory", "--hostfile", "/", "-n", 1, "true")
         self.refused(2, "--hostfile /absent: No such file", "--hostfile", "/absent", "-n", 1, "true")
         self.refused(2, "the ranks of a host must follow each other", "-n", 1, "-host", "host1",
                      "true", ":", "-n", 1, "-host", "host0", "true", ":", "-n", 1, "-host", "host1",

@@ -634,5 +634,18 @@ TEST_P(Sync, AfterAnExceptionTheNextOneTries) {
   EXPECT_EQ(threw, 3);
 }
 
+#if !defined(__SANITIZE_THREAD__)
+TEST(SyncMisuse, IsNoticed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        Latch latch(1);
+        latch.count_down(5);
+      },
+      "a latch is counted down by no more than it expects");
+  EXPECT_DEATH(Mutex().unlock(), "a mutex is unlocked by who has locked it");
+}
+#endif
+
 }  // namespace
 }  // namespace weft::task

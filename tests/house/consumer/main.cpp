@@ -1,5 +1,6 @@
 // What a user of an installed weft writes: a job in which every rank tells its left neighbour.
 #include <cstdio>
+#include <weft/tasks.hpp>
 #include <weft/version.hpp>
 #include <weft/weft.hpp>
 
