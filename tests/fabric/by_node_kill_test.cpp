@@ -62,7 +62,7 @@ int lend_packets(Transport& transport, const SharedJob& job, int victim) {
   while (job.word(kDead) == 0) ::usleep(1000);
   const Rank dead{victim};
   for (const auto& [each, seen] : {std::pair{port.get(), &sink}, {second.get(), &other}})
-    WEFT_EXPECT_IN_RANK(poll_long(*each, *seen, [&] {
+    WEFT_EXPECT_IN_RANK(poll_long(*each, *seen, [&, seen = seen] {
       (void)port->try_send(dead, 0, bytes_of("anybody?"), {});  // over a network, who asks is told
       return !seen->downs.empty();
     }));

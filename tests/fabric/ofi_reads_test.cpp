@@ -109,14 +109,14 @@ TEST_P(OfiReads, WhatAPeerOffersIsReadUntilItIsWithdrawn) {
       return 0;
     }
     WEFT_EXPECT_IN_RANK(side.until_frames(1));
-    const auto [address, key] = sink.told();
+    const Told theirs = sink.told();
     std::vector<std::byte> mine(kOfferedBytes);
     std::size_t asked = 0, count = 0;
     const bool whole = side.until([&] {
       while (asked < kOfferedBytes) {
         const std::size_t size = std::min(kPiece, kOfferedBytes - asked);
-        if (port->try_read({Rank{1}, 0}, address, key, asked, std::span(mine).subspan(asked, size),
-                           count) != Post::posted)
+        if (port->try_read({Rank{1}, 0}, theirs.address, theirs.key, asked,
+                           std::span(mine).subspan(asked, size), count) != Post::posted)
           break;
         asked += size;
         ++count;
@@ -132,8 +132,8 @@ TEST_P(OfiReads, WhatAPeerOffersIsReadUntilItIsWithdrawn) {
     // A key that holds no more: refused, and all else goes on.
     sink.ended.clear();
     WEFT_EXPECT_IN_RANK(side.until([&] {
-      return port->try_read({Rank{1}, 0}, address, key, 0, std::span(mine).first(kPiece), 7) ==
-             Post::posted;
+      return port->try_read({Rank{1}, 0}, theirs.address, theirs.key, 0,
+                            std::span(mine).first(kPiece), 7) == Post::posted;
     }));
     WEFT_EXPECT_IN_RANK(side.until([&] { return sink.ended.size() == 1; }));
     WEFT_EXPECT_IN_RANK(!sink.all_well());
@@ -165,14 +165,14 @@ TEST_P(OfiReads, AReadEndsWhenItsConnectionBreaks) {
       return 0;
     }
     WEFT_EXPECT_IN_RANK(side.until_frames(1));
-    const auto [address, key] = sink.told();
+    const Told theirs = sink.told();
     int right = 0, broken = 0;
     for (int round = 0; round < kRounds; ++round) {
       std::vector<std::byte> mine(kOfferedBytes);
       sink.ended.clear();
       const auto begin = [&](std::size_t at, uint64_t token) {
         return side.until([&] {
-          return port->try_read({Rank{1}, 0}, address, key, at,
+          return port->try_read({Rank{1}, 0}, theirs.address, theirs.key, at,
                                 std::span(mine).subspan(at, kOfferedBytes / 2),
                                 token) == Post::posted;
         });
@@ -216,12 +216,12 @@ TEST_P(OfiReads, ThePeersEndEndsAReadForGood) {
         for (;;) port->poll(sink, 64);
       }
       WEFT_EXPECT_IN_RANK(side.until_frames(1));
-      const auto [address, key] = sink.told();
+      const Told theirs = sink.told();
       job.word(1) = 1;                         // please end it
       while (job.word(2) == 0) ::usleep(100);  // it was
       std::vector<std::byte> mine(kOfferedBytes);
       // Of one that was killed the connection's end may be known already.
-      const Post answer = port->try_read({Rank{1}, 0}, address, key, 0, mine, 0);
+      const Post answer = port->try_read({Rank{1}, 0}, theirs.address, theirs.key, 0, mine, 0);
       WEFT_EXPECT_IN_RANK(answer == Post::posted || !stopped);
       WEFT_EXPECT_IN_RANK(side.until([&] {
         (void)port->try_send(Rank{1}, 0, bytes_of("anybody?"), {});
@@ -280,10 +280,10 @@ TEST_P(OfiReads, WhatIsReadIsWholeOrNothing) {
       return 0;
     }
     WEFT_EXPECT_IN_RANK(side.until_frames(1));
-    const auto [address, key] = sink.told();
+    const Told theirs = sink.told();
     std::vector<std::byte> mine(kMuch);
     WEFT_EXPECT_IN_RANK(side.until([&] {
-      return port->try_read({Rank{1}, 0}, address, key, 0, mine, 0) == Post::posted;
+      return port->try_read({Rank{1}, 0}, theirs.address, theirs.key, 0, mine, 0) == Post::posted;
     }));
     while (mine[1 << 20] == std::byte{0}) port->poll(sink, 1);
     ::raise(SIGSTOP);
