@@ -27,11 +27,18 @@ def warn_if_busy():
         say(f"something else is running (load {busy:.1f}): the figures will suffer")
 
 
+class Interrupted:
+    """Whether a run was; what it measured until then counts."""
+    yes = False
+
+
 @contextlib.contextmanager
 def until_interrupted():
+    run = Interrupted()
     try:
-        yield
+        yield run
     except KeyboardInterrupt:
+        run.yes = True
         say("interrupted: what is missing was not measured")
 
 

@@ -316,7 +316,7 @@ void Runtime::relax_refused() { impl_->relax(Impl::Relaxes::refused); }
 
 void Runtime::Impl::progress_now_and_then() {
   thread_local uint8_t calls = 0;
-  if (++calls == 0) self.progress();
+  if (++calls == 0 && !comm::UsersCode::is_running()) self.progress();
 }
 
 void Runtime::Impl::relax(Relaxes why, comm::RefusedCall* call) {

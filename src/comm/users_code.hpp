@@ -20,6 +20,7 @@ class UsersCode {
   UsersCode(const UsersCode&) = delete;
   UsersCode& operator=(const UsersCode&) = delete;
 
+  [[nodiscard]] static bool is_running() noexcept { return current != kNone; }
   /// Before the caller waits, or tries again in a loop: whoever is in such a function would wait
   /// for what only those bring who need the lock that its caller has.
   static void check_may_wait() noexcept {

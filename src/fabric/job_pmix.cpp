@@ -198,8 +198,10 @@ PmixValue PmixSession::job_info(const char* key, bool optional) const {
 std::optional<int> PmixSession::app_number() const {
   if (in_fork()) return std::nullopt;
   if (under_weftrun_) return std::atoi(base::environment(kAppVariable).value.c_str());
+  pmix_info_t here;
+  PMIX_INFO_LOAD(&here, PMIX_OPTIONAL, nullptr, PMIX_BOOL);
   pmix_value_t* value = nullptr;
-  if (PMIx_Get(&me_, PMIX_APPNUM, nullptr, 0, &value) != PMIX_SUCCESS) return std::nullopt;
+  if (PMIx_Get(&me_, PMIX_APPNUM, &here, 1, &value) != PMIX_SUCCESS) return std::nullopt;
   const PmixValue held(value);
   return held->type == PMIX_UINT32 ? std::optional(static_cast<int>(held->data.uint32))
                                    : std::nullopt;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mpi/abi/mpi.h"
+#include "weft/base/parker.hpp"
 
 namespace weft::mpi {
 
@@ -17,8 +18,9 @@ enum class AttributeOf : uint8_t { comm, datatype, window };
 /// its lock. Callbacks that answer something else than MPI_SUCCESS end the call with that code.
 ///
 /// Threads at once: as if one after the other. A value has one delete callback: who begins it has
-/// taken the value, and for others it is gone already (but if the callback refuses, it is there
-/// again). It waits for copy callbacks with that value.
+/// taken the value, and who would delete, replace or copy it finds none any more, while `get` finds
+/// it until the callback has ended. If that refuses, it is there again. It waits for copy callbacks
+/// of this object's, unless it is called in one.
 class AttributeSet {
  public:
   [[nodiscard]] bool get(int keyval, void** value) const;
@@ -38,16 +40,22 @@ class AttributeSet {
     void* value;
     uint64_t number;        ///< unlike any other of this object, ever
     bool deleting = false;  ///< by its callback, called without the lock
-    int copying = 0;        ///< callbacks, likewise
+  };
+  /// A copy callback that runs, likewise.
+  struct Copying {
+    uint64_t number;
+    const base::Parker* by;  ///< a thread's or a task's
   };
   std::optional<Entry> take(std::optional<int> keyval);
   int erase_taken(AttributeOf kind, void* handle, const Entry& taken);
-  [[nodiscard]] Entry* find(uint64_t number) const noexcept;
+  bool copy_one(AttributeOf kind, void* handle, const Entry& each, void** value) const;
+  [[nodiscard]] Entry* find(uint64_t number) noexcept;
   void forget(const Entry& entry);
 
   mutable std::mutex lock_;
-  mutable std::vector<Entry> entries_;  ///< in the order in which they were set
-  uint64_t numbers_ = 0;                ///< given to entries
+  std::vector<Entry> entries_;  ///< in the order in which they were set
+  mutable std::vector<Copying> copying_;
+  uint64_t numbers_ = 0;  ///< given to entries
 };
 
 }  // namespace weft::mpi

@@ -231,6 +231,7 @@ class alignas(base::kCacheLine) Worker {
   Record* free_ = nullptr;    ///< records
   Stack* spares_ = nullptr;
   unsigned spare_count_ = 0;
+  uint32_t without_stack_ = 0;  ///< tasks that found none
   abi::__cxa_eh_globals* exceptions_ = nullptr;
   Worker* share_of_ = nullptr;  ///< base::this_share_number is this worker's thread's
   uint64_t random_ = 0;

@@ -444,6 +444,9 @@ void Worker::loop(Arrival arrival) {
   }
 }
 
+/// Of tasks that found no stack, one after the other or not, until the worker rests.
+constexpr uint32_t kMissesAPause = 64;
+
 /// A stack on which `record`, claimed, can start; nullptr: there is none, it waits for its turn.
 Stack* Worker::stack_for(Record& record) noexcept {
   if (has_spare()) {
@@ -459,6 +462,11 @@ Stack* Worker::stack_for(Record& record) noexcept {
   // Those that have stacks may wait for messages.
   if (base::has_idle_work() && base::poll_idle_work(base::IdleWork::Poller::idle) != 0)
     return nullptr;
+  // Others of its tasks may have stacks, and be next.
+  if (++without_stack_ % kMissesAPause != 0) {
+    sched_yield();
+    return nullptr;
+  }
   constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 100'000};
   ::nanosleep(&kPause, nullptr);
   return nullptr;

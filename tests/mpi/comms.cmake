@@ -5,8 +5,6 @@ weft_mpi_test(comms_many RANKS 1 2 4 SOURCES programs/comms_many.cpp)
 weft_mpi_test(groups RANKS 1 2 4 SOURCES programs/groups.cpp)
 weft_mpi_test(intercomms RANKS 2 3 4 SOURCES programs/intercomms.cpp)
 weft_mpi_test(sessions RANKS 1 2 4 SOURCES programs/sessions.cpp)
-weft_mpi_test(sessions_cross RANKS 2 SOURCES programs/sessions_cross.cpp)
-target_include_directories(mpi_program_sessions_cross PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 # Ranks of which each does something else with sessions.
 weft_mpi_program(sessions_apart programs/sessions_apart.cpp)
 weft_left_out_of_tsan(mpi_program_sessions_apart)

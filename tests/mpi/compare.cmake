@@ -1,6 +1,6 @@
 # The benchmark that weft and its rivals run, each measure for a moment: that it ends, and says more than 0.
 weft_mpi_test(compare RANKS 2 4 SOURCES ${PROJECT_SOURCE_DIR}/bench/mpi/compare.cpp
-  ARGUMENTS rate --seconds 0.05)
+  ARGUMENTS rate --seconds 0.5)
 foreach(arguments
     "latency" "latency-iprobe" "rate-iprobe" "rate-improbe" "wildcard" "bandwidth --bytes 1048576" "pingpong-bandwidth --bytes 1048576" "allreduce --calls 100" "pairwise --threads 16"
     "pairwise --threads 64 --bytes 0 --own-comms" "pairwise --threads 16 --overtaking"

@@ -369,8 +369,9 @@ void Launcher::on_rank_end(int rank, int status) {
   note_exit_code(table_.exit_code());
   const std::string how = describe_end(status);
   // It may be why the first to be heard of ended: the kernel takes its time over a crash.
-  if (failed && phase_ == Phase::ending && is_crash(status) && late_crashes_++ < kToldCrashes)
-    say(fmt::format("{} {}, too", name_of(rank), how));
+  const bool is_late = failed && phase_ == Phase::ending && is_crash(status);
+  if (is_late && !options_.verbose && late_crashes_++ < kToldCrashes)
+    say(fmt::format("meanwhile {} {}", name_of(rank), how));
   if (failed && phase_ == Phase::running) {
     const bool as_asked = passed_on_ != 0 && exit_code_of(status) == 128 + passed_on_;
     const bool ends_others = options_.on_failure == OnFailure::end && table_.running() > 0;

@@ -88,6 +88,7 @@ void Comm_free_keyval(int* comm_keyval) {
 
 void Comm_set_attr(MPI_Comm comm, int comm_keyval, void* attribute_val) {
   Comm& object = mpi::comm(comm);
+  const Held<Comm> held(&object);  // a callback may free it
   refuse_predefined(comm_keyval);
   object.attributes.set(AttributeOf::comm, comm, comm_keyval, attribute_val);
 }
@@ -113,6 +114,7 @@ void Comm_get_attr(MPI_Comm comm, int comm_keyval, void* attribute_val, int* fla
 
 void Comm_delete_attr(MPI_Comm comm, int comm_keyval) {
   Comm& object = mpi::comm(comm);
+  const Held<Comm> held(&object);
   refuse_predefined(comm_keyval);
   object.attributes.erase(AttributeOf::comm, comm, comm_keyval);
 }

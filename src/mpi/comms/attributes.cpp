@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "mpi/comms/keyvals.hpp"
 #include "mpi/failure.hpp"
-#include "weft/base/parker.hpp"
 
 namespace weft::mpi {
 
@@ -63,9 +61,6 @@ int call_copy(const Keyval& keyval, void* handle, int number, void* value, void*
                  std::to_string(code));
 }
 
-/// Whose copy callback this thread is in: that may delete what it copies.
-thread_local constinit const AttributeSet* g_copied = nullptr;
-
 }  // namespace
 
 bool AttributeSet::get(int keyval, void** value) const {
@@ -82,6 +77,7 @@ bool AttributeSet::get(int keyval, void** value) const {
 /// The value that was set under this key value, or of all the last one, for its delete callback;
 /// nothing: none is there that nobody has taken.
 std::optional<AttributeSet::Entry> AttributeSet::take(std::optional<int> keyval) {
+  const base::Parker* const me = &base::this_parker();
   for (;;) {
     {
       const std::scoped_lock guard(lock_);
@@ -89,7 +85,12 @@ std::optional<AttributeSet::Entry> AttributeSet::take(std::optional<int> keyval)
         return !entry.deleting && (!keyval || entry.keyval == *keyval);
       });
       if (found == entries_.rend()) return {};
-      if (found->copying == 0 || g_copied == this) {
+      const bool copied = std::any_of(copying_.begin(), copying_.end(), [&](const Copying& each) {
+        return each.number == found->number;
+      });
+      const bool copies = std::any_of(copying_.begin(), copying_.end(),
+                                      [&](const Copying& each) { return each.by == me; });
+      if (!copied || copies) {
         found->deleting = true;
         return *found;
       }
@@ -98,7 +99,7 @@ std::optional<AttributeSet::Entry> AttributeSet::take(std::optional<int> keyval)
   }
 }
 
-AttributeSet::Entry* AttributeSet::find(uint64_t number) const noexcept {
+AttributeSet::Entry* AttributeSet::find(uint64_t number) noexcept {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [number](const Entry& entry) { return entry.number == number; });
   return found == entries_.end() ? nullptr : &*found;
@@ -115,19 +116,27 @@ void AttributeSet::forget(const Entry& entry) {
 /// What the callback answered. What it refuses to delete stays, so that the end of the object, too,
 /// can be tried again.
 int AttributeSet::erase_taken(AttributeOf kind, void* handle, const Entry& taken) {
-  const int code = call_delete(find_keyval(kind, taken.keyval), handle, taken.keyval, taken.value);
+  const auto give_back = [&] {
+    const std::scoped_lock guard(lock_);
+    if (Entry* const entry = find(taken.number); entry != nullptr) entry->deleting = false;
+  };
+  int code = MPI_SUCCESS;
+  try {
+    code = call_delete(find_keyval(kind, taken.keyval), handle, taken.keyval, taken.value);
+  } catch (...) {
+    give_back();
+    throw;
+  }
   if (code == MPI_SUCCESS) {
     forget(taken);
   } else {
-    const std::scoped_lock guard(lock_);
-    find(taken.number)->deleting = false;
+    give_back();
   }
   return code;
 }
 
 void AttributeSet::set(AttributeOf kind, void* handle, int keyval, void* value) {
-  (void)settable_keyval(kind, keyval);
-  count_uses(keyval, +1);  // first: the program may free it meanwhile
+  use_keyval(kind, keyval);  // first: the program may free it meanwhile
   try {
     for (;;) {
       if (const auto older = take(keyval)) {
@@ -170,37 +179,56 @@ void AttributeSet::end_all(AttributeOf kind, void* handle) {
   }
 }
 
+/// Calls the copy callback; whether there is a copy.
+bool AttributeSet::copy_one(AttributeOf kind, void* handle, const Entry& each, void** value) const {
+  const auto end = [&] {
+    const std::scoped_lock guard(lock_);
+    const base::Parker* const me = &base::this_parker();
+    copying_.erase(std::find_if(copying_.begin(), copying_.end(), [&](const Copying& one) {
+      return one.number == each.number && one.by == me;
+    }));
+  };
+  int flag = 0;
+  int code = MPI_SUCCESS;
+  try {
+    code = call_copy(find_keyval(kind, each.keyval), handle, each.keyval, each.value, value, &flag);
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+  if (code != MPI_SUCCESS) refused(code, "copy");
+  return flag != 0;
+}
+
 void AttributeSet::copy_to(AttributeOf kind, void* handle, AttributeSet& copy) const {
-  std::vector<uint64_t> present;
+  std::vector<Entry> present;
   {
     const std::scoped_lock guard(lock_);
-    for (const Entry& entry : entries_) present.push_back(entry.number);
+    present = entries_;
   }
-  for (const uint64_t number : present) {
-    Entry each{};
+  for (const Entry& each : present) {
     {
       const std::scoped_lock guard(lock_);
-      Entry* const entry = find(number);
-      if (entry == nullptr || entry->deleting) continue;
-      ++entry->copying;
-      each = *entry;
+      const bool is_there = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+        return entry.number == each.number && !entry.deleting;
+      });
+      if (!is_there) continue;
+      copying_.push_back({each.number, &base::this_parker()});
+      count_uses(each.keyval, +1);  // the copy's, while the value's own is sure to be there
     }
-    void* value = nullptr;
-    int flag = 0;
-    const AttributeSet* const outer = std::exchange(g_copied, this);
-    const int code =
-        call_copy(find_keyval(kind, each.keyval), handle, each.keyval, each.value, &value, &flag);
-    g_copied = outer;
-    {
-      const std::scoped_lock guard(lock_);
-      // It may have deleted the very one.
-      if (Entry* const entry = find(number); entry != nullptr) --entry->copying;
+    try {
+      void* value = nullptr;
+      if (copy_one(kind, handle, each, &value)) {
+        const std::scoped_lock guard(copy.lock_);
+        copy.entries_.push_back({each.keyval, value, ++copy.numbers_});
+        continue;
+      }
+    } catch (...) {
+      count_uses(each.keyval, -1);
+      throw;
     }
-    if (code != MPI_SUCCESS) refused(code, "copy");
-    if (flag == 0) continue;
-    count_uses(each.keyval, +1);
-    const std::scoped_lock guard(copy.lock_);
-    copy.entries_.push_back({each.keyval, value, ++copy.numbers_});
+    count_uses(each.keyval, -1);
   }
 }
 

@@ -30,6 +30,7 @@ const Comm& inter_comm(MPI_Comm handle) {
 /// Deletes its attributes, then its handle; operations under way hold it on.
 void free_comm(MPI_Comm* handle) {
   Comm& object = comm(*handle);
+  const Held<Comm> held(&object);  // a callback may free it
   if (*handle == MPI_COMM_WORLD || *handle == MPI_COMM_SELF)
     fail(MPI_ERR_COMM, "a predefined communicator cannot be freed");
   const int code = object.attributes.erase_all(AttributeOf::comm, *handle);

@@ -107,9 +107,9 @@ MPI_Request begin_duplicate(Comm& original, MPI_Comm handle, const Info* info, K
                                 std::move(trouble), result),
                 request, original);
   } catch (...) {
-    if (named) discard(*named);
     *result = MPI_COMM_NULL;
     retire(request);
+    if (named) discard(*named);
     throw;
   }
   return handle_of(request);

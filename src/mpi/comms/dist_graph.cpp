@@ -131,9 +131,6 @@ std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& m
   run_part(all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out.counts),
                       parts_of(in.counts), sizeof(int)),
            met);
-  // As if it had met a death.
-  if (std::reduce(in.counts.begin(), in.counts.end(), int64_t{0}) > INT32_MAX)
-    met.note(MPI_ERR_NO_MEM, comm.process(comm.rank));
   // Others pass counts on: who met a death may have none, and waits for no edges. The AND then
   // tells all: theirs are messages without bytes, for which nobody need wait.
   if (met.error != MPI_SUCCESS) {
@@ -141,8 +138,11 @@ std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& m
     const auto me = static_cast<std::size_t>(comm.rank);
     in.counts[me] = out.counts[me];
   }
-  uint64_t unused = 0;
-  run_part(all_and(comm, next_collective_tag(comm), &unused, 1), met);
+  const bool too_many = std::reduce(in.counts.begin(), in.counts.end(), int64_t{0}) > INT32_MAX;
+  uint64_t fits = too_many ? 0 : 1;
+  run_part(all_and(comm, next_collective_tag(comm), &fits, 1), met);
+  if (met.error == MPI_SUCCESS && fits == 0)
+    fail(MPI_ERR_NO_MEM, "a process is in more edges than a message can tell it");
   in.place();
   constexpr int64_t kUnlike = -1;
   run_part(

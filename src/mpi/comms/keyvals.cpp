@@ -59,15 +59,14 @@ Keyval find_keyval(AttributeOf kind, int number) {
   return found->second.keyval;
 }
 
-Keyval settable_keyval(AttributeOf kind, int number) {
-  {
-    Register& all = all_keyvals();
-    const std::scoped_lock guard(all.lock);
-    const auto found = all.entries.find(number);
-    if (found != all.entries.end() && found->second.freed)
-      fail(MPI_ERR_KEYVAL, "a key value that was freed");
-  }
-  return find_keyval(kind, number);
+void use_keyval(AttributeOf kind, int number) {
+  Register& all = all_keyvals();
+  const std::scoped_lock guard(all.lock);
+  const auto found = all.entries.find(number);
+  if (found == all.entries.end() || found->second.keyval.kind != kind || found->second.freed)
+    fail(MPI_ERR_KEYVAL,
+         "not a key value of this kind that attributes can have: freed, or never made");
+  ++found->second.uses;
 }
 
 void count_uses(int number, int change) noexcept {

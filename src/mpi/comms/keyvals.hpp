@@ -37,8 +37,9 @@ void free_keyval(AttributeOf kind, int number);
 /// What is registered under a number; throws MPI_ERR_KEYVAL, for numbers of another kind, too. One
 /// that was freed is there for as long as attributes use it, which may still be read and deleted.
 [[nodiscard]] Keyval find_keyval(AttributeOf kind, int number);
-/// The same to set an attribute: not one that was freed.
-[[nodiscard]] Keyval settable_keyval(AttributeOf kind, int number);
+/// An attribute is to be set, which uses it from now on; throws MPI_ERR_KEYVAL, for one that was
+/// freed, too.
+void use_keyval(AttributeOf kind, int number);
 /// An attribute more (+1), or less (-1), uses it.
 void count_uses(int number, int change) noexcept;
 /// Forgets them all and answers how many the program had not freed.

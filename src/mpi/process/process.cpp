@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -71,8 +70,6 @@ struct Life {
   std::atomic<std::thread::id> main{};              ///< the initializing thread
   std::atomic<TheProcess*> process{nullptr};  ///< release when made; readers come after the gate
   std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
-  int ending_sends = 0;                       ///< threads in end_sends, without the lock
-  std::condition_variable no_sends;           ///< of `lock`: there are none
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
 };
@@ -182,13 +179,9 @@ void end() {
 
 /// Under the lock. The last session has ended: that is no matter of the others, who may never come
 /// to such a point. The process stands by until MPI begins anew, or the program ends.
-void stand_by(std::unique_lock<std::mutex>& guard) {
+void stand_by() {
   set_gate(Gate::after);
-  ++life().ending_sends;
-  guard.unlock();  // others may have to begin a session before these sends are received
-  end_sends();     // freed receives may be met yet
-  guard.lock();
-  if (--life().ending_sends == 0) life().no_sends.notify_all();
+  end_sends();  // freed receives may be met yet
 }
 
 /// A program of sessions alone meets the others here.
@@ -197,8 +190,8 @@ void at_exit() {
   life.ends_here.store(true, std::memory_order_relaxed);  // a static object may end a session yet
   if (g_holds_life || life.pid != ::getpid()) return;
   // Not waited for: another thread may wait in MPI_Finalize for ranks that wait for this one.
-  std::unique_lock guard(life.lock, std::try_to_lock);
-  if (!guard || life.users != 0 || life.ending_sends != 0) return;
+  const std::unique_lock guard(life.lock, std::try_to_lock);
+  if (!guard || life.users != 0) return;
   if (life.process.load(std::memory_order_relaxed) == nullptr) return;
   const HeldLife held;
   end();
@@ -216,8 +209,10 @@ void at_exit() {
   const std::unique_lock guard(life.lock, std::try_to_lock);
   TheProcess* const process = life.process.load(std::memory_order_relaxed);
   if (guard && process != nullptr && life.users != 0 && process->settings().report_leaks &&
-      process->runtime().size() == 1)
+      process->runtime().size() == 1) {
+    const HeldLife held;
     end();
+  }
 }
 
 }  // namespace
@@ -277,15 +272,14 @@ void release_process(bool world) {
     if (Comm* self = comms().find(MPI_COMM_SELF); self != nullptr)
       self->attributes.end_all(AttributeOf::comm, MPI_COMM_SELF);
   }
-  std::unique_lock guard(life.lock);
+  const std::scoped_lock guard(life.lock);
   const HeldLife held;
   if (world) life.world.store(false, std::memory_order_relaxed);
   if (--life.users != 0) return;
   if (life.meets || life.ends_here.load(std::memory_order_relaxed)) {
-    life.no_sends.wait(guard, [&] { return life.ending_sends == 0; });
-    if (life.users == 0 && life.process.load(std::memory_order_relaxed) != nullptr) end();
+    end();
   } else {
-    stand_by(guard);
+    stand_by();
   }
 }
 

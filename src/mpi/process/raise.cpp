@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <string>
@@ -48,8 +49,8 @@ std::string sentence(const Failure& failure, const char* call, const Named& name
   std::fflush(nullptr);
   try {
     fmt::print(stderr, "weft: {}\n", sentence(failure, call, named));
-  } catch (const std::bad_alloc&) {
-    std::fputs("weft: out of memory\n", stderr);
+  } catch (const std::exception&) {  // no memory, or nobody who reads
+    std::fputs("weft: MPI failed, and there is no room to say how\n", stderr);
   }
   std::_Exit(exit_code_of(failure.code()));
 }

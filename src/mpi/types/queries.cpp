@@ -32,6 +32,7 @@ void Type_free(MPI_Datatype* datatype) {
   require(datatype != nullptr, MPI_ERR_ARG, "no datatype given");
   Datatype& type = any_datatype(*datatype);
   if (type.predefined()) fail(MPI_ERR_TYPE, "a predefined datatype cannot be freed");
+  const Held<Datatype> held(&type);  // a callback may free it
   const int code = type.attributes->erase_all(AttributeOf::datatype, *datatype);
   if (code != MPI_SUCCESS) {
     fail(code, "a delete callback of an attribute refused: the datatype was not freed");
