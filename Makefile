@@ -11,7 +11,7 @@
 #   make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   make tsan       the tests under ThreadSanitizer
 #   make fuzz       fuzz what takes bytes from outside, FUZZ_SECONDS each
-#   make lint       formatting and naming, as CI checks them;  make format  repairs formatting
+#   make lint       formatting, naming and includes, as CI checks them;  make format  repairs formatting
 #   make docs       docs/configuration.md and docs/mpi-coverage.md again, from their tables
 #   make install    into PREFIX (default /usr/local)
 #   make clean      remove what was built

@@ -44,12 +44,12 @@ std::optional<Usage> add_hosts(const std::string& listed, const std::string& hos
   if (!host_file.empty()) {
     if (!listed.empty()) return Usage{kUsage, "--hosts and --hostfile: one of them"};
     source = fmt::format("--hostfile {}", host_file);
+    std::error_code none;
+    if (std::filesystem::is_directory(host_file, none))  // which can be opened, and not read
+      return Usage{kUsage, fmt::format("{}: {}", source, error_text(EISDIR))};
     std::ifstream file(host_file, std::ios::binary);
     if (!file.is_open()) return Usage{kUsage, fmt::format("{}: {}", source, error_text(errno))};
-    std::string text;
-    if (std::error_code none; std::filesystem::is_directory(host_file, none))
-      return Usage{kUsage, fmt::format("{}: {}", source, error_text(EISDIR))};
-    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     list = parse_host_file(text);
   } else if (!listed.empty()) {
     source = fmt::format("--hosts {}", listed);
