@@ -140,6 +140,10 @@ class BoundedQueue {
     return true;
   }
 
+  /// Items taken so far; a hint, as the next.
+  [[nodiscard]] uint64_t taken() const noexcept {
+    return consumers_.next.load(std::memory_order_relaxed);
+  }
   /// Claims outstanding: exact when nobody calls, a hint otherwise.
   [[nodiscard]] std::size_t size_hint() const noexcept {
     const uint64_t head = consumers_.next.load(std::memory_order_relaxed);

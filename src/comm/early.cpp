@@ -251,6 +251,7 @@ void Runtime::Impl::unpublish(Endpoint::Impl& endpoint) {
   for (auto& device : devices) {
     device->with_lock([&] { device->forget(endpoint.queue_waiters); });
   }
+  turns.left.forget(endpoint.left);
   drop_early(endpoint);
   drop_unreceived(endpoint);
 }

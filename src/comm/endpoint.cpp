@@ -408,15 +408,25 @@ Message Endpoint::dequeue_wait() {
 }
 
 bool Endpoint::dequeue_until(Message& message, uint64_t deadline_ns) {
-  const bool got = dequeue(message) || wait_for_message(*impl_, message, deadline_ns);
-  // Progress wakes one waiter however many messages it queued, so that those who run already can
-  // take them without a switch for each. What is left then is for the next waiter, as is what came
-  // with the deadline.
+  Impl& my = *impl_;
+  if (my.runtime.takes_turns) my.runtime.turns.begin_wait();
+  const bool got = dequeue(message) || wait_for_message(my, message, deadline_ns);
+  // Progress wakes one waiter however many messages it queued, or none if it takes them itself, so
+  // that those who run already can take them without a switch for each. What is left then is for
+  // the next waiter, as is what came with the deadline.
   base::light_fence();  // between our take and the look for others: see WaitSet::enroll
-  if (!impl_->queue_waiters.empty() && impl_->queue->size_hint() != 0) [[unlikely]]
-    impl_->queue_waiters.wake(1);
-  if (got) impl_->runtime.self.wait(message);
+  if (!my.queue_waiters.empty() && my.queue->size_hint() != 0) [[unlikely]]
+    my.leave_others(got);
+  if (got) my.runtime.self.wait(message);
   return got;
+}
+
+void Endpoint::Impl::leave_others(bool got) noexcept {
+  if (got && runtime.leaves_queue(queue_waiters) && runtime.turns.may_leave()) {
+    runtime.turns.leave(left);
+  } else {
+    queue_waiters.wake(1);
+  }
 }
 
 bool Endpoint::wait_for_message(Impl& my, Message& message, uint64_t deadline_ns) {

@@ -9,6 +9,7 @@
 
 #include "comm/bounded_queue.hpp"
 #include "comm/device.hpp"
+#include "comm/left_queues.hpp"
 #include "comm/match_table.hpp"
 #include "comm/runtime_impl.hpp"
 #include "comm/unexpected.hpp"
@@ -99,6 +100,7 @@ struct Endpoint::Impl {
   std::unique_ptr<comm::BoundedQueue<comm::QueueEntry>> queue;  // Arrival::queue
   bool one_producer = false;  ///< one device, whose lock is held for each push
   comm::WaitSet queue_waiters;
+  comm::LeftQueues::Entry left{queue, queue_waiters};
   /// Large messages for the handler and puts with a signal that are coming in, and cancelled
   /// receives when it ends: each will tell this endpoint. Once `ending`, signals that find no room
   /// are dropped.
@@ -151,6 +153,8 @@ struct Endpoint::Impl {
   [[noreturn]] void refuse_null() const;
   Post tell_failure(comm::Operation& op, const Event& event);
   void fail_if_dead(uint64_t key, comm::Operation* op, Rank from);
+  /// Messages are left for threads that sleep; `got`: the caller has one, and is back soon.
+  void leave_others(bool got) noexcept;
   bool take_from_queue(Message& message);
   bool dequeue_otherwise(Device& device, Message& message);
   bool take_short(Device& device, Message& message);

@@ -334,6 +334,11 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] bool leaves_others(const comm::WaitList& list) const noexcept {
     return list.parked.load(std::memory_order_relaxed) != 0 || !turns.owed.empty();
   }
+  /// A thread that takes what `set` waits for need not wake others for what comes behind it: the
+  /// process has one core. A task is woken for little, and may run while the thread does not.
+  [[nodiscard]] bool leaves_queue(const comm::WaitSet& set) const noexcept {
+    return takes_turns && set.has_threads_only() && base::this_parker().may_poll();
+  }
   bool let_others(comm::WaitList& list, bool serving) noexcept;
   void end_wait(Device& device, bool serving) noexcept;
   bool give_core_away(Device& device, comm::WaitNode& node, bool expects) noexcept;

@@ -16,6 +16,7 @@ struct MyTurn {
   int32_t returns = 0;   ///< soon ones raise it; negative: so many times it does not leave
   uint64_t left_at = 0;  ///< ticks, when it left others behind; 0: it did not
   uint32_t kept = 0;     ///< Turns::kept_ then
+  uint32_t leaves = 0;   ///< Turns::leaves_ then
 };
 constinit thread_local MyTurn my_turn;
 
@@ -116,19 +117,33 @@ void Turns::begin_wait() noexcept {
   if (my_turn.left_at == 0) return;
   // Where others took turns meanwhile, the core was in use: no harm was done.
   const bool late = base::ticks() - my_turn.left_at > soon_ticks_ &&
-                    kept_.load(std::memory_order_relaxed) == my_turn.kept;
+                    kept_.load(std::memory_order_relaxed) == my_turn.kept &&
+                    leaves_.load(std::memory_order_relaxed) == my_turn.leaves;
   my_turn.left_at = 0;
   my_turn.returns = late ? kLate : std::min(my_turn.returns + 1, kMostReturns);
 }
 
+bool Turns::comes_back_soon() noexcept { return my_turn.returns >= 0; }
+
 bool Turns::may_leave() noexcept {
-  if (my_turn.returns >= 0) return has_watch();
+  if (comes_back_soon()) return has_watch();
   ++my_turn.returns;
   return false;
 }
 
 void Turns::leave() noexcept {
   keep_watch();
+  note_left();
+}
+
+void Turns::leave(LeftQueues::Entry& queue) noexcept {
+  if (left.leave(queue)) keep_watch();
+  note_left();
+}
+
+void Turns::note_left() noexcept {
+  my_turn.leaves = leaves_.load(std::memory_order_relaxed) + 1;
+  leaves_.store(my_turn.leaves, std::memory_order_relaxed);
   my_turn.kept = kept_.load(std::memory_order_relaxed);
   my_turn.left_at = base::ticks();
 }
@@ -170,7 +185,8 @@ void Turns::watch() noexcept {
     } else {
       serve_(serve_argument_);
     }
-    if (quiet < kQuietLooks || !owed.empty()) continue;
+    const bool messages = left.look();
+    if (quiet < kQuietLooks || messages || !owed.empty()) continue;
     sleeping_.store(&parker, std::memory_order_seq_cst);
     while (kept_.load(std::memory_order_seq_cst) == seen &&
            !ends_.load(std::memory_order_seq_cst)) {

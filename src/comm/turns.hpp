@@ -20,13 +20,16 @@
 //     watch does not sleep before it was quiet for kQuietLooks looks with nobody owed a wake; where
 //     nobody took a turn between two looks it wakes all who are owed one and finds the parked ones
 //     a server. So a wrong guess (a thread that left does not come back, or was awake already)
-//     costs a millisecond or two, not a message.
+//     costs a millisecond or two, not a message. The same for messages left in a queue
+//     (left_queues.hpp): the watch is told when a queue is listed, and does not sleep before none
+//     is.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <thread>
 
+#include "comm/left_queues.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/parker.hpp"
 #include "weft/base/wake_queue.hpp"
@@ -45,6 +48,8 @@ class Turns {
 
   /// Threads that have what they waited for, and are still to be woken.
   base::WakeQueue owed;
+  /// Queues with messages for which threads are still to be woken, if nobody else takes them.
+  LeftQueues left;
 
   /// There was ever need of a watch.
   [[nodiscard]] bool in_use() const noexcept {
@@ -71,9 +76,13 @@ class Turns {
   [[nodiscard]] bool is_over() const noexcept;
   /// It was given a core.
   void begin_turn() noexcept;
-  /// It may leave others to the watch: it was back soon, as a rule. Then, when it did, `leave`.
+  /// When it left others behind, it was back soon, as a rule.
+  [[nodiscard]] static bool comes_back_soon() noexcept;
+  /// It may leave others to the watch: it comes back soon. Then, when it did, `leave`.
   [[nodiscard]] bool may_leave() noexcept;
   void leave() noexcept;
+  /// The same, and leaves messages in a queue.
+  void leave(LeftQueues::Entry& queue) noexcept;
 
   /// There is a watch; it is started if need be, and cannot be where there are no more threads.
   [[nodiscard]] bool has_watch() noexcept {
@@ -86,6 +95,7 @@ class Turns {
  private:
   enum class Watch : uint8_t { none, starting, kept, failed };
 
+  void note_left() noexcept;
   bool start_watch() noexcept;
   void watch() noexcept;
   [[nodiscard]] bool goes_well() const noexcept;
@@ -99,6 +109,7 @@ class Turns {
   // Guesses, with lost updates: relaxed.
   std::atomic<int32_t> credit_{0};  ///< how much expecting pays; negative: it is not done
   std::atomic<uint32_t> followed_{0};
+  std::atomic<uint32_t> leaves_{0};     ///< threads that left others, or messages, behind
   std::atomic<uint64_t> switch_ticks_;  ///< that it takes to give a core away
   std::atomic<uint64_t> given_at_{0};   ///< when that was begun last
 

@@ -44,7 +44,9 @@ void WaitSet::enroll(WaitNode& node, base::Parker& parker) noexcept {
   queue_.lock.lock();
   if (!node.linked) {
     node.parker = &parker;
+    node.is_task = !parker.may_poll();
     queue_.push(node);
+    if (node.is_task) tasks_.fetch_add(1, std::memory_order_relaxed);
     count_.fetch_add(1, std::memory_order_relaxed);  // ordered by the fence below
   }
   queue_.lock.unlock();
@@ -53,22 +55,31 @@ void WaitSet::enroll(WaitNode& node, base::Parker& parker) noexcept {
 
 void WaitSet::withdraw(WaitNode& node) noexcept {
   queue_.lock.lock();
-  if (node.linked) {
-    queue_.erase(node);
-    count_.fetch_sub(1, std::memory_order_relaxed);
-  }
+  if (node.linked) take_out(node);
   queue_.lock.unlock();
+}
+
+/// The caller holds the lock.
+void WaitSet::take_out(WaitNode& node) noexcept {
+  queue_.erase(node);
+  if (node.is_task) tasks_.fetch_sub(1, std::memory_order_relaxed);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+base::Parker* WaitSet::pop() noexcept {
+  queue_.lock.lock();
+  WaitNode* node = queue_.head;
+  // The parker outlives its thread; the node may be gone once the lock is open.
+  base::Parker* parker = node != nullptr ? node->parker : nullptr;
+  if (node != nullptr) take_out(*node);
+  queue_.lock.unlock();
+  return parker;
 }
 
 void WaitSet::wake(uint32_t n) noexcept {
   base::light_fence();  // between the caller's change and the look at count_
   while (n-- > 0 && !empty()) {
-    queue_.lock.lock();
-    WaitNode* node = queue_.pop();
-    // The parker outlives its thread; the node may be gone once the lock is open.
-    base::Parker* parker = node != nullptr ? node->parker : nullptr;
-    if (node != nullptr) count_.fetch_sub(1, std::memory_order_relaxed);
-    queue_.lock.unlock();
+    base::Parker* const parker = pop();
     if (parker == nullptr) return;
     parker->unpark();
   }
@@ -242,6 +253,8 @@ void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
 bool Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument,
                              uint64_t deadline_ns) {
   comm::AwaitCondition awaited(set, ready, argument, deadline_ns);
+  const bool takes = leaves_queue(set) && comm::Turns::comes_back_soon() && turns.has_watch();
+  const comm::WaitSet::Taker taker(takes ? &set : nullptr);
   wait(awaited, Wants::any);
   return awaited.met();
 }
@@ -283,6 +296,7 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     return;
   }
   comm::UsersCode::check_may_wait();
+  if (takes_turns && !turns.left.empty()) turns.left.wake();
   bool serving = false;
   {
     Awake awake(waiting);

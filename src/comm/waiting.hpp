@@ -35,6 +35,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "comm/users_code.hpp"
 #include "weft/base/cache_line.hpp"
@@ -51,6 +52,7 @@ struct WaitNode {
   WaitNode* previous = nullptr;
   WaitNode* next = nullptr;
   bool linked = false;             ///< under the list's lock
+  bool is_task = false;            ///< in a WaitSet
   std::atomic<bool> baton{false};  ///< release by the giver, acquire by the owner
 };
 
@@ -79,14 +81,38 @@ class WaitSet {
   void enroll(WaitNode& node, base::Parker& parker) noexcept;
   /// Takes `node` out, if no wake has done so.
   void withdraw(WaitNode& node) noexcept;
+  /// Takes out who came first: whom to unpark. nullptr: nobody is there.
+  [[nodiscard]] base::Parker* pop() noexcept;
   /// After the condition changed: unparks up to `n` waiters. One relaxed load if there are none.
   void wake(uint32_t n) noexcept;
   /// Unparks all who are enrolled now.
   void wake_all() noexcept { wake(count_.load(std::memory_order_relaxed)); }
   [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_relaxed) == 0; }
+  /// Some are here, and all of them are threads. A hint.
+  [[nodiscard]] bool has_threads_only() const noexcept {
+    return !empty() && tasks_.load(std::memory_order_relaxed) == 0;
+  }
+
+  /// While it lives, the calling thread takes itself what its progress brings for those who wait in
+  /// `set`, and wakes none of them for it; nullptr: as before it.
+  class Taker {
+   public:
+    explicit Taker(WaitSet* set) noexcept : before_(std::exchange(mine_, set)) {}
+    ~Taker() { mine_ = before_; }
+    Taker(const Taker&) = delete;
+    Taker& operator=(const Taker&) = delete;
+
+   private:
+    WaitSet* const before_;
+  };
+  [[nodiscard]] bool is_taken_here() const noexcept { return mine_ == this; }
 
  private:
+  static constinit inline thread_local WaitSet* mine_ = nullptr;
+  void take_out(WaitNode& node) noexcept;
+
   alignas(base::kCacheLine) std::atomic<uint32_t> count_{0};
+  std::atomic<uint32_t> tasks_{0};  ///< of these
   WaitQueue queue_;
 };
 
