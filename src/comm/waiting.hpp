@@ -97,18 +97,18 @@ class WaitSet {
   /// `set`, and wakes none of them for it; nullptr: as before it.
   class Taker {
    public:
-    explicit Taker(WaitSet* set) noexcept : before_(std::exchange(mine_, set)) {}
-    ~Taker() { mine_ = before_; }
+    explicit Taker(WaitSet* set) noexcept : before_(std::exchange(mine, set)) {}
+    ~Taker() { mine = before_; }
     Taker(const Taker&) = delete;
     Taker& operator=(const Taker&) = delete;
 
    private:
     WaitSet* const before_;
   };
-  [[nodiscard]] bool is_taken_here() const noexcept { return mine_ == this; }
+  [[nodiscard]] bool is_taken_here() const noexcept { return mine == this; }
 
  private:
-  static constinit inline thread_local WaitSet* mine_ = nullptr;
+  static constinit inline thread_local WaitSet* mine = nullptr;
   void take_out(WaitNode& node) noexcept;
 
   alignas(base::kCacheLine) std::atomic<uint32_t> count_{0};
