@@ -26,10 +26,8 @@ using comm::LeftQueues;
 using comm::QueueEntry;
 using comm::WaitNode;
 using comm::WaitSet;
-using test::bytes_of;
 using test::on_ranks;
 using test::on_threads;
-using test::writable;
 
 // --- Whom the watch wakes ------------------------------------------------------------------------
 
