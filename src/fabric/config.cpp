@@ -35,11 +35,12 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      "Cells of 64 bytes in the control ring of each lane; a power of two."},
     {"fabric.inline_cells",
      integer,
-     "4",
+     "16",
      1,
      16,
      {},
-     "Most cells that a message travelling inside a ring may take."},
+     "Most cells that a message travelling inside a ring may take, if half of each ring has as "
+     "many."},
     {"fabric.packet_bytes",
      bytes,
      "64K",
@@ -163,12 +164,17 @@ Geometry default_geometry(uint32_t ports) {
           number("fabric.packet_bytes"), number("fabric.packets")};
 }
 
+uint32_t configured_inline_cells(const Geometry& geometry) {
+  const auto wanted = static_cast<uint32_t>(base::config_int("fabric.inline_cells"));
+  return std::min({wanted, geometry.lane_cells / 2, geometry.control_cells / 2});
+}
+
 LaneSetup lane_setup(const Geometry& geometry, std::vector<Rank> ranks) {
   register_fabric_config();
   LaneSetup setup;
   setup.geometry = geometry;
   setup.ranks = std::move(ranks);
-  setup.inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells"));
+  setup.inline_cells = configured_inline_cells(geometry);
   setup.exposures = static_cast<uint32_t>(base::config_int("fabric.exposures"));
   setup.packet_node = static_cast<int>(base::config_int("fabric.packet_node"));
   setup.membarrier = base::config_text("fabric.membarrier") != "off";

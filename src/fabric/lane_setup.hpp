@@ -22,4 +22,7 @@ struct LaneSetup {
 /// These, and the rest from the configuration.
 LaneSetup lane_setup(const Geometry& geometry, std::vector<Rank> ranks);
 
+/// `fabric.inline_cells`, as far as the rings have room for two such messages.
+uint32_t configured_inline_cells(const Geometry& geometry);
+
 }  // namespace weft::fabric

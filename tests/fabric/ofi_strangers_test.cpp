@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "fabric/conformance_ranks.hpp"
+#include "fabric/lane_setup.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
 #include "fabric/ofi/probe.hpp"
 #include "weft/base/config.hpp"
@@ -92,7 +93,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     fabric_.reset(fabric);
     endpoint_ = std::make_unique<ofi::Endpoint>(info_, *fabric, 256);
     Geometry geometry = small_geometry();
-    const auto cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells"));
+    const uint32_t cells = configured_inline_cells(geometry);
     const uint32_t tag = GetParam() ? FrameKey::kTagBytes : 0;
     Card card{geometry, cells, tag, "nowhere", {}};
     for (uint32_t port = 0; port < geometry.ports; ++port)

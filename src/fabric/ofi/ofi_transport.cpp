@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "fabric/lane_setup.hpp"
 #include "fabric/layout.hpp"
 #include "fabric/ofi/limits.hpp"
 #include "fabric/ofi/ofi_port.hpp"
@@ -51,7 +52,7 @@ OfiSetup setup_of(const Geometry& geometry, std::span<std::byte> packets) {
   register_fabric_config();
   return {
       .geometry = geometry,
-      .inline_cells = static_cast<uint32_t>(base::config_int("fabric.inline_cells")),
+      .inline_cells = configured_inline_cells(geometry),
       .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
       .receive = configured_receive_strategy(),
       .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
