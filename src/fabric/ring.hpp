@@ -23,6 +23,7 @@
 //     one, and that never ahead of the consumer's.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +84,7 @@ class RingProducer {
     }
     if (!has_room(cells)) [[unlikely]]
       return nullptr;
-    fetch_ahead();
+    fetch_ahead(cells);
     return cells_ + offset;
   }
 
@@ -91,7 +92,7 @@ class RingProducer {
   [[nodiscard]] Cell* claim_one() const noexcept {
     if (tail_ + kAhead >= limit_) [[unlikely]]
       return nullptr;
-    fetch_ahead();
+    fetch_ahead(1);
     return cells_ + (static_cast<uint32_t>(tail_) & mask_);
   }
 
@@ -108,10 +109,12 @@ class RingProducer {
   static constexpr uint32_t kAhead = 4;
 
   /// Asks for the line of a later cell, so that it is there when its turn comes: not of the next,
-  /// on which an idle consumer is looking. Those who share a lane wait at each lock for their
+  /// on which an idle consumer is looking, nor of the next frame's others if it is as long as this
+  /// one, for a fast consumer is there as soon. Those who share a lane wait at each lock for their
   /// stores.
-  void fetch_ahead() const noexcept {
-    base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + kAhead) & mask_));
+  void fetch_ahead(uint32_t cells) const noexcept {
+    const uint32_t ahead = std::max(kAhead, 2 * cells);
+    base::prefetch_for_write(cells_ + (static_cast<uint32_t>(tail_ + ahead) & mask_));
   }
 
   [[nodiscard]] bool has_room(uint32_t cells) noexcept {

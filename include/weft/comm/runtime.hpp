@@ -206,7 +206,8 @@ class Runtime {
   /// which it may be more (over a network).
   [[nodiscard]] std::size_t eager_bytes() const noexcept;
   [[nodiscard]] std::size_t eager_bytes(Rank to) const noexcept;
-  /// Messages up to this many bytes travel inside the ring.
+  /// Messages up to this many bytes travel inside the ring: `fabric.inline_cells`, less the header,
+  /// but no more than go eagerly.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 
   /// Once all that came of it is delivered; an operation with it may have failed with `peer_died` a
