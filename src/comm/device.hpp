@@ -307,8 +307,8 @@ class Device final : public fabric::Sink {
     return thread_counters_.read(what);
   }
   /// (lock) Messages were put into an endpoint's queue: afterwards wake one of its waiters, which
-  /// wakes the next if it leaves any (Endpoint::dequeue_wait). None if the caller is about to take
-  /// them itself.
+  /// sees to the others if it leaves any (Endpoint::dequeue_until). None if the caller is about to
+  /// take them itself.
   void note_queued(comm::WaitSet& waiters) noexcept {
     if (queued_ == &waiters || waiters.is_taken_here()) [[likely]]
       return;

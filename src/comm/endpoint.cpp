@@ -434,6 +434,10 @@ bool Endpoint::wait_for_message(Impl& my, Message& message, uint64_t deadline_ns
     Endpoint::Impl& my;
     Message& message;
   } wanted{my, message};
+  comm::Turns& turns = my.runtime.turns;
+  const bool takes = my.runtime.leaves_queue(my.queue_waiters) && comm::Turns::comes_back_soon() &&
+                     turns.has_watch();
+  const comm::WaitSet::Taker taker(takes ? &my.queue_waiters : nullptr);
   return my.runtime.wait_for(
       my.queue_waiters,
       [](void* argument) {

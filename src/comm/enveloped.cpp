@@ -218,9 +218,13 @@ WEFT_NOT_IN_LINE void Runtime::run_deferred_now() noexcept {
     }
     while (in_order != nullptr) {
       Deferred* const next = in_order->next_deferred;
-      // It may take long, or need what a thread holds whose wake the caller put off.
+      // It may take long, or need what a thread holds whose wake the caller put off, or did not
+      // give since it is about to take the message itself.
       if (!impl_->turns.owed.empty()) impl_->turns.keep_watch();
-      in_order->run();
+      {
+        const comm::WaitSet::Taker nobody(nullptr, comm::WaitSet::Taker::Before::wakes);
+        in_order->run();
+      }
       in_order = next;
       // Whoever waits for a condition that this made true, after progress had woken them in vain.
       base::light_fence();  // as in Device::after_progress

@@ -44,7 +44,9 @@ bool LeftQueues::Entry::has_left() const noexcept {
 }
 
 bool LeftQueues::leave(Entry& entry) noexcept {
-  // relaxed: see `look`, which looks again after it has taken one out.
+  // acquire: what was seen of messages and threads was seen before this look. Else relaxed: `look`
+  // looks again before it takes one out.
+  std::atomic_thread_fence(std::memory_order_acquire);
   if (entry.listed_.load(std::memory_order_relaxed)) return false;
   const std::scoped_lock held(lock_);
   if (entry.listed_.load(std::memory_order_relaxed)) return false;

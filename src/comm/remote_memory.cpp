@@ -293,7 +293,8 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
                 .tag = tag.value,
                 .bytes = static_cast<uint32_t>(data.size()),
                 .reply_port = device.number()};
-  const bool large = !runtime.goes_eagerly(owner, data.size());
+  const bool fits_ring = data.size() + sizeof(Header) + sizeof(PutBody) <= port.max_inline();
+  const bool large = !fits_ring && !runtime.goes_eagerly(owner, data.size());
   RendezvousBody from{};
   if (large) {
     op->kind = comm::Kind::put;
@@ -301,7 +302,7 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   }
   comm::OperationTable::expect(*op);  // and from here on it may be over at any time
   Post answer = Post::retry;
-  if (data.size() + sizeof(Header) + sizeof(PutBody) <= port.max_inline()) {
+  if (fits_ring) {
     answer = port.try_send(owner, device.number(), Bytes(header, body).span(), data);
   } else if (!large) {
     answer = runtime.send_packet(device, owner, Bytes(header, body).span(), {&data, 1});

@@ -612,8 +612,9 @@ DeviceCounts Runtime::device_counts(uint32_t number) const {
 std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
 std::size_t Runtime::eager_bytes(Rank to) const noexcept { return impl_->eager_bytes(to); }
 std::size_t Runtime::inline_bytes() const noexcept {
-  return std::min({impl_->devices[0]->port().max_inline() - sizeof(comm::Header),
-                   Impl::kMaxInlineBytes, impl_->settings.eager_bytes});
+  const std::size_t most = std::min(impl_->devices[0]->port().max_inline() - sizeof(comm::Header),
+                                    Impl::kMaxInlineBytes);
+  return std::min(most, std::max(impl_->settings.eager_bytes, Impl::kAlwaysInlineBytes));
 }
 std::span<std::byte> Runtime::allocate_shared(std::size_t bytes) {
   return impl_->transport->allocate_shared(bytes);

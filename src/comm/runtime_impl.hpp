@@ -86,6 +86,8 @@ RuntimeSettings read_settings(const RuntimeOptions& options);
 struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kMaxEndpoints = 1024;
   static constexpr std::size_t kMaxInlineBytes = 1024;
+  /// Where the rings take it, whatever goes eagerly else: four cells, less what is in front.
+  static constexpr std::size_t kAlwaysInlineBytes = 232;
   /// Of peers' requests: records for all, if that many are enough, and what a peer has at least and
   /// at most. All ranks decide the same, whatever devices they have.
   static constexpr uint32_t kRequestRecords = 65536;

@@ -12,11 +12,12 @@ namespace {
 
 /// Of the calling thread, whatever the runtime: guesses.
 struct MyTurn {
-  uint64_t began = 0;    ///< ticks
-  int32_t returns = 0;   ///< soon ones raise it; negative: so many times it does not leave
-  uint64_t left_at = 0;  ///< ticks, when it left others behind; 0: it did not
-  uint32_t kept = 0;     ///< Turns::kept_ then
-  uint32_t leaves = 0;   ///< Turns::leaves_ then
+  uint64_t began = 0;     ///< ticks
+  int32_t returns = 0;    ///< soon ones raise it; negative: so many times it does not leave
+  uint64_t left_at = 0;   ///< ticks, when it left others behind; 0: it did not
+  bool messages = false;  ///< it left some in a queue
+  uint32_t kept = 0;      ///< Turns::kept_ then
+  uint32_t leaves = 0;    ///< Turns::leaves_ then
 };
 constinit thread_local MyTurn my_turn;
 
@@ -139,7 +140,10 @@ void Turns::leave() noexcept {
 void Turns::leave(LeftQueues::Entry& queue) noexcept {
   if (left.leave(queue)) keep_watch();
   note_left();
+  my_turn.messages = true;
 }
+
+bool Turns::has_left_messages() noexcept { return std::exchange(my_turn.messages, false); }
 
 void Turns::note_left() noexcept {
   my_turn.leaves = leaves_.load(std::memory_order_relaxed) + 1;

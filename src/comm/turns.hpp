@@ -83,6 +83,8 @@ class Turns {
   void leave() noexcept;
   /// The same, and leaves messages in a queue.
   void leave(LeftQueues::Entry& queue) noexcept;
+  /// It did so since it was asked last.
+  [[nodiscard]] static bool has_left_messages() noexcept;
 
   /// There is a watch; it is started if need be, and cannot be where there are no more threads.
   [[nodiscard]] bool has_watch() noexcept {

@@ -110,8 +110,8 @@ class AwaitCondition final : public Awaited {
     return true;
   }
   void withdraw() noexcept override {
-    // A wake that was for us is not lost: whoever waits for a queue's message passes it on when it
-    // leaves some behind (Endpoint::dequeue_wait), and watchers are woken all at once.
+    // A wake that was for us is not lost: whoever waits for a queue's message sees to others when
+    // it leaves some behind (Endpoint::dequeue_until), and watchers are woken all at once.
     if (enrolled_) set_.withdraw(node_);
     enrolled_ = false;
   }
@@ -253,8 +253,6 @@ void Runtime::wait_for_condition(bool (*ready)(void*), void* argument) {
 bool Runtime::Impl::wait_for(comm::WaitSet& set, bool (*ready)(void*), void* argument,
                              uint64_t deadline_ns) {
   comm::AwaitCondition awaited(set, ready, argument, deadline_ns);
-  const bool takes = leaves_queue(set) && comm::Turns::comes_back_soon() && turns.has_watch();
-  const comm::WaitSet::Taker taker(takes ? &set : nullptr);
   wait(awaited, Wants::any);
   return awaited.met();
 }
@@ -296,7 +294,8 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
     return;
   }
   comm::UsersCode::check_may_wait();
-  if (takes_turns && !turns.left.empty()) turns.left.wake();
+  // Whoever left messages in a queue, and is not back there so soon after all.
+  if (takes_turns && !turns.left.empty() && turns.has_left_messages()) turns.left.wake();
   bool serving = false;
   {
     Awake awake(waiting);

@@ -97,7 +97,12 @@ class WaitSet {
   /// `set`, and wakes none of them for it; nullptr: as before it.
   class Taker {
    public:
-    explicit Taker(WaitSet* set) noexcept : before_(std::exchange(mine, set)) {}
+    enum class Before : bool { as_it_is, wakes };
+    /// `wakes`: for whichever set it was until now, somebody is woken first.
+    explicit Taker(WaitSet* set, Before before = Before::as_it_is) noexcept
+        : before_(std::exchange(mine, set)) {
+      if (before == Before::wakes && before_ != nullptr) before_->wake(1);
+    }
     ~Taker() { mine = before_; }
     Taker(const Taker&) = delete;
     Taker& operator=(const Taker&) = delete;

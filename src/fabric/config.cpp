@@ -40,7 +40,7 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      16,
      {},
      "Most cells that a message travelling inside a ring may take, if half of each ring has as "
-     "many."},
+     "many; over a network 4 at most."},
     {"fabric.packet_bytes",
      bytes,
      "64K",

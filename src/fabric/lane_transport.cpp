@@ -157,6 +157,12 @@ std::unique_ptr<Peer> LaneTransport::attach(Rank rank) {
                 fmt::format("it has lanes for {} ranks, this one for {}: is fabric.transport the "
                             "same in all ranks?",
                             header.lanes, options_.ranks.size()));
+  const Geometry& theirs = header.geometry;
+  if (std::min(theirs.lane_cells, theirs.control_cells) < 2 * options_.inline_cells)
+    throw Error(Errc::bad_config,
+                fmt::format("its rings have {} and {} cells, too few for messages of {}: are "
+                            "fabric.lane_cells and fabric.control_cells the same in all ranks?",
+                            theirs.lane_cells, theirs.control_cells, options_.inline_cells));
   return std::make_unique<Peer>(
       rank, std::move(link),
       SegmentView(const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&header)),

@@ -54,8 +54,8 @@ using test::on_threads;
 using test::pattern;
 using test::writable;
 
-constexpr std::size_t kSizesOfModes[] = {0,   1,    8,    40,   41,     64,     232,
-                                         233, 5000, 8192, 8193, 100000, 2 << 20};
+constexpr std::size_t kSizesOfModes[] = {0,    1,    8,    40,   41,   64,     232,    233,
+                                         1000, 1001, 5000, 8192, 8193, 100000, 2 << 20};
 
 // --- Queue ---------------------------------------------------------------------------------------
 

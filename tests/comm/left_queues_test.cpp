@@ -3,6 +3,7 @@
 #include "comm/left_queues.hpp"
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <latch>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/ranks.hpp"
 #include "comm/waiting.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
 
 namespace weft {
@@ -260,6 +262,67 @@ TEST(LeftMessagesOf, WhoTakesOneAndWaitsForMoreHoldsNobodyUp) {
         EXPECT_EQ(answers.recv_wait(other, message.tag(), {}).error, Errc::ok);
       }
     });
+  });
+}
+
+constexpr Tag kHoldsUp{0}, kDefers{1};
+
+/// Work that needs what a message brings which came with it.
+struct NeedsTheMessage final : Deferred {
+  std::atomic<int> taken{0};
+  std::atomic<bool> in_vain{false};
+  void run() noexcept override {
+    const uint64_t late = base::now_ns() + 20'000'000'000;
+    while (taken == 0 && base::now_ns() < late) std::this_thread::yield();
+    in_vain = taken == 0;
+  }
+};
+
+// The thread that progresses finds a message, and before it can take it work to do: another has it.
+TEST(LeftMessagesOf, WhatProgressDefersNeedNotWaitForWhoDoesIt) {
+  const OneCore one_core;
+  on_ranks(2, [](Runtime& rt) {
+    struct Here {
+      Runtime& runtime;
+      NeedsTheMessage work;
+    } here{rt, {}};
+    Endpoint ep(rt, {.arrival = Arrival::queue});
+    Endpoint calls(rt, {.arrival = Arrival::handler,
+                        .handler =
+                            [](void* argument, const Incoming& call) {
+                              auto& mine = *static_cast<Here*>(argument);
+                              if (call.tag == kDefers) return mine.runtime.defer(mine.work);
+                              // Until what follows is there, too: one look finds it all.
+                              std::this_thread::sleep_for(std::chrono::milliseconds(2));
+                            },
+                        .handler_argument = &here});
+    Endpoint notes(rt, {});
+    const Rank other{1 - rt.rank().value};
+    constexpr Tag kFirst{0}, kWanted{1}, kOver{2};
+    constexpr int kThreads = 2;
+    if (rt.rank() == Rank{1}) {
+      for (int round = 0; round < 30; ++round) {
+        ep.send_wait(other, kFirst, {});  // who takes it comes to wait behind the other
+        (void)notes.recv_wait(other, kFirst, {});
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until they sleep, mostly
+        calls.send_wait(other, kHoldsUp, {});
+        ep.send_wait(other, kWanted, {});
+        calls.send_wait(other, kDefers, {});
+        (void)notes.recv_wait(other, kWanted, {});
+      }
+      for (int t = 0; t < kThreads; ++t) ep.send_wait(other, kOver, {});
+    } else {
+      on_threads(kThreads, [&](int) {
+        for (;;) {
+          const Message message = ep.dequeue_wait();
+          if (message.tag() == kOver) return;
+          here.work.taken = message.tag() == kWanted ? 1 : 0;
+          notes.send_wait(other, message.tag(), {});
+        }
+      });
+    }
+    rt.barrier();
+    EXPECT_FALSE(here.work.in_vain);
   });
 }
 

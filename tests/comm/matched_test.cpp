@@ -24,8 +24,9 @@ using test::on_threads;
 using test::pattern;
 using test::writable;
 
-constexpr std::size_t kMatchedSizes[] = {
-    0, 1, 8, 40, 41, 64, 200, 232, 233, 1000, 4096, 8192, 8193, 65536, 1 << 20, (3 << 20) + 7};
+constexpr std::size_t kMatchedSizes[] = {0,    1,    8,     40,      41,           64,
+                                         200,  232,  233,   1000,    1001,         4096,
+                                         8192, 8193, 65536, 1 << 20, (3 << 20) + 7};
 
 class Matched : public ::testing::TestWithParam<Progress> {
  protected:

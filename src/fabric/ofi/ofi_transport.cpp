@@ -48,11 +48,15 @@ Effort configured_effort() {
           .under_way = cap("fabric.ofi.under_way")};
 }
 
+/// What a peer may still send is counted in cells: a longer frame would leave few under way, where
+/// each is under way for long.
+constexpr uint32_t kMostInlineCells = 4;
+
 OfiSetup setup_of(const Geometry& geometry, std::span<std::byte> packets) {
   register_fabric_config();
   return {
       .geometry = geometry,
-      .inline_cells = configured_inline_cells(geometry),
+      .inline_cells = std::min(configured_inline_cells(geometry), kMostInlineCells),
       .exposures = static_cast<uint32_t>(base::config_int("fabric.exposures")),
       .receive = configured_receive_strategy(),
       .receives = static_cast<uint32_t>(base::config_int("fabric.ofi.receives")),
