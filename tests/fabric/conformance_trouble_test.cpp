@@ -229,5 +229,31 @@ TEST(Interceptors, ReorderingLetsPortsOvertake) {
   EXPECT_GT(overtaken, 20);
 }
 
+// A frame that a peer's rings could never take would be refused for ever.
+TEST(UnlikeRings, TooShortForThisRanksFramesAreRefused) {
+  for (const auto& [name, make] :
+       {std::pair{"local", &make_local_transport}, std::pair{"shm", &make_shm_transport}}) {
+    const Provider provider{name, 2, [make = make](Job& job, const Geometry& geometry) {
+                              Geometry mine = geometry;
+                              if (job.rank() == Rank{1}) mine.lane_cells = 16;
+                              return make(job, mine);
+                            }};
+    Geometry long_rings = small_geometry();
+    long_rings.lane_cells = 256;
+    long_rings.control_cells = 64;
+    Ranks ranks(provider, 2, long_rings);
+    EXPECT_GT(ranks.port(0).max_inline(), ranks.port(1).max_inline());
+    (void)ranks.port(0).try_send(Rank{1}, 0, bytes_of("x"), {});
+    Recorder sink;
+    ASSERT_TRUE(poll_until(ranks.port(0), sink, [&] { return !sink.downs.empty(); })) << name;
+    EXPECT_NE(sink.downs[0].second.find("fabric.lane_cells"), std::string::npos)
+        << sink.downs[0].second;
+    // The other way there is room.
+    Recorder other;
+    send_all(ranks.port(1), Rank{0}, 0, "y", {}, ranks.port(0), other);
+    ASSERT_TRUE(poll_until(ranks.port(0), other, [&] { return !other.frames.empty(); })) << name;
+  }
+}
+
 }  // namespace
 }  // namespace weft::fabric::test
