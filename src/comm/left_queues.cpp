@@ -80,7 +80,8 @@ bool LeftQueues::look() noexcept {
       next = each->next_;
       if (!each->has_left()) {
         // Who leaves some now, and sees the entry listed, looked before this fence, which then lets
-        // us see what it saw; or else it sees that the entry is not.
+        // us see what it saw; or else it sees that the entry is not. Under the lock, which who
+        // comes now waits for, yielding: once for each time that a queue has run empty.
         each->listed_.store(false, std::memory_order_relaxed);
         base::heavy_fence();
         if (!each->has_left()) {

@@ -238,7 +238,8 @@ TEST_P(LeftMessages, WhoTakesOneAndGoesHoldsNobodyUp) {
 
 INSTANTIATE_TEST_SUITE_P(AnotherServes, LeftMessages, testing::Bool());
 
-// Each takes a message, and waits in weft for what is sent only once all are taken.
+// Each takes a message, and waits in weft for what is sent only once all are taken. It wakes
+// another before that; if it did not, the watch would a little later.
 TEST(LeftMessagesOf, WhoTakesOneAndWaitsForMoreHoldsNobodyUp) {
   const OneCore one_core;
   on_ranks(2, [](Runtime& rt) {

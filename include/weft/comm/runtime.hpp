@@ -207,7 +207,7 @@ class Runtime {
   [[nodiscard]] std::size_t eager_bytes() const noexcept;
   [[nodiscard]] std::size_t eager_bytes(Rank to) const noexcept;
   /// Messages up to this many bytes travel inside the ring: `fabric.inline_cells`, less the header,
-  /// but no more than go eagerly.
+  /// but no more than go eagerly, unless that is less than 232.
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
 
   /// Once all that came of it is delivered; an operation with it may have failed with `peer_died` a
