@@ -39,7 +39,7 @@ Post Endpoint::Impl::send_otherwise(Rank to, Tag tag, std::span<const std::byte>
                                     Completion* completion, void* context) {
   runtime.check_rank(to);
   if (!takes_messages()) refuse_send();
-  if (data.size() > inline_bytes) {
+  if (!fits_ring(to, data.size())) {
     return send_large(to, tag, {&data, 1}, data.size(), completion, context);
   }
   if (data.data() == nullptr && !data.empty()) refuse_null();
@@ -65,7 +65,7 @@ WEFT_NOT_IN_LINE Post Endpoint::send_gathered(Rank to, Tag tag,
     bytes += piece.size();
   }
   if (pieces.size() == 1) return send(to, tag, pieces[0], completion, context);
-  if (bytes > my.inline_bytes) {
+  if (!my.fits_ring(to, bytes)) {
     return my.send_large(to, tag, pieces, bytes, completion, context);
   }
   std::byte together[Runtime::Impl::kMaxInlineBytes];
@@ -510,6 +510,7 @@ Endpoint::Endpoint(Runtime& runtime, const EndpointSpec& spec) {
   Impl& my = *impl_;
   if (my.spec.allocator == nullptr) my.spec.allocator = &heap_allocator();
   my.inline_bytes = runtime.inline_bytes();
+  my.most_inline_bytes = runtime.inline_bytes(runtime.rank());
   switch (spec.arrival) {
     case Arrival::matched:
       my.arrivals = spec.buffer == Buffer::allocated ? comm::kMatchedAllocated : comm::kMatched;

@@ -93,7 +93,8 @@ struct Endpoint::Impl {
   EndpointSpec spec;
   uint16_t number = 0;
   comm::Arrivals arrivals{};
-  std::size_t inline_bytes = 0;  ///< messages up to this travel in the ring
+  std::size_t inline_bytes = 0;       ///< messages up to this travel in the ring, to whomever
+  std::size_t most_inline_bytes = 0;  ///< to some
   comm::ShortWay short_way;
   uint64_t eager_word = 0;  ///< first word of an eager message's header, without its tag
   std::unique_ptr<comm::MatchTable> table;                      // Arrival::matched
@@ -137,6 +138,11 @@ struct Endpoint::Impl {
                   std::size_t bytes, Completion* completion, void* context);
   Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
                 std::optional<Tag> signal, Completion* completion, void* context);
+  /// `to`: of the job.
+  [[nodiscard]] bool fits_ring(Rank to, std::size_t bytes) const noexcept {
+    return bytes <= inline_bytes ||
+           (bytes <= most_inline_bytes && bytes <= runtime.inline_bytes(to));
+  }
   [[nodiscard]] bool takes_messages() const noexcept {
     return spec.arrival != Arrival::memory && spec.arrival != Arrival::matcher;
   }

@@ -32,7 +32,7 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
   my.check_envelope(to, data.data(), data.size());
   Device& device = via != nullptr ? *via : my.pick_device();
   const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
-  if (data.size() <= my.inline_bytes) [[likely]] {
+  if (my.fits_ring(to, data.size())) [[likely]] {
     return device.port().try_send_short({to, device.number()}, header, data);
   }
   if (!my.runtime.goes_eagerly(to, data.size())) [[unlikely]]

@@ -293,7 +293,8 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
                 .tag = tag.value,
                 .bytes = static_cast<uint32_t>(data.size()),
                 .reply_port = device.number()};
-  const bool fits_ring = data.size() + sizeof(Header) + sizeof(PutBody) <= port.max_inline();
+  const bool fits_ring =
+      data.size() + sizeof(Header) + sizeof(PutBody) <= port.max_inline_to(owner);
   const bool large = !fits_ring && !runtime.goes_eagerly(owner, data.size());
   RendezvousBody from{};
   if (large) {

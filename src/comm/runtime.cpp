@@ -123,7 +123,8 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   }
   if (devices.size() == 1) only_device = devices[0].get();
   const fabric::Port& port = devices[0]->port();
-  const std::size_t longest = std::max<std::size_t>(port.max_inline(), port.max_control());
+  const std::size_t longest =
+      std::max<std::size_t>(port.max_inline_to(job.rank()), port.max_control());
   kept = std::make_unique<comm::KeptBytes>(
       unexpected_records, (longest + sizeof(fabric::OpenLoan) + base::kCacheLine - 1) /
                               base::kCacheLine * base::kCacheLine);
@@ -612,10 +613,9 @@ DeviceCounts Runtime::device_counts(uint32_t number) const {
 std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
 std::size_t Runtime::eager_bytes(Rank to) const noexcept { return impl_->eager_bytes(to); }
 std::size_t Runtime::inline_bytes() const noexcept {
-  const std::size_t most = std::min(impl_->devices[0]->port().max_inline() - sizeof(comm::Header),
-                                    Impl::kMaxInlineBytes);
-  return std::min(most, std::max(impl_->settings.eager_bytes, Impl::kAlwaysInlineBytes));
+  return impl_->inline_bytes(impl_->devices[0]->port().max_inline());
 }
+std::size_t Runtime::inline_bytes(Rank to) const noexcept { return impl_->inline_bytes(to); }
 std::span<std::byte> Runtime::allocate_shared(std::size_t bytes) {
   return impl_->transport->allocate_shared(bytes);
 }

@@ -23,6 +23,7 @@
 #include "comm/turns.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
+#include "comm/wire.hpp"
 #include "weft/base/idle_work.hpp"
 #include "weft/base/locks.hpp"
 #include "weft/base/records.hpp"
@@ -214,6 +215,14 @@ struct Runtime::Impl final : base::IdleWork {
   /// answer cost more than a copy does.
   [[nodiscard]] std::size_t eager_bytes(Rank rank) const noexcept {
     return transport->is_far(rank) ? settings.far_eager_bytes : settings.eager_bytes;
+  }
+  /// Of a message whose frame may have so many bytes.
+  [[nodiscard]] std::size_t inline_bytes(uint32_t max_frame) const noexcept {
+    const std::size_t most = std::min(max_frame - sizeof(comm::Header), kMaxInlineBytes);
+    return std::min(most, std::max(settings.eager_bytes, kAlwaysInlineBytes));
+  }
+  [[nodiscard]] std::size_t inline_bytes(Rank to) const noexcept {
+    return inline_bytes(devices[0]->port().max_inline_to(to));
   }
   [[nodiscard]] bool goes_eagerly(Rank to, std::size_t bytes) const noexcept {
     return bytes <= settings.eager_bytes || bytes <= eager_bytes(to);

@@ -30,6 +30,9 @@ class ByNodePort final : public Port {
 
   [[nodiscard]] uint32_t max_inline() const noexcept override { return max_inline_; }
   [[nodiscard]] uint32_t max_control() const noexcept override { return max_control_; }
+  [[nodiscard]] uint32_t max_inline_to(Rank to) const noexcept override {
+    return is_near_[to.value] != 0 ? near_->max_inline() : far_->max_inline();
+  }
   Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                 std::span<const std::byte> payload) noexcept override {
     return side(to).try_send(to, to_port, header, payload);

@@ -19,6 +19,9 @@ class PassingPort : public Port {
   explicit PassingPort(std::unique_ptr<Port> inner) : inner_(std::move(inner)) {}
   [[nodiscard]] uint32_t max_inline() const noexcept override { return inner_->max_inline(); }
   [[nodiscard]] uint32_t max_control() const noexcept override { return inner_->max_control(); }
+  [[nodiscard]] uint32_t max_inline_to(Rank to) const noexcept override {
+    return inner_->max_inline_to(to);
+  }
   Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                 std::span<const std::byte> payload) noexcept override {
     return inner_->try_send(to, to_port, header, payload);

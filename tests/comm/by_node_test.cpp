@@ -28,6 +28,7 @@ constexpr int kNodes = 4;
 /// What one rank sent, by where it went.
 struct Sent {
   std::atomic<int> within{0}, between{0};
+  std::atomic<int> packets_within{0}, packets_between{0};  // of these
 };
 
 class CountingPort final : public fabric::PassingPort {
@@ -40,13 +41,18 @@ class CountingPort final : public fabric::PassingPort {
   }
   Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
                        uint32_t bytes) noexcept override {
-    return counted(to, inner().try_send_packet(to, to_port, header, index, bytes));
+    const Post answer = counted(to, inner().try_send_packet(to, to_port, header, index, bytes));
+    if (answer != Post::retry) ++(is_near(to) ? sent_.packets_within : sent_.packets_between);
+    return answer;
   }
 
  private:
+  [[nodiscard]] bool is_near(Rank rank) const {
+    return job_.node_of(rank) == job_.node_of(job_.rank());
+  }
   Post counted(Rank to, Post answer) noexcept {
     if (answer == Post::retry) return answer;
-    ++(job_.node_of(to) == job_.node_of(job_.rank()) ? sent_.within : sent_.between);
+    ++(is_near(to) ? sent_.within : sent_.between);
     return answer;
   }
   const fabric::Job& job_;
@@ -159,6 +165,59 @@ TEST(ByNode, CollectivesSendAsLittleBetweenNodesAsThereAreOtherNodes) {
   EXPECT_EQ(allreduce, kTimes * kOthers * 2);
   EXPECT_EQ(barrier, kTimes * kOthers * 2);
   EXPECT_GT(within, 0);
+}
+
+/// The network's frames are shorter than the rings' of a node, which all of a node's messages use:
+/// matched ones, with pieces or without, and puts.
+TEST(ByNode, NeighboursSendInTheRingWhatGoesToOthersInAPacket) {
+  on_nodes([](Runtime& rt, Sent& sent) {
+    Endpoint talk(rt, {.arrival = Arrival::matched});
+    Endpoint queue(rt, {.arrival = Arrival::queue});
+    Endpoint memory(rt, {.arrival = Arrival::memory});
+    const int me = rt.rank().value;
+    const Rank neighbour{me ^ 1};
+    const Rank other{(me + kRanks / 2) % kRanks};
+    const std::size_t longest = rt.inline_bytes(neighbour);
+    ASSERT_GT(longest, rt.inline_bytes(other));
+    EXPECT_EQ(rt.inline_bytes(other), rt.inline_bytes());
+    std::vector<std::byte> region(2 * longest);
+    const Region exposed(rt, region);
+    for (const Rank peer : {neighbour, other}) {
+      fabric::MemoryKey theirs;
+      talk.send_wait(peer, Tag{9}, test::bytes_of(exposed.key()));
+      talk.recv_wait(peer, Tag{9}, test::writable(theirs));
+      for (const std::size_t bytes : {rt.inline_bytes(), rt.inline_bytes() + 1, longest}) {
+        const bool in_packet = bytes > rt.inline_bytes(peer);
+        const auto packets = [&] { return sent.packets_within + sent.packets_between; };
+        const auto mine = pattern(bytes, static_cast<uint32_t>(me));
+        const auto want = pattern(bytes, static_cast<uint32_t>(peer.value));
+        int before = packets();
+        talk.send_wait(peer, Tag{1}, mine);
+        EXPECT_EQ(packets() - before, in_packet) << bytes;
+        before = packets();
+        const std::span<const std::byte> halves[] = {std::span(mine).first(bytes / 2),
+                                                     std::span(mine).subspan(bytes / 2)};
+        (void)until_posted(rt, [&] { return talk.send_gathered(peer, Tag{2}, halves); });
+        EXPECT_EQ(packets() - before, in_packet) << bytes;
+        before = packets();
+        queue.send_wait(peer, Tag{3}, mine);
+        EXPECT_EQ(packets() - before, in_packet) << bytes;
+        before = packets();
+        EXPECT_EQ(memory.put_wait(theirs, 0, std::span(mine).first(bytes - 64)).error, Errc::ok);
+        EXPECT_EQ(packets() - before, bytes - 64 > rt.inline_bytes(peer)) << bytes;
+        std::vector<std::byte> got(bytes);
+        for (const uint32_t tag : {1, 2}) {
+          talk.recv_wait(peer, Tag{tag}, got);
+          EXPECT_TRUE(got == want) << bytes;
+        }
+        Message message = queue.dequeue_wait();
+        EXPECT_EQ(message.source(), peer);
+        EXPECT_TRUE(std::ranges::equal(message.data(), want)) << bytes;
+        rt.barrier();
+      }
+    }
+    EXPECT_EQ(sent.packets_within, 0);
+  });
 }
 
 /// Rank 0's memory is written and read by a neighbour and by a rank of another node, in every size

@@ -150,6 +150,8 @@ TEST_F(TwoSides, WhatFitsFitsBoth) {
   const ByNodePort both(is_near, std::make_unique<ScriptedPort>(Rank{1}), std::move(small));
   EXPECT_EQ(both.max_inline(), 100u);
   EXPECT_EQ(both.max_control(), 100u);
+  EXPECT_EQ(both.max_inline_to(Rank{1}), ScriptedPort(Rank{1}).max_inline());
+  EXPECT_EQ(both.max_inline_to(Rank{2}), 100u);
 }
 
 TEST_F(TwoSides, NearCostsOneCallEachAndFarRestsWhileItIsQuiet) {

@@ -1,8 +1,11 @@
 // Peers that leave, and wrappers that stop them.
 #include <algorithm>
+#include <mutex>
 #include <thread>
 
+#include "base/config_override.hpp"
 #include "fabric/conformance_ranks.hpp"
+#include "fabric/parts.hpp"
 #include "weft/fabric/interceptors.hpp"
 
 namespace weft::fabric::test {
@@ -253,6 +256,32 @@ TEST(UnlikeRings, TooShortForThisRanksFramesAreRefused) {
     send_all(ranks.port(1), Rank{0}, 0, "y", {}, ranks.port(0), other);
     ASSERT_TRUE(poll_until(ranks.port(0), other, [&] { return !other.frames.empty(); })) << name;
   }
+}
+
+// Whoever takes a peer's frames has room for those that it could send itself.
+TEST(UnlikeRings, FramesLongerThanAPeersOwnAreRefused) {
+  std::mutex one_at_a_time;  // with its configuration
+  const Provider provider{
+      "shm", 2, [&](Job& job, const Geometry& geometry) {
+        std::unique_ptr<Transport> made;
+        {
+          const std::scoped_lock hold(one_at_a_time);
+          const weft::test::ConfigOverride mine(weft::test::ConfigOverride::List{
+              {"fabric.inline_cells", job.rank() == Rank{0} ? "16" : "4"}});
+          made = make_shm_part(job, geometry, job.node_ranks());
+        }
+        job.fence();
+        return made;
+      }};
+  Geometry long_rings = small_geometry();
+  long_rings.lane_cells = 256;
+  long_rings.control_cells = 64;
+  Ranks ranks(provider, 2, long_rings);
+  (void)ranks.port(0).try_send(Rank{1}, 0, bytes_of("x"), {});
+  Recorder sink;
+  ASSERT_TRUE(poll_until(ranks.port(0), sink, [&] { return !sink.downs.empty(); }));
+  EXPECT_NE(sink.downs[0].second.find("fabric.inline_cells"), std::string::npos)
+      << sink.downs[0].second;
 }
 
 }  // namespace

@@ -207,8 +207,10 @@ class Runtime {
   [[nodiscard]] std::size_t eager_bytes() const noexcept;
   [[nodiscard]] std::size_t eager_bytes(Rank to) const noexcept;
   /// Messages up to this many bytes travel inside the ring: `fabric.inline_cells`, less the header,
-  /// but no more than go eagerly, unless that is less than 232.
+  /// but no more than go eagerly, unless that is less than 232. To any rank, and to this one of the
+  /// job, to which it may be more (within a node).
   [[nodiscard]] std::size_t inline_bytes() const noexcept;
+  [[nodiscard]] std::size_t inline_bytes(Rank to) const noexcept;
 
   /// Once all that came of it is delivered; an operation with it may have failed with `peer_died` a
   /// moment before. Throws Error(no_such_peer) for a rank outside the job.

@@ -202,9 +202,13 @@ class Port {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  /// Most bytes of header and payload together that `try_send` and `try_control` take.
+  /// Most bytes of header and payload together that `try_send` takes, and `try_control`; to
+  /// whichever rank.
   [[nodiscard]] virtual uint32_t max_inline() const noexcept = 0;
   [[nodiscard]] virtual uint32_t max_control() const noexcept = 0;
+  /// Most that `try_send` takes to this rank of the job, which may be more (within a node). To
+  /// itself a rank may send as much as to anybody.
+  [[nodiscard]] virtual uint32_t max_inline_to(Rank /*to*/) const noexcept { return max_inline(); }
 
   /// Copies header and payload into the ring to `to`, port `to_port` modulo the peer's number of
   /// ports: done or retry. Throws nothing. A dead peer: done, and the bytes go nowhere.

@@ -159,7 +159,7 @@ void Exchange::accept(int thread, Message message) {
 
 void Exchange::keep(Message message) {
   Early early{message.source(), message.tag(), {}, {}};
-  if (const auto bytes = message.data(); bytes.size() <= runtime_.inline_bytes()) {
+  if (const auto bytes = message.data(); bytes.size() <= runtime_.inline_bytes(message.source())) {
     early.copy.assign(bytes.begin(), bytes.end());
   } else {
     early.message = std::move(message);
