@@ -65,14 +65,14 @@ class Weft {
   bool pop(uint64_t& sum) {
     const std::byte* bytes = nullptr;
     std::size_t length = 0;
-    if (consumer_->peek_one(bytes, length) != fabric::RingConsumer::Next::one) {
+    if (consumer_->peek_inlined(0, bytes, length) != fabric::RingConsumer::Next::one) {
       consumer_->publish_head();  // nothing more for now
       return false;
     }
     Payload<kBytes> payload;
     std::memcpy(&payload, bytes, kBytes);
     sum += payload.checked();
-    consumer_->consume_one();
+    consumer_->consume_ones(1);
     return true;
   }
 

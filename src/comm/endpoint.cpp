@@ -251,26 +251,55 @@ WEFT_NOT_IN_LINE bool Endpoint::dequeue(Message& message) {
     refuse_dequeue();
   message.release();
   Device& device = my.pick_device();
+  bool longer = false;
   if (my.queue->size_hint() == 0 &&
-      device.try_short([&] { return my.take_short(device, message); })) [[likely]]
+      device.try_short([&] { return my.take_short(device, message, longer); })) [[likely]]
     return true;
-  return my.dequeue_otherwise(device, message);
+  return longer ? my.dequeue_longer(device, message) : my.dequeue_otherwise(device, message);
 }
 
-/// (lock of `device`) Takes an eager message straight from the ring, if the next is one.
-inline bool Endpoint::Impl::take_short(Device& device, Message& message) {
+/// (lock of `device`) Takes an eager message straight from the ring, if the next is one. `longer`:
+/// it is, but more than a message holds itself.
+inline bool Endpoint::Impl::take_short(Device& device, Message& message, bool& longer) {
   // Older ones first. Whatever of this device's was taken from the queue is out of it for good.
   if (queue->size_hint() != 0) [[unlikely]]
     return false;
   // The frame's length is the message's: what its header says of bytes is not looked at.
-  static constexpr uint64_t kAllButTag = 0xffffffff;
   const fabric::ShortFrame frame =
       device.port().take_short({kAllButTag, eager_word}, message.inlined_);
+  longer = frame.bytes == fabric::ShortFrame::kLonger;
   if (!frame) return false;
   message.source_ = frame.source;
   message.tag_ = Tag{static_cast<uint32_t>(frame.first_word >> 32)};
   message.bytes_ = frame.bytes;
   message.holds_ = Message::Holds::inlined;
+  message.runtime_ = &runtime.self;
+  return true;
+}
+
+bool Endpoint::Impl::dequeue_longer(Device& device, Message& message) {
+  if (device.try_short([&] { return take_longer(device, message); })) return true;
+  return dequeue_otherwise(device, message);
+}
+
+/// (lock of `device`) Takes such a one into a place of its own.
+inline bool Endpoint::Impl::take_longer(Device& device, Message& message) {
+  if (queue->size_hint() != 0) return false;  // as in take_short
+  const uint32_t place = device.allocate_kept();
+  if (place == comm::KeptBytes::kNone) return false;
+  std::byte* const bytes = (*runtime.kept)[place];
+  const fabric::ShortFrame frame =
+      device.port().take_short({kAllButTag, eager_word}, {bytes, runtime.kept->bytes()});
+  if (!frame) {
+    device.release_kept(place);
+    return false;
+  }
+  message.source_ = frame.source;
+  message.tag_ = Tag{static_cast<uint32_t>(frame.first_word >> 32)};
+  message.bytes_ = frame.bytes;
+  message.holds_ = Message::Holds::kept;
+  message.packet_index_ = place;
+  message.place_ = bytes;
   message.runtime_ = &runtime.self;
   return true;
 }

@@ -163,7 +163,10 @@ struct Endpoint::Impl {
   void leave_others(bool got) noexcept;
   bool take_from_queue(Message& message);
   bool dequeue_otherwise(Device& device, Message& message);
-  bool take_short(Device& device, Message& message);
+  static constexpr uint64_t kAllButTag = 0xffffffff;  ///< of a header's first word
+  bool take_short(Device& device, Message& message, bool& longer);
+  bool take_longer(Device& device, Message& message);
+  bool dequeue_longer(Device& device, Message& message);
   /// (lock of `device`) Hands an eager message to whoever polls for one in `dequeue`, past the
   /// queue, if that is empty and the message needs no packet of ours.
   bool hand_over(Device& device, comm::Origin from, std::span<const std::byte> payload,

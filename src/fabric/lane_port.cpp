@@ -34,6 +34,9 @@ constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one
                                      ///< before the next's turn
 constexpr uint32_t kBeforeRuns = 2;  ///< frames of one poll that come one by one
 constexpr int kLooksOfLinger = 4;
+/// How long nobody looks at a lane that had no more behind frames of several cells. Whoever is as
+/// fast as the sender would fetch each frame's first line while it is being written.
+constexpr double kRestNs = 200;
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -227,6 +230,7 @@ LanePort::LanePort(LaneTransport& transport, uint32_t number, const BellPipe& pi
     : transport_(transport),
       number_(static_cast<uint16_t>(number)),
       max_inline_(static_cast<uint32_t>(transport.inline_cells() * sizeof(Cell) - kWordBytes)),
+      rest_ticks_(base::to_ticks(kRestNs)),
       control_(transport.own().port(number)),
       active_seen_(transport.own().layout().active_words, 0),
       bell_(control_, pipe, deaths_fd) {}
@@ -258,61 +262,96 @@ uint32_t LanePort::linger(Sink& sink, uint32_t budget) {
   uint32_t messages = 0;
   for (int look = 0; look < kLooksOfLinger && taken == 0 && last_lane_ != nullptr; ++look) {
     base::settle();
-    if (last_lane_->messages.is_empty()) continue;
+    if (last_lane_->rests_until != 0 || last_lane_->messages.is_empty()) continue;
     taken = serve(*last_lane_, sink, std::min(budget, kQuantum), messages);
     note_yield(*last_lane_, messages != 0);
   }
   return taken;
 }
 
+void LanePort::let_rest(InLane& lane) noexcept {
+  if (!armed_) lane.rests_until = base::ticks() + rest_ticks_;
+}
+
 inline void LanePort::note_yield(InLane& lane, bool yielded) noexcept {
   burst_ = 0;
   if (!yielded || lane.broken) return;
   last_lane_ = &lane;
-  burst_ = kQuantum;
+  burst_ = lane.rests_until != 0 ? 0 : kQuantum;
 }
 
 ShortFrame LanePort::take_short(ShortFilter wanted, std::span<std::byte> into) noexcept {
   // Where the last message came from, the next may be: a look at one cell. Everything else (other
   // lanes, control frames, returns, deaths) has its turn as soon as there is none, or it is not
   // wanted, and after a quantum in any case.
-  if (burst_ != 0) [[likely]] {
-    RingConsumer& messages = last_lane_->messages;
-    std::size_t length = 0;
-    const std::byte* bytes = nullptr;
-    if (messages.peek_one(bytes, length) == RingConsumer::Next::one) [[likely]] {
-      uint64_t first_word;
-      std::memcpy(&first_word, bytes, sizeof first_word);
-      // A huge number if there is no whole header.
-      const std::size_t payload = length - sizeof(ShortHeader);
-      if (payload <= into.size() && (first_word & wanted.mask) == wanted.first) [[likely]] {
-        copy_in_line(into.data(), bytes + sizeof(ShortHeader), payload);
-        messages.consume_one();
-        --burst_;
-        return {last_lane_->peer->rank(), static_cast<uint32_t>(payload), first_word};
-      }
+  if (burst_ == 0) [[unlikely]]
+    return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
+  RingConsumer& messages = last_lane_->messages;
+  std::size_t length = 0;
+  const std::byte* bytes = nullptr;
+  if (messages.peek_inlined(0, bytes, length) == RingConsumer::Next::one) [[likely]] {
+    uint64_t first_word;
+    std::memcpy(&first_word, bytes, sizeof first_word);
+    // A huge number if there is no whole header.
+    const std::size_t payload = length - sizeof(ShortHeader);
+    if (payload <= into.size() && (first_word & wanted.mask) == wanted.first) [[likely]] {
+      copy_in_line(into.data(), bytes + sizeof(ShortHeader), payload);
+      messages.consume_ones(1);
+      --burst_;
+      return {last_lane_->peer->rank(), static_cast<uint32_t>(payload), first_word};
     }
-    messages.publish_head();
-    burst_ = 0;  // and `poll` begins one with the lane that yields a message
   }
-  return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
+  return take_longer(wanted, into);
+}
+
+/// The same for a frame of several cells, or none. Out of line: short ones are not to pay for it.
+ShortFrame LanePort::take_longer(ShortFilter wanted, std::span<std::byte> into) noexcept {
+  ShortFrame frame{.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
+  RingConsumer& messages = last_lane_->messages;
+  std::size_t length = 0;
+  const std::byte* bytes = nullptr;
+  const RingConsumer::Next next = messages.peek_inlined(0, bytes, length);
+  if (next == RingConsumer::Next::longer && length <= max_inline_) {
+    std::memcpy(&frame.first_word, bytes, sizeof frame.first_word);
+    const std::size_t payload = length - sizeof(ShortHeader);
+    if ((frame.first_word & wanted.mask) == wanted.first) {
+      frame.bytes = ShortFrame::kLonger;
+      if (payload > into.size()) return frame;
+      std::memcpy(into.data(), bytes + sizeof(ShortHeader), payload);
+      messages.consume(cells_of(length));
+      --burst_;
+      burst_longer_ = true;
+      frame.source = last_lane_->peer->rank();
+      frame.bytes = static_cast<uint32_t>(payload);
+      return frame;
+    }
+  }
+  messages.publish_head();
+  burst_ = 0;  // and `poll` begins one with the lane that yields a message
+  if (std::exchange(burst_longer_, false) && next == RingConsumer::Next::nothing)
+    let_rest(*last_lane_);
+  return frame;
 }
 
 namespace {
 
-/// A frame of one cell without a packet, taken apart.
+/// A frame without a packet, taken apart.
 struct Short {
   uint64_t words[2];
   std::span<const std::byte> payload;
+
+  [[nodiscard]] uint32_t cells() const noexcept {
+    return cells_of(sizeof(ShortHeader) + payload.size());
+  }
 };
 
-/// The frame `ahead` of the next, where all in between are such.
+/// The frame that begins `ahead` cells behind the next, where all in between are such.
 inline RingConsumer::Next peek_short(RingConsumer& messages, uint32_t ahead,
                                      Short& frame) noexcept {
   const std::byte* bytes = nullptr;
   std::size_t length = 0;
-  const RingConsumer::Next next = messages.peek_ahead(ahead, bytes, length);
-  if (next != RingConsumer::Next::one) return next;
+  const RingConsumer::Next next = messages.peek_inlined(ahead, bytes, length);
+  if (next != RingConsumer::Next::one && next != RingConsumer::Next::longer) return next;
   if (length < sizeof(ShortHeader)) [[unlikely]]
     return RingConsumer::Next::other;
   std::memcpy(&frame.words[0], bytes, sizeof frame.words[0]);
@@ -321,11 +360,10 @@ inline RingConsumer::Next peek_short(RingConsumer& messages, uint32_t ahead,
   return next;
 }
 
-/// The same, and it has this first header word.
-inline bool peek_alike(RingConsumer& messages, uint32_t ahead, uint64_t first_word,
-                       Short& frame) noexcept {
-  return peek_short(messages, ahead, frame) == RingConsumer::Next::one &&
-         frame.words[0] == first_word;
+/// The same, and it has this first header word and that kind of length.
+inline bool peek_alike(RingConsumer& messages, uint32_t ahead, RingConsumer::Next length,
+                       uint64_t first_word, Short& frame) noexcept {
+  return peek_short(messages, ahead, frame) == length && frame.words[0] == first_word;
 }
 
 /// Offers `first` and those that follow and are like it, at most `most`; false: one of them was
@@ -339,9 +377,31 @@ inline bool offer_run(RingConsumer& messages, Rank source, const Short& first, u
   Short next = first;
   do {
     run.pieces[run.count++] = {next.words[1], next.payload};
-  } while (run.count < most && peek_alike(messages, run.count, run.first_word, next));
+  } while (run.count < most &&
+           peek_alike(messages, run.count, RingConsumer::Next::one, run.first_word, next));
   const uint32_t now = sink.on_run(run);
   messages.consume_ones(now);
+  taken += now;
+  return now == run.count;
+}
+
+/// The same for frames of two cells.
+inline bool offer_run_of_longer(RingConsumer& messages, Rank source, const Short& first,
+                                uint32_t most, Sink& sink, uint32_t& taken) {
+  constexpr uint32_t kCells = 2;
+  ShortRun run;
+  run.source = source;
+  run.first_word = first.words[0];
+  run.count = 0;
+  Short next = first;
+  do {
+    run.pieces[run.count++] = {next.words[1], next.payload};
+  } while (
+      run.count < most &&
+      peek_alike(messages, run.count * kCells, RingConsumer::Next::longer, run.first_word, next) &&
+      next.cells() == kCells);
+  const uint32_t now = sink.on_run(run);
+  for (uint32_t i = 0; i < now; ++i) messages.consume(kCells);
   taken += now;
   return now == run.count;
 }
@@ -354,7 +414,12 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
   const uint32_t control = lane.control.is_empty() ? 0 : serve_control(lane, sink, kQuantum);
   if (lane.broken) [[unlikely]]
     return control;
+  if (lane.rests_until != 0) [[unlikely]] {
+    if (base::ticks() < lane.rests_until) return control;
+    lane.rests_until = 0;
+  }
   uint32_t taken = 0;
+  bool longer = false;
   uint32_t run_at = kBeforeRuns;
   const Rank source = lane.peer->rank();
   // What comes after an empty look mostly comes alone, and whoever waits for it has better to do
@@ -370,19 +435,38 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
       // yet waits for its sender's core, with frames in hand that are due.
       if (taken >= run_at) {
         run_at += most;
-        if (most > 1 && peek_alike(lane.messages, 1, frame.words[0], second)) {
+        if (most > 1 && peek_alike(lane.messages, 1, next, frame.words[0], second)) {
           if (!offer_run(lane.messages, source, frame, most, sink, taken)) break;
           run_at = taken;
           continue;
         }
       }
       // Where one comes alone, its receiver has better to do; where two came, a third may have.
-      if (taken != 0 || lane.had_more) lane.messages.fetch_second();
+      if (taken != 0 || lane.had_more) lane.messages.fetch_behind(1);
       if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
           [[unlikely]]
         break;
-      lane.messages.consume_one();
-    } else if (next == RingConsumer::Next::nothing || !serve_other(lane, sink)) {
+      lane.messages.consume_ones(1);
+    } else if (next == RingConsumer::Next::longer) {
+      longer = true;
+      const uint32_t cells = frame.cells();
+      const uint32_t most = std::min(budget - taken, ShortRun::kMost);
+      if (cells == 2 && taken >= run_at) {
+        run_at += most;
+        if (most > 1 && peek_alike(lane.messages, cells, next, frame.words[0], second)) {
+          if (!offer_run_of_longer(lane.messages, source, frame, most, sink, taken)) break;
+          run_at = taken;
+          continue;
+        }
+      }
+      if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
+          [[unlikely]]
+        break;
+      lane.messages.consume(cells);
+    } else if (next == RingConsumer::Next::nothing) {
+      if (longer) let_rest(lane);
+      break;
+    } else if (!serve_other(lane, sink)) {
       break;
     }
     ++taken;
@@ -401,7 +485,7 @@ uint32_t LanePort::serve_control(InLane& lane, Sink& sink, uint32_t budget) {
   RingConsumer::Peek peek;
   while ((peek = lane.control.peek(word, bytes)) == RingConsumer::Peek::frame && taken < budget) {
     sink.on_control({lane.peer->rank(), {bytes, word.length}, {}, {}});
-    lane.control.consume(word);
+    lane.control.consume(cells_of(word.length));
     ++taken;
   }
   if (peek == RingConsumer::Peek::nonsense) [[unlikely]]
@@ -432,7 +516,7 @@ bool LanePort::serve_other(InLane& lane, Sink& sink) {
   } else if (sink.on_frame(frame) == Taken::hold) {
     return false;
   }
-  lane.messages.consume(word);
+  lane.messages.consume(cells_of(word.length));
   return true;
 }
 
@@ -536,6 +620,8 @@ uint32_t LanePort::drain_returns(Sink& sink) {
 // ---- sleep, death ----
 
 void LanePort::arm() noexcept {
+  armed_ = true;
+  for (InLane& lane : lanes_) lane.rests_until = 0;
   bell_.arm();
   // Who was not rung for sleeps, perhaps while we wait for him.
   if (transport_.has_unrung() && !transport_.ring_again()) [[unlikely]]
@@ -543,6 +629,7 @@ void LanePort::arm() noexcept {
 }
 
 void LanePort::disarm() noexcept {
+  armed_ = false;
   switch (bell_.disarm()) {
     case Doorbell::Rung::news:
       look_thoroughly_ = true;

@@ -55,6 +55,8 @@ class LanePort final : public Port {
     bool broken = false;    ///< it sent nonsense, or packets that cannot be reached any more
     bool was_empty = true;  ///< at the last poll
     bool had_more = false;  ///< perhaps, when that ended
+    /// In ticks; 0: it does not. Not while armed.
+    uint64_t rests_until = 0;
   };
   struct Down {
     Peer* peer;
@@ -74,9 +76,12 @@ class LanePort final : public Port {
 
   void discover();
   /// Adds the messages it took to `messages`; returns them and the control frames.
+  [[gnu::noinline]] ShortFrame take_longer(ShortFilter wanted, std::span<std::byte> into) noexcept;
   uint32_t serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages);
   uint32_t serve_control(InLane& lane, Sink& sink, uint32_t budget);
   bool serve_other(InLane& lane, Sink& sink);
+  /// Somebody waits for the lane to yield, and it has nothing behind frames of several cells.
+  void let_rest(InLane& lane) noexcept;
   /// After a lane's turn: whether it yielded a message.
   void note_yield(InLane& lane, bool yielded) noexcept;
   /// What a packet's frame says; false: nonsense.
@@ -92,12 +97,15 @@ class LanePort final : public Port {
   LaneTransport& transport_;
   const uint16_t number_;
   const uint32_t max_inline_;
+  const uint64_t rest_ticks_;
 
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) PortControl& control_;
   std::vector<InLane> lanes_;
-  std::size_t turn_ = 0;         // whose is next
-  uint32_t burst_ = 0;           // messages that take_short may still take from `last_lane_`
+  std::size_t turn_ = 0;       // whose is next
+  uint32_t burst_ = 0;         // messages that take_short may still take from `last_lane_`
+  bool burst_longer_ = false;  // it took one of several cells
+  bool armed_ = false;
   InLane* last_lane_ = nullptr;  // whose the last message was
   uint32_t activations_seen_ = 0;
   uint32_t polls_ = 0;

@@ -144,7 +144,7 @@ class RingProducer {
 class RingConsumer {
  public:
   enum class Peek : uint8_t { nothing, frame, nonsense };
-  enum class Next : uint8_t { nothing, one, other };
+  enum class Next : uint8_t { nothing, one, longer, other };
 
   RingConsumer() = default;
   RingConsumer(Cell* cells, uint32_t capacity, std::atomic<uint64_t>* head) noexcept
@@ -177,23 +177,20 @@ class RingConsumer {
     }
   }
 
-  /// Asks for the cell behind the next, to be there when that frame was dealt with: the locks on
-  /// the way would not let the look at it begin before.
-  void fetch_second() const noexcept {
-    __builtin_prefetch(cells_ + (static_cast<uint32_t>(head_ + 1) & mask_));
+  /// Asks for the cell behind the next frame, of so many cells, to be there when that was dealt
+  /// with: the locks on the way would not let the look at it begin before.
+  void fetch_behind(uint32_t cells) const noexcept {
+    __builtin_prefetch(cells_ + (static_cast<uint32_t>(head_ + cells) & mask_));
   }
 
-  /// The usual case of `peek` in a few instructions. one: the next frame is inline and of one cell,
-  /// and here are its bytes; other: `peek` tells.
-  [[nodiscard]] Next peek_one(const std::byte*& bytes, std::size_t& length) noexcept {
-    return peek_ahead(0, bytes, length);
-  }
-  /// The same for the cell `ahead` of those that were not given back yet, if all in between were
-  /// shown as `one`.
-  [[nodiscard]] Next peek_ahead(uint32_t ahead, const std::byte*& bytes,
-                                std::size_t& length) noexcept {
+  /// The usual cases of `peek` in a few instructions, for the frame that begins `ahead` cells
+  /// behind those that were given back, if all in between were shown so. one: it is inline and of
+  /// one cell, and here are its bytes; longer: of several; other: `peek` tells.
+  [[nodiscard]] Next peek_inlined(uint32_t ahead, const std::byte*& bytes,
+                                  std::size_t& length) noexcept {
     const uint64_t position = head_ + ahead;
-    Cell& cell = cells_[static_cast<uint32_t>(position) & mask_];
+    const uint32_t offset = static_cast<uint32_t>(position) & mask_;
+    Cell& cell = cells_[offset];
     // acquire: pairs with RingProducer::publish's release.
     const uint64_t word = word_of(cell).load(std::memory_order_acquire);
     if (static_cast<uint32_t>(word) != ControlWord::stamp_of(position)) return Next::nothing;
@@ -201,17 +198,18 @@ class RingConsumer {
     static_assert(static_cast<int>(FrameKind::inlined) == 0);
     length = (word >> 32) & 0xfffff;
     bytes = cell.bytes + kWordBytes;
-    return length <= kOneCellBytes ? Next::one : Next::other;
+    if (length <= kOneCellBytes) [[likely]]
+      return Next::one;
+    return length <= 0xffff && cells_of(length) <= mask_ + 1 - offset ? Next::longer : Next::other;
   }
-  /// Gives the frame that `peek_one` showed back, or the first `n` that `peek_ahead` did.
+
+  /// Gives the next frame, of so many cells, back to the producer.
+  void consume(uint32_t cells) noexcept { release(cells); }
+  /// The same for `n` frames of one cell each.
   void consume_ones(uint32_t n) noexcept {
     head_ += n;
     if (head_ - published_ > mask_ / 4) publish_head();
   }
-  void consume_one() noexcept { consume_ones(1); }
-
-  /// Gives the frame that `peek` showed back to the producer.
-  void consume(const ControlWord& word) noexcept { release(cells_of(word.length)); }
 
   /// Tells the producer how far this side is. Called when the lane has nothing more for now, so
   /// that a waiting producer never waits for less than a quarter of a ring.

@@ -41,7 +41,7 @@ struct Ring {
     }
     EXPECT_EQ(word.port, 3);
     text.assign(reinterpret_cast<const char*>(bytes), word.length);
-    consumer.consume(word);
+    consumer.consume(cells_of(word.length));
     return true;
   }
 };
@@ -79,34 +79,61 @@ TEST(Ring, TheUsualClaimGivesUpEarlyWhereTheOtherGoesOn) {
   EXPECT_GE(usual, 300u) << "the usual claim is the usual one";
 }
 
-TEST(Ring, LooksAheadOverFramesOfOneCellAndGivesSeveralBack) {
-  Ring ring(8);
+TEST(Ring, LooksAheadOverFramesOfAnyLengthAndGivesSeveralBack) {
+  Ring ring(32);
   const std::byte* bytes = nullptr;
   std::size_t length = 0;
-  const auto text_ahead = [&](uint32_t ahead) {
-    return ring.consumer.peek_ahead(ahead, bytes, length) == RingConsumer::Next::one
+  const auto text_ahead = [&](uint32_t cells) {
+    const auto next = ring.consumer.peek_inlined(cells, bytes, length);
+    return next == RingConsumer::Next::one || next == RingConsumer::Next::longer
                ? std::string(reinterpret_cast<const char*>(bytes), length)
                : std::string("none");
   };
+  const auto long_text = [](int n) { return std::to_string(n) + std::string(90, 'x'); };
   int in = 0;
   int out = 0;
+  int pads = 0;
   for (int lap = 0; lap < 1000; ++lap) {
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(ring.push("short " + std::to_string(in++)));
-    ASSERT_TRUE(ring.push(std::string(60, 'x')));  // two cells
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(ring.push(long_text(in++)));  // two cells each
     for (uint32_t i = 0; i < 5; ++i)
       ASSERT_EQ(text_ahead(i), "short " + std::to_string(out + static_cast<int>(i)));
-    EXPECT_NE(ring.consumer.peek_ahead(5, bytes, length), RingConsumer::Next::one);
     ring.consumer.consume_ones(3);
     out += 3;
     ASSERT_EQ(text_ahead(0), "short " + std::to_string(out));
     ring.consumer.consume_ones(2);
     out += 2;
+    int shown = 0;
+    while (shown < 4 && text_ahead(2 * shown) == long_text(out + shown)) ++shown;
+    if (shown < 4) {  // behind them the ring ends
+      ASSERT_EQ(ring.consumer.peek_inlined(2 * shown, bytes, length), RingConsumer::Next::other);
+      ++pads;
+    }
+    for (int i = 0; i < shown; ++i, ++out) ring.consumer.consume(2);
     std::string text;
-    ASSERT_TRUE(ring.pop(text));
-    EXPECT_EQ(text, std::string(60, 'x'));
-    EXPECT_EQ(ring.consumer.peek_one(bytes, length), RingConsumer::Next::nothing);
+    for (; shown < 4; ++shown, ++out) {
+      ASSERT_TRUE(ring.pop(text));
+      ASSERT_EQ(text, long_text(out));
+    }
+    EXPECT_EQ(ring.consumer.peek_inlined(0, bytes, length), RingConsumer::Next::nothing);
     ring.consumer.publish_head();
   }
+  EXPECT_GT(pads, 100);
+}
+
+// A word that no producer writes: longer than the ring goes on.
+TEST(Ring, ALengthBeyondTheRingIsNotShown) {
+  Ring ring(8);
+  ASSERT_TRUE(ring.push("first"));
+  Cell* const cell = ring.producer.claim(1);
+  ring.producer.publish(cell, 1, 8 * sizeof(Cell) - kWordBytes, FrameKind::inlined, 3);
+  const std::byte* bytes = nullptr;
+  std::size_t length = 0;
+  ASSERT_EQ(ring.consumer.peek_inlined(0, bytes, length), RingConsumer::Next::one);
+  EXPECT_EQ(ring.consumer.peek_inlined(1, bytes, length), RingConsumer::Next::other);
+  ring.consumer.consume_ones(1);
+  ControlWord word;
+  EXPECT_EQ(ring.consumer.peek(word, bytes), RingConsumer::Peek::nonsense);
 }
 
 TEST(Ring, RandomSizesAndFillsKeepTheirContents) {

@@ -103,10 +103,12 @@ struct ShortFilter {
 /// One of them, taken: two registers.
 struct ShortFrame {
   static constexpr uint32_t kNone = ~uint32_t{0};
+  static constexpr uint32_t kLonger = kNone - 1;
   Rank source;
-  uint32_t bytes;       ///< of its payload, which was copied; kNone: there was none to take
+  uint32_t bytes;  ///< of its payload, which was copied; kNone: there was none to take; kLonger:
+                   ///< there is one, for more room
   uint64_t first_word;  ///< of its header
-  explicit operator bool() const noexcept { return bytes != kNone; }
+  explicit operator bool() const noexcept { return bytes < kLonger; }
 };
 
 /// A port of a rank.
@@ -235,7 +237,8 @@ class Port {
 
   /// Offers at most `budget` waiting messages to `sink`, serving active lanes in turn, and what
   /// control frames and returned packets there are; returns how many of all were taken: 0 only if
-  /// there was nothing, or what there was is held. More may be there than it took.
+  /// there was nothing, or what there was is held, or, unless the port is armed, came within a
+  /// fraction of a microsecond behind others. More may be there than it took.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
   /// A few more looks where the last message came from: for callers whose `poll` took nothing and
   /// who would come again at once, from further away.
@@ -245,8 +248,9 @@ class Port {
   [[nodiscard]] virtual bool polls_dearly() const noexcept { return false; }
   /// A short way for callers who take message after message: takes the next frame of the lane that
   /// the last poll served from, if it is a short one that `wanted` lets pass, and copies its
-  /// payload into `into`, if that has room. None: nothing was done, and a `poll` is due. A port
-  /// answers so at least as often as `poll` would turn to something else.
+  /// payload into `into`, if that has room; if not, and the port does this with longer ones, too,
+  /// it is there still, for a call with room for max_inline bytes. None: nothing was done, and a
+  /// `poll` is due. A port answers so at least as often as `poll` would turn to something else.
   virtual ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept;
 
   /// Returns a packet to its owner. Never fails.
