@@ -318,9 +318,13 @@ bool Endpoint::Impl::dequeue_otherwise(Device& device, Message& message) {
 
 bool Endpoint::Impl::hand_over(Device& device, comm::Origin from,
                                std::span<const std::byte> payload, const fabric::Loan& loan) {
-  if (!loan && payload.size() > Message::kInlineBytes) return false;
   // Older ones first. Whatever of this device's was taken from the queue is out of it for good.
   if (queue->size_hint() != 0) return false;
+  uint32_t place = comm::KeptBytes::kNone;
+  if (!loan && payload.size() > Message::kInlineBytes) {
+    place = device.allocate_kept();
+    if (place == comm::KeptBytes::kNone) return false;
+  }
   Message& message = *device.end_wish();
   message.source_ = from.source;
   message.tag_ = from.tag;
@@ -332,6 +336,11 @@ bool Endpoint::Impl::hand_over(Device& device, comm::Origin from,
     message.loan_owner_ = loan.owner;
     message.loan_port_ = loan.port;
     message.packet_index_ = loan.index;
+  } else if (place != comm::KeptBytes::kNone) {
+    message.holds_ = Message::Holds::kept;
+    message.packet_index_ = place;
+    message.place_ = (*runtime.kept)[place];
+    std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
   } else {
     message.holds_ = Message::Holds::inlined;
     fabric::small_copy(message.inlined_, payload.data(), payload.size());

@@ -37,6 +37,7 @@ constexpr int kLooksOfLinger = 4;
 /// How long nobody looks at a lane that had no more behind frames of several cells. Whoever is as
 /// fast as the sender would fetch each frame's first line while it is being written.
 constexpr double kRestNs = 200;
+constexpr int kCloseTurns = 4;  ///< that yielded, in a row, before it rests
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
 
@@ -269,8 +270,9 @@ uint32_t LanePort::linger(Sink& sink, uint32_t budget) {
   return taken;
 }
 
-void LanePort::let_rest(InLane& lane) noexcept {
-  if (!armed_) lane.rests_until = base::ticks() + rest_ticks_;
+inline void LanePort::let_rest(InLane& lane) noexcept {
+  if (lane.close_turns < kCloseTurns || armed_) return;
+  lane.rests_until = base::ticks() + rest_ticks_;
 }
 
 inline void LanePort::note_yield(InLane& lane, bool yielded) noexcept {
@@ -320,7 +322,6 @@ ShortFrame LanePort::take_longer(ShortFilter wanted, std::span<std::byte> into) 
       std::memcpy(into.data(), bytes + sizeof(ShortHeader), payload);
       messages.consume(cells_of(length));
       --burst_;
-      burst_longer_ = true;
       frame.source = last_lane_->peer->rank();
       frame.bytes = static_cast<uint32_t>(payload);
       return frame;
@@ -328,8 +329,6 @@ ShortFrame LanePort::take_longer(ShortFilter wanted, std::span<std::byte> into) 
   }
   messages.publish_head();
   burst_ = 0;  // and `poll` begins one with the lane that yields a message
-  if (std::exchange(burst_longer_, false) && next == RingConsumer::Next::nothing)
-    let_rest(*last_lane_);
   return frame;
 }
 
@@ -424,7 +423,8 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
   const Rank source = lane.peer->rank();
   // What comes after an empty look mostly comes alone, and whoever waits for it has better to do
   // than to look at a cell that is in its sender's cache: the next poll will.
-  if (lane.was_empty) budget = std::min(budget, 1U);
+  const bool close = !lane.was_empty;
+  if (!close) budget = std::min(budget, 1U);
   lane.was_empty = false;
   while (taken < budget) {
     Short frame, second;
@@ -448,7 +448,10 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
         break;
       lane.messages.consume_ones(1);
     } else if (next == RingConsumer::Next::longer) {
-      longer = true;
+      if (!std::exchange(longer, true)) {
+        const int turns = close ? lane.close_turns + 1 : 0;
+        lane.close_turns = static_cast<uint8_t>(std::min(turns, kCloseTurns));
+      }
       const uint32_t cells = frame.cells();
       const uint32_t most = std::min(budget - taken, ShortRun::kMost);
       if (cells == 2 && taken >= run_at) {

@@ -52,9 +52,10 @@ class LanePort final : public Port {
     Peer* peer;
     RingConsumer messages;
     RingConsumer control;
-    bool broken = false;    ///< it sent nonsense, or packets that cannot be reached any more
-    bool was_empty = true;  ///< at the last poll
-    bool had_more = false;  ///< perhaps, when that ended
+    bool broken = false;      ///< it sent nonsense, or packets that cannot be reached any more
+    bool was_empty = true;    ///< at the last poll
+    bool had_more = false;    ///< perhaps, when that ended
+    uint8_t close_turns = 0;  ///< that yielded frames of several cells, with no empty one between
     /// In ticks; 0: it does not. Not while armed.
     uint64_t rests_until = 0;
   };
@@ -80,7 +81,7 @@ class LanePort final : public Port {
   uint32_t serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages);
   uint32_t serve_control(InLane& lane, Sink& sink, uint32_t budget);
   bool serve_other(InLane& lane, Sink& sink);
-  /// Somebody waits for the lane to yield, and it has nothing behind frames of several cells.
+  /// The lane has nothing more behind frames of several cells; perhaps it rests.
   void let_rest(InLane& lane) noexcept;
   /// After a lane's turn: whether it yielded a message.
   void note_yield(InLane& lane, bool yielded) noexcept;
@@ -102,9 +103,8 @@ class LanePort final : public Port {
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) PortControl& control_;
   std::vector<InLane> lanes_;
-  std::size_t turn_ = 0;       // whose is next
-  uint32_t burst_ = 0;         // messages that take_short may still take from `last_lane_`
-  bool burst_longer_ = false;  // it took one of several cells
+  std::size_t turn_ = 0;  // whose is next
+  uint32_t burst_ = 0;    // messages that take_short may still take from `last_lane_`
   bool armed_ = false;
   InLane* last_lane_ = nullptr;  // whose the last message was
   uint32_t activations_seen_ = 0;
