@@ -442,8 +442,9 @@ uint32_t Device::work() {
       else
         enqueue_locked(*op);
     } else if (op == &death_note_) {
-      // What the dead had sent may lie behind what the poll before this took: that comes first.
-      if (polled_ != 0 && ++put_off_ < kMostPutOff) {
+      // What the dead had sent may lie behind what the poll before this took or left: that comes
+      // first.
+      if ((polled_ != 0 || port_->rests()) && ++put_off_ < kMostPutOff) {
         enqueue_locked(*op);
       } else {
         put_off_ = 0;

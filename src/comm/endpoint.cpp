@@ -84,7 +84,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
     throw Error(Errc::bad_argument,
                 fmt::format("a message of {} bytes on an endpoint with Buffer::inlined, which "
                             "carries up to {}",
-                            bytes, inline_bytes));
+                            bytes, runtime.inline_bytes(to)));
   }
   Device& device = pick_device();
   Header header{.type = PacketType::eager,

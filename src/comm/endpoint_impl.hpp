@@ -168,7 +168,7 @@ struct Endpoint::Impl {
   bool take_longer(Device& device, Message& message);
   bool dequeue_longer(Device& device, Message& message);
   /// (lock of `device`) Hands an eager message to whoever polls for one in `dequeue`, past the
-  /// queue, if that is empty and the message needs no packet of ours.
+  /// queue, if that is empty and there is a place for its bytes.
   bool hand_over(Device& device, comm::Origin from, std::span<const std::byte> payload,
                  const fabric::Loan& loan);
   template <class F>

@@ -71,6 +71,7 @@ class ByNodePort final : public Port {
   uint32_t poll(Sink& sink, uint32_t budget) override;
   /// While what comes comes from far.
   [[nodiscard]] bool polls_dearly() const noexcept override { return last_ == far_.get(); }
+  [[nodiscard]] bool rests() const noexcept override { return near_->rests(); }
   /// At near's lanes, if the last message came there: a look at the network is no few instructions.
   uint32_t linger(Sink& sink, uint32_t budget) override;
   /// From the side that yielded last.

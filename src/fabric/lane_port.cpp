@@ -275,6 +275,10 @@ inline void LanePort::let_rest(InLane& lane) noexcept {
   lane.rests_until = base::ticks() + rest_ticks_;
 }
 
+bool LanePort::rests() const noexcept {
+  return std::ranges::any_of(lanes_, [](const InLane& lane) { return lane.rests_until != 0; });
+}
+
 inline void LanePort::note_yield(InLane& lane, bool yielded) noexcept {
   burst_ = 0;
   if (!yielded || lane.broken) return;

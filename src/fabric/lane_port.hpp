@@ -38,6 +38,7 @@ class LanePort final : public Port {
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
   uint32_t linger(Sink& sink, uint32_t budget) override;
+  [[nodiscard]] bool rests() const noexcept override;
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override;
   void give_back(Loan loan) noexcept override { give_back_all(loan, {&loan.index, 1}); }
   void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept override;
@@ -76,8 +77,8 @@ class LanePort final : public Port {
   void ring_if_asleep(Peer& peer, OutLane& lane, uint32_t to_port) noexcept;
 
   void discover();
-  /// Adds the messages it took to `messages`; returns them and the control frames.
   [[gnu::noinline]] ShortFrame take_longer(ShortFilter wanted, std::span<std::byte> into) noexcept;
+  /// Adds the messages it took to `messages`; returns them and the control frames.
   uint32_t serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& messages);
   uint32_t serve_control(InLane& lane, Sink& sink, uint32_t budget);
   bool serve_other(InLane& lane, Sink& sink);

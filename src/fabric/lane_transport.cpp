@@ -163,7 +163,7 @@ std::unique_ptr<Peer> LaneTransport::attach(Rank rank) {
                 fmt::format("its rings have {} and {} cells, too few for messages of {}: are "
                             "fabric.lane_cells and fabric.control_cells the same in all ranks?",
                             theirs.lane_cells, theirs.control_cells, options_.inline_cells));
-  if (header.inline_cells < options_.inline_cells)  // what takes them has room for no more
+  if (header.inline_cells != options_.inline_cells)  // whoever has fewer has room for no more
     throw Error(Errc::bad_config,
                 fmt::format("its messages in rings have up to {} cells, this one's {}: is "
                             "fabric.inline_cells the same in all ranks?",

@@ -288,6 +288,7 @@ class RunTaker final : public Sink {
     EXPECT_GT(run.count, 0u);
     EXPECT_LE(run.count, ShortRun::kMost);
     ++runs;
+    runs_of_longer += run.count > 1 && run.pieces[0].payload.size() > 40 ? 1 : 0;
     const uint32_t taken = std::min(run.count, most);
     for (uint32_t i = 0; i < taken; ++i)
       texts.push_back(text_of(run.header(i).bytes()) + text_of(run.pieces[i].payload));
@@ -301,6 +302,7 @@ class RunTaker final : public Sink {
   std::vector<std::string> texts;
   uint32_t most = 1;
   int runs = 0;
+  int runs_of_longer = 0;  ///< than a cell
 };
 
 // Short frames of one first word may come together; a sink that takes some of them is offered the
@@ -327,6 +329,7 @@ TEST_P(Frames, RunsAreOfOneFirstWordAndWhatIsNotTakenComesAgain) {
   EXPECT_TRUE(sink.texts == sent);
   if (!GetParam().wrap && GetParam().makes_runs) {
     EXPECT_GT(sink.runs, 100);
+    EXPECT_GT(sink.runs_of_longer, 20);
   }
 }
 

@@ -33,7 +33,8 @@ enum class MatchOn : uint8_t { rank_and_tag, rank, tag };
 /// Where an arriving message's bytes go.
 enum class Buffer : uint8_t {
   bound,      ///< the usual one of the arrival mode: posted buffer, Message, handler's argument
-  inlined,    ///< only messages that travel in the ring; larger sends are refused when posted
+  inlined,    ///< only messages that travel in the ring (Runtime::inline_bytes, by rank); larger
+              ///< sends are refused when posted
   explicit_,  ///< the buffer named by the receive, or the region named by the put
   allocated,  ///< Arrival::matched: the endpoint's allocator, on arrival, for receives without a
               ///< buffer; the size is told with the completion
@@ -113,9 +114,9 @@ class Region {
 /// somebody always dequeues and streams have no end, any size works, for it only says how far
 /// senders run ahead: 4096 hides pauses of a scheduler's time slice. A place takes 64 bytes, and
 /// capacities are powers of two. A message of more than 40 bytes holds something else as well: up
-/// to Runtime::inline_bytes a place of this rank's, of which there are `comm.unexpected` for all
-/// endpoints together, above that a packet of its sender's `fabric.packets`: beyond these a larger
-/// queue does not help.
+/// to Runtime::inline_bytes of its sender a place of this rank's, of which there are
+/// `comm.unexpected` for all endpoints together, above that a packet of its sender's
+/// `fabric.packets`: beyond these a larger queue does not help.
 ///
 /// Thread-safety: all calls from any thread, at the same time. Every posting call answers done,
 /// posted or retry; arguments that no state could make right throw Error(bad_argument) or

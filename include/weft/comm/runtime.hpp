@@ -109,7 +109,7 @@ class Runtime {
   /// Serves this thread's device; only if that yielded nothing, the others in turn by try-lock
   /// until one yields or a few did not (002 Alg. 2; the next call goes on behind those), but where
   /// each thread has a core none that another thread polls just now. Returns what was served; 0:
-  /// nothing was waiting. Never blocks.
+  /// nothing was waiting, or it came less than a microsecond ago. Never blocks.
   uint32_t progress();
   /// The same for a program that asks again and again whether something has come. Where such looks
   /// follow close upon each other and bring nothing for a microsecond, or another process wants the

@@ -240,6 +240,9 @@ class Port {
   /// there was nothing, or what there was is held, or, unless the port is armed, came within a
   /// fraction of a microsecond behind others. More may be there than it took.
   virtual uint32_t poll(Sink& sink, uint32_t budget) = 0;
+  /// Something may be there that `poll` leaves for a fraction of a microsecond, as above. The
+  /// polling thread's question, as `poll`.
+  [[nodiscard]] virtual bool rests() const noexcept { return false; }
   /// A few more looks where the last message came from: for callers whose `poll` took nothing and
   /// who would come again at once, from further away.
   virtual uint32_t linger(Sink& sink, uint32_t budget);
@@ -249,7 +252,7 @@ class Port {
   /// A short way for callers who take message after message: takes the next frame of the lane that
   /// the last poll served from, if it is a short one that `wanted` lets pass, and copies its
   /// payload into `into`, if that has room; if not, and the port does this with longer ones, too,
-  /// it is there still, for a call with room for max_inline bytes. None: nothing was done, and a
+  /// it is there still, for a call with room for any. None: nothing was done, and a
   /// `poll` is due. A port answers so at least as often as `poll` would turn to something else.
   virtual ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept;
 
