@@ -276,7 +276,8 @@ inline void LanePort::let_rest(InLane& lane) noexcept {
 }
 
 bool LanePort::rests() const noexcept {
-  return std::ranges::any_of(lanes_, [](const InLane& lane) { return lane.rests_until != 0; });
+  return std::ranges::any_of(
+      lanes_, [](const InLane& lane) { return lane.rests_until != 0 && !lane.broken; });
 }
 
 inline void LanePort::note_yield(InLane& lane, bool yielded) noexcept {
@@ -363,14 +364,18 @@ inline RingConsumer::Next peek_short(RingConsumer& messages, uint32_t ahead,
   return next;
 }
 
-/// The same, and it has this first header word and that kind of length.
-inline bool peek_alike(RingConsumer& messages, uint32_t ahead, RingConsumer::Next length,
-                       uint64_t first_word, Short& frame) noexcept {
-  return peek_short(messages, ahead, frame) == length && frame.words[0] == first_word;
+/// The same, and it has so many cells, one or more, and this first header word.
+template <uint32_t Cells>
+inline bool peek_alike(RingConsumer& messages, uint32_t ahead, uint64_t first_word,
+                       Short& frame) noexcept {
+  constexpr auto kNext = Cells == 1 ? RingConsumer::Next::one : RingConsumer::Next::longer;
+  return peek_short(messages, ahead, frame) == kNext && frame.words[0] == first_word &&
+         (Cells == 1 || frame.cells() == Cells);
 }
 
-/// Offers `first` and those that follow and are like it, at most `most`; false: one of them was
-/// held. Those that were taken are given back and added to `taken`.
+/// Offers `first` and those that follow and are like it, of so many cells each, at most `most`;
+/// false: one of them was held. Those that were taken are given back and added to `taken`.
+template <uint32_t Cells>
 inline bool offer_run(RingConsumer& messages, Rank source, const Short& first, uint32_t most,
                       Sink& sink, uint32_t& taken) {
   ShortRun run;
@@ -381,32 +386,36 @@ inline bool offer_run(RingConsumer& messages, Rank source, const Short& first, u
   do {
     run.pieces[run.count++] = {next.words[1], next.payload};
   } while (run.count < most &&
-           peek_alike(messages, run.count, RingConsumer::Next::one, run.first_word, next));
+           peek_alike<Cells>(messages, run.count * Cells, run.first_word, next));
   const uint32_t now = sink.on_run(run);
-  messages.consume_ones(now);
+  if constexpr (Cells == 1) {
+    messages.consume_ones(now);
+  } else {
+    for (uint32_t i = 0; i < now; ++i) messages.consume(Cells);
+  }
   taken += now;
   return now == run.count;
 }
 
-/// The same for frames of two cells.
-inline bool offer_run_of_longer(RingConsumer& messages, Rank source, const Short& first,
-                                uint32_t most, Sink& sink, uint32_t& taken) {
-  constexpr uint32_t kCells = 2;
-  ShortRun run;
-  run.source = source;
-  run.first_word = first.words[0];
-  run.count = 0;
-  Short next = first;
-  do {
-    run.pieces[run.count++] = {next.words[1], next.payload};
-  } while (
-      run.count < most &&
-      peek_alike(messages, run.count * kCells, RingConsumer::Next::longer, run.first_word, next) &&
-      next.cells() == kCells);
-  const uint32_t now = sink.on_run(run);
-  for (uint32_t i = 0; i < now; ++i) messages.consume(kCells);
-  taken += now;
-  return now == run.count;
+/// Offers a frame of several cells, with those that are like it, if it has two and `taken` is
+/// `run_at`; false: it, or one of them, was held.
+inline bool offer_longer(RingConsumer& messages, Rank source, const Short& frame, uint32_t most,
+                         Sink& sink, uint32_t& run_at, uint32_t& taken) {
+  Short second;
+  if (frame.cells() == 2 && taken >= run_at) {
+    run_at += most;
+    if (most > 1 && peek_alike<2>(messages, 2, frame.words[0], second)) {
+      const bool all = offer_run<2>(messages, source, frame, most, sink, taken);
+      run_at = taken;
+      return all;
+    }
+  }
+  if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
+      [[unlikely]]
+    return false;
+  messages.consume(frame.cells());
+  ++taken;
+  return true;
 }
 
 }  // namespace
@@ -427,20 +436,20 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
   const Rank source = lane.peer->rank();
   // What comes after an empty look mostly comes alone, and whoever waits for it has better to do
   // than to look at a cell that is in its sender's cache: the next poll will.
-  const bool close = !lane.was_empty;
-  if (!close) budget = std::min(budget, 1U);
+  const bool goes_on = !lane.was_empty;
+  if (!goes_on) budget = std::min(budget, 1U);
   lane.was_empty = false;
   while (taken < budget) {
     Short frame, second;
     const RingConsumer::Next next = peek_short(lane.messages, 0, frame);
+    const uint32_t most = std::min(budget - taken, ShortRun::kMost);
     if (next == RingConsumer::Next::one) [[likely]] {
-      const uint32_t most = std::min(budget - taken, ShortRun::kMost);
       // Runs only where frames come close behind each other: a look at a cell that is not written
       // yet waits for its sender's core, with frames in hand that are due.
       if (taken >= run_at) {
         run_at += most;
-        if (most > 1 && peek_alike(lane.messages, 1, next, frame.words[0], second)) {
-          if (!offer_run(lane.messages, source, frame, most, sink, taken)) break;
+        if (most > 1 && peek_alike<1>(lane.messages, 1, frame.words[0], second)) {
+          if (!offer_run<1>(lane.messages, source, frame, most, sink, taken)) break;
           run_at = taken;
           continue;
         }
@@ -451,25 +460,14 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
           [[unlikely]]
         break;
       lane.messages.consume_ones(1);
-    } else if (next == RingConsumer::Next::longer) {
+    } else if (next == RingConsumer::Next::longer &&
+               sizeof(ShortHeader) + frame.payload.size() <= max_inline_) {
       if (!std::exchange(longer, true)) {
-        const int turns = close ? lane.close_turns + 1 : 0;
+        const int turns = goes_on ? lane.close_turns + 1 : 0;
         lane.close_turns = static_cast<uint8_t>(std::min(turns, kCloseTurns));
       }
-      const uint32_t cells = frame.cells();
-      const uint32_t most = std::min(budget - taken, ShortRun::kMost);
-      if (cells == 2 && taken >= run_at) {
-        run_at += most;
-        if (most > 1 && peek_alike(lane.messages, cells, next, frame.words[0], second)) {
-          if (!offer_run_of_longer(lane.messages, source, frame, most, sink, taken)) break;
-          run_at = taken;
-          continue;
-        }
-      }
-      if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
-          [[unlikely]]
-        break;
-      lane.messages.consume(cells);
+      if (!offer_longer(lane.messages, source, frame, most, sink, run_at, taken)) break;
+      continue;
     } else if (next == RingConsumer::Next::nothing) {
       if (longer) let_rest(lane);
       break;

@@ -76,8 +76,8 @@ struct ShortHeader {
   }
 };
 
-/// Short frames of one rank that follow each other on one lane and have the same first header word:
-/// what does not differ is looked at once.
+/// Frames without a packet, of whatever length, of one rank that follow each other on one lane and
+/// have the same first header word: what does not differ is looked at once.
 struct ShortRun {
   static constexpr uint32_t kMost = 8;
   struct Piece {
@@ -252,8 +252,8 @@ class Port {
   /// A short way for callers who take message after message: takes the next frame of the lane that
   /// the last poll served from, if it is a short one that `wanted` lets pass, and copies its
   /// payload into `into`, if that has room; if not, and the port does this with longer ones, too,
-  /// it is there still, for a call with room for any. None: nothing was done, and a
-  /// `poll` is due. A port answers so at least as often as `poll` would turn to something else.
+  /// it is there still, for a call with room for any. None: nothing was done, and a `poll` is due.
+  /// A port answers so at least as often as `poll` would turn to something else.
   virtual ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept;
 
   /// Returns a packet to its owner. Never fails.
