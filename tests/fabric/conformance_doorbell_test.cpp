@@ -261,6 +261,40 @@ TEST_P(Doorbells, NoRingIsEverMissed) {
       told(Ended::rung_before_sleep), told(Ended::by_last_poll), told(Ended::before_arming));
 }
 
+/// Where a sender's long frames come close behind each other its lane is left alone for a moment,
+/// but not by who is about to sleep.
+TEST_P(Doorbells, WhoIsAboutToSleepLooksWhereOthersRest) {
+  Ranks ranks = make(2);
+  Port& mine = ranks.port(0);
+  Port& other = ranks.port(ranks.at(1));
+  const std::string text = pattern(150, 1);
+  Recorder sink;
+  std::size_t sent = 0;
+  const auto send_one = [&] { send_all(other, Rank{0}, 0, text, "", mine, sink), ++sent; };
+  const auto all_came = [&] { return sink.frames.size() == sent; };
+  uint32_t rested = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < 8 && !mine.rests(); ++i) {
+      send_one();
+      mine.poll(sink, 8);
+    }
+    rested += mine.rests() ? 1 : 0;
+    arm(mine);
+    EXPECT_FALSE(mine.rests());
+    for (int i = 0; i < 6; ++i) {
+      send_one();
+      mine.poll(sink, 8);
+      EXPECT_FALSE(mine.rests());
+    }
+    mine.disarm();
+    ASSERT_TRUE(poll_until(mine, sink, all_came));
+  }
+  for (const Seen& each : sink.frames) ASSERT_EQ(each.head, text);
+  if (!GetParam().wrap && GetParam().makes_runs) {
+    EXPECT_GT(rested, 100u);
+  }
+}
+
 /// Many senders to one sleeper that never spins.
 TEST_P(Doorbells, ManySendersOneSleeper) {
   constexpr int kSenders = 6;
