@@ -524,6 +524,46 @@ TEST(KeptMessages, WhatCameBeforeItsEndpointIsDeliveredFromAFullTable) {
   }
 }
 
+// Who holds as many messages of a queue as there is room for gets the others, in order, when some
+// of these have ended: whether they come from the ring, or are handed over, or were queued.
+TEST(KeptMessages, OfAQueueWaitForPlaces) {
+  register_comm_config();
+  constexpr std::size_t kRoom = 64;
+  const test::ConfigOverride config(
+      test::ConfigOverride::List{{"comm.unexpected", std::to_string(kRoom)}});
+  on_ranks(2, [](Runtime& rt) {
+    constexpr uint32_t kMessages = 600;
+    Endpoint queue(rt, {.arrival = Arrival::queue, .queue_capacity = 1024});
+    const auto text_of = [](uint32_t i) {
+      return pattern(i % 7 == 0 ? i % 40 : 41 + i * 11 % 160, i);
+    };
+    if (rt.rank() == Rank{1}) {
+      for (uint32_t i = 0; i < kMessages; ++i) queue.send_wait(Rank{0}, Tag{i}, text_of(i));
+    } else {
+      std::vector<Message> held;
+      int stood_still = 0;
+      for (uint32_t next = 0, in_vain = 0; next < kMessages;) {
+        Message message;
+        if (queue.dequeue(message)) {
+          in_vain = 0;
+          EXPECT_EQ(message.tag(), Tag{next});
+          const auto want = text_of(next++);
+          EXPECT_TRUE(std::ranges::equal(message.data(), want));
+          held.push_back(std::move(message));
+        } else if (++in_vain > 300 && held.size() >= kRoom / 2) {
+          ++stood_still;
+          held.erase(held.begin(), held.begin() + kRoom / 4);
+          in_vain = 0;
+        } else {
+          rt.relax();
+        }
+      }
+      EXPECT_GT(stood_still, 2);
+    }
+    rt.barrier();
+  });
+}
+
 // Nor does what is not received yet keep a rank from sending what takes packets.
 TEST(KeptMessages, WhatIsNotReceivedLeavesPacketsToSendWith) {
   const auto config = few_packets();
