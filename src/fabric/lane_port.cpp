@@ -397,8 +397,8 @@ inline bool offer_run(RingConsumer& messages, Rank source, const Short& first, u
   return now == run.count;
 }
 
-/// Offers a frame of several cells, with those that are like it, if it has two and `taken` is
-/// `run_at`; false: it, or one of them, was held.
+/// Offers a frame of several cells, with those that are like it if it has two and `taken` has come
+/// to `run_at`; false: it, or one of them, was held.
 inline bool offer_longer(RingConsumer& messages, Rank source, const Short& frame, uint32_t most,
                          Sink& sink, uint32_t& run_at, uint32_t& taken) {
   Short second;
@@ -455,7 +455,7 @@ uint32_t LanePort::serve(InLane& lane, Sink& sink, uint32_t budget, uint32_t& me
         }
       }
       // Where one comes alone, its receiver has better to do; where two came, a third may have.
-      if (taken != 0 || lane.had_more) lane.messages.fetch_behind(1);
+      if (taken != 0 || lane.had_more) lane.messages.fetch_second();
       if (sink.on_short(source, {{frame.words[0], frame.words[1]}}, frame.payload) == Taken::hold)
           [[unlikely]]
         break;

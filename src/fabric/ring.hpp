@@ -177,10 +177,10 @@ class RingConsumer {
     }
   }
 
-  /// Asks for the cell behind the next frame, of so many cells, to be there when that was dealt
-  /// with: the locks on the way would not let the look at it begin before.
-  void fetch_behind(uint32_t cells) const noexcept {
-    __builtin_prefetch(cells_ + (static_cast<uint32_t>(head_ + cells) & mask_));
+  /// Asks for the cell behind the next, to be there when that frame was dealt with: the locks on
+  /// the way would not let the look at it begin before.
+  void fetch_second() const noexcept {
+    __builtin_prefetch(cells_ + (static_cast<uint32_t>(head_ + 1) & mask_));
   }
 
   /// The usual cases of `peek` in a few instructions, for the frame that begins `ahead` cells
