@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "fabric/job_last_words.hpp"
 #include "fabric/job_secret.hpp"
 
 namespace weft::fabric {

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <utility>
 
+#include "fabric/job_last_words.hpp"
 #include "fabric/job_secret.hpp"
 #include "fabric/job_wire.hpp"
 

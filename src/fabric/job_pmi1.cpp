@@ -3,7 +3,6 @@
 #include "fabric/job_pmi1.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include <optional>
 #include <utility>
 
+#include "fabric/job_last_words.hpp"
 #include "fabric/job_secret.hpp"
 #include "fabric/pmi1_connection.hpp"
 #include "fabric/pmi1_wire.hpp"
@@ -61,17 +61,6 @@ void expect_success(const Pmi1Message& answer, std::string_view asked) {
   throw Error(Errc::launcher,
               fmt::format("{}: the launcher refuses: {}", asked,
                           said == answer.fields.end() ? "no reason given" : said->second));
-}
-
-/// Waits, for a while, until the launcher has read what this process printed to stderr: an abort
-/// overtakes what is still in the pipe.
-void await_reader() {
-  constexpr int kMostMilliseconds = 1000;
-  int unread = 0;
-  for (int waited = 0; waited < kMostMilliseconds; ++waited) {
-    if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0) return;
-    usleep(1000);
-  }
 }
 
 /// This process's membership of its job.
@@ -337,7 +326,7 @@ void Pmi1Session::abort(int code, std::string_view why) {
   const int exit_code = abort_exit_code(code);
   if (!in_fork()) {
     print_line(fmt::format("weft: rank {} ended the job: {}", rank_.value, why));
-    await_reader();
+    await_readers();
     server_.tell(pmi1_line("abort", {{"exitcode", std::to_string(exit_code)}}));
   }
   _exit(exit_code);

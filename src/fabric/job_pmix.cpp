@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "fabric/job_last_words.hpp"
 #include "fabric/job_pmix_farewell.hpp"
 #include "fabric/job_pmix_news.hpp"
 #include "fabric/job_pmix_store.hpp"
@@ -289,10 +290,15 @@ void PmixSession::abort(int code, std::string_view why) const {
   const int exit_code = abort_exit_code(code);
   if (!in_fork()) {
     const std::string text(why);
-    if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
-    const pmix_status_t status = PMIx_Abort(exit_code, text.c_str(), nullptr, 0);
-    if (status != PMIX_SUCCESS || !under_weftrun_)
+    const auto tell = [&] {
       print_line(fmt::format("weft: rank {} ended the job: {}", me_.rank, why));
+    };
+    if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
+    if (!under_weftrun_) {  // which tells it itself
+      tell();
+      await_readers();
+    }
+    if (PMIx_Abort(exit_code, text.c_str(), nullptr, 0) != PMIX_SUCCESS && under_weftrun_) tell();
   }
   _exit(exit_code);
 }

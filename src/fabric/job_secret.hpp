@@ -1,4 +1,4 @@
-// Random names and secrets of jobs, and the end of a process that aborts its job by itself.
+// Random names and secrets of jobs.
 #pragma once
 
 #include <sys/random.h>
@@ -37,17 +37,5 @@ inline std::string random_hex(std::size_t bytes) {
 
 /// A job's key: 128 bits.
 inline std::string random_job_key() { return random_hex(16); }
-
-/// The exit code that an abort with `code` leaves: what wait(2) can carry, and never success.
-inline int abort_exit_code(int code) noexcept {
-  const int low = code & 255;
-  return low == 0 ? 1 : low;
-}
-
-/// Prints `line` and a newline to stderr in one write, so that no other line gets into it.
-inline void print_line(std::string line) noexcept {
-  line.push_back('\n');
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-}
 
 }  // namespace weft::fabric

@@ -180,11 +180,12 @@ int Daemon::run() {
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  // First the ranks end, then whoever watches us may know.
+  // First the ranks end and leave nothing, then whoever watches us may know: who hears our last
+  // words may end our agent, and us with it.
   guardian_->dismiss();
+  remove_tree(temp_dir_);
   if (!problem.empty()) say_last_words(problem);
   note_job_is_over();
-  remove_tree(temp_dir_);
   branch_->close();
   return over_ ? 0 : 1;
 }
