@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/asleep.hpp"
 #include "comm/ranks.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/task/scheduler.hpp"
@@ -74,6 +75,26 @@ TEST_P(TimedWaits, OfATask) {
         Endpoint endpoint(runtime, {});
         task::Scheduler scheduler({.workers = 2});
         scheduler.run([&] { wait_in_vain_and_well(runtime, endpoint); });
+      },
+      options());
+}
+
+TEST_P(TimedWaits, WhoWaitsForLongSleeps) {
+  if (GetParam() == Progress::explicit_) GTEST_SKIP() << "it looks again and again, and yields";
+  std::atomic<pid_t> waiter = 0;
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Endpoint endpoint(runtime, {});
+        uint32_t value = runtime.rank() == Rank{0} ? 4711 : 0;
+        if (runtime.rank() == Rank{0}) {
+          test::wait_until_asleep(waiter);
+          EXPECT_EQ(endpoint.send_wait(Rank{1}, Tag{7}, bytes_of(value)).error, Errc::ok);
+        } else {
+          waiter = test::this_thread_id();
+          EXPECT_EQ(endpoint.recv_wait(Rank{0}, Tag{7}, writable(value)).error, Errc::ok);
+        }
+        EXPECT_EQ(value, 4711U);
       },
       options());
 }

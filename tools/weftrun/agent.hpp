@@ -21,9 +21,12 @@ class Agent {
   /// wrong is told as the agent's last words and end.
   Agent(const std::vector<std::string>& words, char** environment, std::string_view input);
 
-  /// Readable when it said something; when it ended. -1 when there is nothing more to come.
+  /// Readable when it said something; when it ended. -1 when there is nothing more to come, and the
+  /// latter where the kernel has no such thing.
   [[nodiscard]] int said_fd() const noexcept { return said_.get(); }
   [[nodiscard]] int end_fd() const noexcept { return end_.get(); }
+  /// That it ended is told by no descriptor: call take_end now and then.
+  [[nodiscard]] bool ends_unseen() const noexcept { return running() && !end_; }
 
   /// Takes what it printed: calls `line` for each line.
   void listen(const std::function<void(const std::string&)>& line);

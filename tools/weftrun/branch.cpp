@@ -31,6 +31,8 @@ constexpr uint64_t kGreetingTime = 10 * kSecondNs;
 constexpr std::size_t kMostStrangers = 64;
 /// What the agents get to end by themselves, once all daemons were told to.
 constexpr uint64_t kGoodByeTime = 5 * kSecondNs;
+/// Between two looks at an agent whose end no descriptor tells.
+constexpr uint64_t kLookAtAgents = kSecondNs / 20;
 
 /// What epoll watches: the upper half of its word; the lower says which.
 enum Kind : uint32_t { kListener, kStranger, kLink, kSaid, kEnded };
@@ -283,6 +285,8 @@ uint64_t Branch::next_deadline() const {
   for (const Child& child : children_) {
     if (child.lost) continue;
     if (!child.link && !child.agent->running()) return 0;
+    if (!child.link && child.agent->ends_unseen())
+      next = std::min(next, base::now_ns() + kLookAtAgents);
     next = std::min(next, child.link ? std::min(child.link->said_at() + silence_ns_ / kBeats,
                                                 child.link->heard_at() + silence_ns_)
                                      : launch_until_);
@@ -294,8 +298,8 @@ uint64_t Branch::next_deadline() const {
 void Branch::on_time(uint64_t now) {
   for (Child& child : children_) {
     if (child.lost) continue;
-    // Its agent could not even be started.
-    if (!child.link && !child.agent->running()) on_agent(child);
+    // Its agent could not even be started, or may have ended unseen.
+    if (!child.link && (!child.agent->running() || child.agent->ends_unseen())) on_agent(child);
     if (!child.link) {
       if (!child.lost && launch_until_ <= now)
         lose(child, fmt::format("no daemon answered within {} s", spec_.launch_ms / 1000.0));
