@@ -63,7 +63,7 @@ Guard configured_guard() {
 
 StackPool::~StackPool() {
   for (const Map& map : maps_) {
-    if constexpr (kThreadSanitized) {
+    if (kThreadSanitized || under_valgrind()) {
       const std::size_t bytes = std::size_t{1} << map.size_class;
       for (std::size_t end = bytes; end <= map.carved; end += bytes) {
         forget(*stack_in(map.address + end - bytes, map.size_class));
@@ -118,7 +118,7 @@ Stack* StackPool::carve(Map& map) noexcept {
   map.carved += std::size_t{1} << map.size_class;
   auto* stack = new (stack_in(base, map.size_class)) Stack;
   stack->low = base + kPage;
-  stack->size_class = map.size_class;
+  stack->size_class = static_cast<uint8_t>(map.size_class);
   stack->has_canary = !is_guarded && !guard(base);
   if (stack->has_canary) canary_of(*stack) = kCanary;
   start_(*stack);
@@ -138,7 +138,9 @@ void StackPool::guard_ahead(Map& map) noexcept {
   for (std::size_t i = 0; i < count; ++i) {
     pages[i] = {map.address + map.carved + i * bytes, kPage};
   }
-  const ssize_t done = count > 1 ? ::process_madvise(kSelf, pages, count, kGuardInstall, 0) : -1;
+  if (count <= 1 || !guards_ahead_) return;
+  const ssize_t done = ::process_madvise(kSelf, pages, count, kGuardInstall, 0);
+  guards_ahead_ = done > 0;
   if (done > 0) map.guarded = map.carved + static_cast<std::size_t>(done) / kPage * bytes;
 }
 

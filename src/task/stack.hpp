@@ -29,7 +29,8 @@ struct alignas(base::kCacheLine) Stack {
   void* context = nullptr;    ///< where to continue, while nobody runs on it
   ExceptionState exceptions;  ///< likewise
   char* low = nullptr;        ///< the lowest usable byte, above the guard
-  uint32_t size_class = 0;    ///< 2^size_class bytes, guard and this description included
+  uint32_t valgrind_id = 0;   ///< Valgrind's name for it
+  uint8_t size_class = 0;     ///< 2^size_class bytes, guard and this description included
   bool has_canary = false;    ///< its lowest word is known, there is no guard
   union {
     Stack* next = nullptr;     ///< in a list
@@ -119,7 +120,7 @@ class StackPool {
   bool map_more(uint32_t size_class) noexcept;
   Stack* carve(Map& map) noexcept;
   bool guard(char* page) noexcept;
-  static void guard_ahead(Map& map) noexcept;
+  void guard_ahead(Map& map) noexcept;
 
   base::SpinLock lock_;
   std::array<Stack*, kLargest + 1> free_ = {};
@@ -127,6 +128,7 @@ class StackPool {
   std::vector<Map> maps_;
   const Guard kind_;
   uint32_t guards_left_;
+  bool guards_ahead_ = true;  ///< until the kernel would not
   void (*start_)(Stack&);
   std::atomic<uint64_t> made_{0};
 };

@@ -1,4 +1,4 @@
-// Switching from one stack to another, with what sanitizers need to know.
+// Switching from one stack to another, with what sanitizers and Valgrind need to know.
 #pragma once
 
 #include "task/context.hpp"
@@ -11,6 +11,9 @@
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
+#if defined(WEFT_VALGRIND)
+#include <valgrind/valgrind.h>
+#endif
 
 namespace weft::task {
 
@@ -20,17 +23,32 @@ inline constexpr bool kThreadSanitized = true;
 inline constexpr bool kThreadSanitized = false;
 #endif
 
+/// Whether Valgrind runs this program, and weft was built where its headers are.
+inline bool under_valgrind() noexcept {
+#if defined(WEFT_VALGRIND)
+  return RUNNING_ON_VALGRIND != 0;
+#else
+  return false;
+#endif
+}
+
 /// The context of `stack` is to call `entry` with its first arrival.
 inline void prepare(Stack& stack, void (*entry)(Arrival)) noexcept {
   stack.context = make_context(stack.high(), stack.bytes(), entry);
 #if defined(__SANITIZE_THREAD__)
   stack.tsan_fiber = __tsan_create_fiber(0);
 #endif
+#if defined(WEFT_VALGRIND)
+  stack.valgrind_id = static_cast<uint32_t>(VALGRIND_STACK_REGISTER(stack.low, stack.high()));
+#endif
 }
 
 inline void forget([[maybe_unused]] Stack& stack) noexcept {
 #if defined(__SANITIZE_THREAD__)
   if (stack.tsan_fiber != nullptr) __tsan_destroy_fiber(stack.tsan_fiber);
+#endif
+#if defined(WEFT_VALGRIND)
+  VALGRIND_STACK_DEREGISTER(stack.valgrind_id);
 #endif
 }
 
