@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/asleep.hpp"
 #include "base/captured_stderr.hpp"
 #include "base/stress.hpp"
 #include "task/configured.hpp"
@@ -319,12 +321,24 @@ TEST(IntrospectTest, TheConfigurationMayNameTheSignal) {
   EXPECT_EXIT(ask(), testing::ExitedWithCode(7), "");
 }
 
+/// The one beside the caller.
+pid_t other_thread() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    const auto id = static_cast<pid_t>(std::stoi(entry.path().filename()));
+    if (id != test::this_thread_id()) return id;
+  }
+  return 0;
+}
+
 // A child has no thread for it until it asks itself.
 TEST(DumpsAfterFork, AChildAsksForItself) {
   if (kThreadSanitized) GTEST_SKIP() << "it starts no thread after a fork";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto ask = [](bool child_asks) {
     dump_on_signal(SIGUSR2);
+    // AddressSanitizer's allocator does not outlive a fork while another thread allocates.
+    const std::atomic<pid_t> writer = other_thread();
+    test::wait_until_asleep(writer);
     const pid_t child = ::fork();
     if (child == 0) {
       int written[2];
