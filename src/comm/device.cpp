@@ -36,6 +36,7 @@ using fabric::Taken;
 Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::Port> port)
     : runtime_(runtime),
       owner_(runtime.self),
+      endpoints_(runtime.endpoints.get()),
       openings_(runtime.openings),
       watchers_(runtime.watchers),
       serial_(runtime.settings.serial_progress ? &runtime.serial_lock : nullptr),
@@ -50,9 +51,9 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
 Taken Device::on_short(Rank source, fabric::ShortHeader packed,
                        std::span<const std::byte> payload) {
   const Header header = comm::unpack(packed);
-  if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::enveloped) {
+  if (header.type == PacketType::enveloped) {
     // acquire: as below.
-    Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+    Endpoint::Impl* endpoint = endpoints_[header.endpoint].load(std::memory_order_acquire);
     if (endpoint != nullptr && endpoint->spec.matcher != nullptr) [[likely]] {
       return noted(
           endpoint->spec.matcher->arrive({source, comm::unpack_envelope(packed), Payload(payload)})
@@ -61,10 +62,9 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
           source, header.endpoint);
     }
   }
-  if (header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager &&
-      header.bytes == payload.size()) [[likely]] {
+  if (header.type == PacketType::eager && header.bytes == payload.size()) [[likely]] {
     // acquire: pairs with publish()'s release; the endpoint is whole.
-    Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+    Endpoint::Impl* endpoint = endpoints_[header.endpoint].load(std::memory_order_acquire);
     if (endpoint != nullptr) [[likely]] {
       return noted(endpoint->arrivals.inlined(*endpoint, *this, {source, Tag{header.tag}}, payload),
                    source, header.endpoint);
@@ -76,13 +76,13 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
 // Several of the kind to one endpoint with one tag.
 uint32_t Device::on_run(const fabric::ShortRun& run) {
   const Header header = comm::unpack(run.header(0));
-  bool usual = header.endpoint < Runtime::Impl::kMaxEndpoints && header.type == PacketType::eager;
+  bool usual = header.type == PacketType::eager;
   for (uint32_t i = 0; i < run.count; ++i) {
     usual &= comm::unpack(run.header(i)).bytes == run.pieces[i].payload.size();
   }
   // acquire: as in on_short.
   Endpoint::Impl* const endpoint =
-      usual ? runtime_.endpoints[header.endpoint].load(std::memory_order_acquire) : nullptr;
+      usual ? endpoints_[header.endpoint].load(std::memory_order_acquire) : nullptr;
   if (endpoint == nullptr) [[unlikely]]
     return Sink::on_run(run);
   const uint32_t taken =
@@ -127,12 +127,8 @@ Taken Device::on_frame(const fabric::Frame& frame) {
     receive_probe(frame, header);
     return Taken::yes;
   }
-  if (header.endpoint >= Runtime::Impl::kMaxEndpoints) {
-    malformed_frame(frame, "endpoint number out of range");
-    return Taken::yes;
-  }
   // acquire: as in on_short.
-  Endpoint::Impl* endpoint = runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+  Endpoint::Impl* endpoint = endpoints_[header.endpoint].load(std::memory_order_acquire);
   if (endpoint == nullptr) {
     const Taken kept = runtime_.keep_early(*this, frame, header);
     if (kept == Taken::hold) note_held(frame.source, header.endpoint);
@@ -149,10 +145,8 @@ bool Device::may_take_open(const fabric::Frame& frame, const Header& header) {
   const bool is_whole = frame.is_whole();
   if (is_whole && is_one) return true;
   if (!is_whole && !runtime_.transport->can_read(frame.source)) return false;
-  if (header.endpoint >= Runtime::Impl::kMaxEndpoints) return true;  // and is malformed
   // acquire: as in on_short.
-  const Endpoint::Impl* endpoint =
-      runtime_.endpoints[header.endpoint].load(std::memory_order_acquire);
+  const Endpoint::Impl* endpoint = endpoints_[header.endpoint].load(std::memory_order_acquire);
   if (endpoint == nullptr) return is_whole;  // it is kept, or its endpoint has ended
   // A receive from anybody shall not end by a message that its sender did not live to write.
   return header.type == PacketType::enveloped || !is_one ||

@@ -444,7 +444,8 @@ class Device final : public fabric::Sink {
   // Read by everybody, written at set-up.
   Runtime::Impl& runtime_;
   Runtime& owner_;
-  const std::atomic<uint32_t>& openings_;  // the runtime's, as the next
+  std::atomic<Endpoint::Impl*>* const endpoints_;  // the runtime's, as the next two
+  const std::atomic<uint32_t>& openings_;
   comm::WaitSet& watchers_;
   std::recursive_mutex* const serial_;  ///< nullptr: devices progress at the same time (002 §III.E)
   std::unique_ptr<fabric::Port> port_;

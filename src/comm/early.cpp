@@ -3,6 +3,10 @@
 // Invariants: (1) `endpoints[n]` is set only when no early frame for n is left; until then every
 // frame for n joins the list, so that order is kept. (2) The list and `opening` are touched under
 // `early_lock`; frames are delivered outside it, under the lock of the device that they came by.
+#include <fmt/format.h>
+
+#include <vector>
+
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 
@@ -15,7 +19,7 @@ using fabric::Taken;
 Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, const Header& header) {
   early_lock.lock();
   Endpoint::Impl* endpoint = endpoints[header.endpoint].load(std::memory_order_acquire);
-  const bool ended = endpoint == nullptr && opening[header.endpoint] == nullptr &&
+  const bool ended = endpoint == nullptr && opening_of(header.endpoint) == nullptr &&
                      header.endpoint < endpoints_made.load(std::memory_order_relaxed);
   if (endpoint != nullptr || ended) {
     early_lock.unlock();
@@ -53,9 +57,16 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
   return Taken::yes;
 }
 
+/// (early_lock)
+Endpoint::Impl* Runtime::Impl::opening_of(uint32_t number) const noexcept {
+  for (Endpoint::Impl* endpoint : opening)
+    if (endpoint->number == number) return endpoint;
+  return nullptr;
+}
+
 Endpoint::Impl* Runtime::Impl::opening_without(uint32_t number, Rank source) noexcept {
   early_lock.lock();
-  Endpoint::Impl* endpoint = opening[number];
+  Endpoint::Impl* endpoint = opening_of(number);
   for (const Unexpected* at = early; at != nullptr && endpoint != nullptr; at = at->next) {
     if (at->endpoint == number && at->source == source) endpoint = nullptr;
   }
@@ -123,9 +134,8 @@ bool Runtime::Impl::deliver_early(Endpoint::Impl& endpoint, Device& device) {
     bool others = false;
     Unexpected* record = next_early(endpoint, device, others);
     if (record == nullptr) {
-      const bool opens = !others && opening[endpoint.number] == &endpoint;
+      const bool opens = !others && std::erase(opening, &endpoint) != 0;
       if (opens) {
-        opening[endpoint.number] = nullptr;
         openings.fetch_sub(1, std::memory_order_relaxed);
         // release: pairs with on_frame's acquire. seq_cst: then a look at the deaths; peer_down
         // counts one first, then looks at the endpoints that are open.
@@ -207,9 +217,10 @@ void Runtime::Impl::drop_early(const Endpoint::Impl& endpoint) {
 }
 
 void Runtime::Impl::deliver_early(Device& device) {
-  for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
+  // The last first: who opens leaves the list, and nobody before it moves.
+  for (std::size_t left = openings.load(std::memory_order_relaxed); left-- > 0;) {
     early_lock.lock();
-    Endpoint::Impl* endpoint = opening[i];
+    Endpoint::Impl* endpoint = left < opening.size() ? opening[left] : nullptr;
     early_lock.unlock();
     if (endpoint != nullptr) deliver_early(*endpoint, device);
   }
@@ -220,13 +231,19 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
   const uint32_t number = endpoints_made.load(std::memory_order_relaxed);
   if (number == kMaxEndpoints) {
     early_lock.unlock();
-    throw Error(Errc::no_memory, "too many endpoints were made: at most 1024 a runtime");
+    throw Error(Errc::no_memory,
+                fmt::format("too many endpoints were made: at most {} a runtime", kMaxEndpoints));
+  }
+  try {
+    opening.push_back(&endpoint);
+  } catch (...) {
+    early_lock.unlock();
+    throw;
   }
   endpoint.number = static_cast<uint16_t>(number);
   endpoint.find_short_way();  // before anybody else can meet the endpoint
-  opening[number] = &endpoint;
   openings.fetch_add(1, std::memory_order_relaxed);
-  endpoints_made.store(number + 1, std::memory_order_relaxed);
+  endpoints_made.store(number + 1, std::memory_order_seq_cst);  // see peer_down
   early_lock.unlock();
   try {
     for (auto& device : devices) {
@@ -241,10 +258,7 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
 
 void Runtime::Impl::unpublish(Endpoint::Impl& endpoint) {
   early_lock.lock();
-  if (opening[endpoint.number] == &endpoint) {
-    opening[endpoint.number] = nullptr;
-    openings.fetch_sub(1, std::memory_order_relaxed);
-  }
+  if (std::erase(opening, &endpoint) != 0) openings.fetch_sub(1, std::memory_order_relaxed);
   endpoints[endpoint.number].store(nullptr, std::memory_order_release);
   early_lock.unlock();
   // Whoever was delivering to it holds a device's lock: wait until each was free once.

@@ -174,7 +174,7 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
         open != nullptr)
       return open;
     early_lock.lock();
-    const Endpoint::Impl* opens = opening[number];
+    const Endpoint::Impl* opens = opening_of(number);
     early_lock.unlock();
     return opens;
   };
@@ -182,7 +182,7 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
   devices[0]->with_lock([&] {
     for (const auto& device : devices) {
       const auto held = device->held_now();
-      if (!held || held->endpoint >= kMaxEndpoints) continue;
+      if (!held) continue;
       const Endpoint::Impl* endpoint = made(held->endpoint);
       text += fmt::format("; messages of rank {} are left in its lane, the first for endpoint {}{}",
                           held->source.value, held->endpoint,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 
 #include "comm/endpoint_impl.hpp"
@@ -68,6 +69,9 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
           job.rank().value % 2 == 0, settings.turn_ns,
           [](void* impl) noexcept { static_cast<Impl*>(impl)->serve_the_left(); }, this) {
   base::set_log_rank(job.rank().value);
+  endpoints.reset(static_cast<std::atomic<Endpoint::Impl*>*>(
+      std::calloc(kMaxEndpoints, sizeof(std::atomic<Endpoint::Impl*>))));
+  if (!endpoints) throw Error(Errc::no_memory, "no memory for a table of endpoints");
   const auto ranks = static_cast<std::size_t>(job.size());
   dead = std::make_unique<std::atomic<bool>[]>(ranks);
 
@@ -186,8 +190,8 @@ Runtime::~Runtime() {
 
 /// Objects that outlive their runtime crash when they end, without a word.
 void Runtime::Impl::report_survivors() const {
-  for (const auto& each : endpoints) {
-    const Endpoint::Impl* endpoint = each.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < endpoints_made.load(std::memory_order_relaxed); ++i) {
+    const Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_acquire);
     if (endpoint == nullptr) continue;
     base::log(base::LogLevel::error,
               fmt::format("the runtime ends before endpoint {} (or the Team it is of), which must "
@@ -542,7 +546,9 @@ void Runtime::Impl::peer_down(Rank peer, std::string_view cause) {
   // seq_cst: count first, then look at the tables; recv inserts first, then looks at the count.
   deaths.fetch_add(1, std::memory_order_seq_cst);
   base::log(base::LogLevel::warn, fmt::format("a peer died: {}", cause));
-  for (uint32_t i = 0; i < kMaxEndpoints; ++i) {
+  // seq_cst: one that is not counted yet looks at the count of deaths when it opens.
+  const uint32_t made = endpoints_made.load(std::memory_order_seq_cst);
+  for (uint32_t i = 0; i < made; ++i) {
     // seq_cst: see deliver_early, which opens an endpoint first, then looks at the count.
     Endpoint::Impl* endpoint = endpoints[i].load(std::memory_order_seq_cst);
     if (endpoint == nullptr && openings.load(std::memory_order_relaxed) != 0) [[unlikely]]

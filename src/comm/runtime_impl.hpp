@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,6 +59,11 @@ struct QuietSpan {
   uint64_t looked = 0;   ///< last
   bool told = false;
 };
+
+/// Frees what calloc(3) gave: zero pages until they are written to.
+struct Freed {
+  void operator()(void* memory) const noexcept { std::free(memory); }
+};
 }  // namespace comm
 
 /// Which packets are lent before they are written (comm/open_packet.hpp).
@@ -85,7 +91,7 @@ struct RuntimeSettings {
 RuntimeSettings read_settings(const RuntimeOptions& options);
 
 struct Runtime::Impl final : base::IdleWork {
-  static constexpr uint32_t kMaxEndpoints = 1024;
+  static constexpr uint32_t kMaxEndpoints = 65536;  ///< what a header's number can tell apart
   static constexpr std::size_t kMaxInlineBytes = 1024;
   /// Where the rings take it, whatever goes eagerly else: four cells, less what is in front.
   static constexpr std::size_t kAlwaysInlineBytes = 232;
@@ -142,15 +148,16 @@ struct Runtime::Impl final : base::IdleWork {
   std::vector<std::unique_ptr<Device>> devices;
   Device* only_device = nullptr;          ///< set if there is one
   const uint64_t serial = next_serial();  ///< no other runtime of the process has it, then or later
-  std::array<std::atomic<Endpoint::Impl*>, kMaxEndpoints> endpoints{};
+  /// By number, those that are open.
+  std::unique_ptr<std::atomic<Endpoint::Impl*>[], comm::Freed> endpoints;
   std::atomic<uint32_t> endpoints_made{0};
   std::atomic<uint32_t> endpoints_open{0};  ///< so many of them took what had come early
 
   base::SpinLock early_lock;          // early.cpp
   comm::Unexpected* early = nullptr;  ///< frames for endpoints to come, oldest first
   comm::Unexpected** early_end = &early;
-  std::array<Endpoint::Impl*, kMaxEndpoints> opening{};  ///< made, with early frames left
-  std::atomic<uint32_t> openings{0};
+  std::vector<Endpoint::Impl*> opening;  ///< made, with early frames left
+  std::atomic<uint32_t> openings{0};     ///< so many
 
   std::unique_ptr<std::atomic<bool>[]> dead;  ///< per rank
   std::atomic<uint32_t> deaths{0};
@@ -315,6 +322,7 @@ struct Runtime::Impl final : base::IdleWork {
   /// Keeps a frame whose endpoint is not made yet. (device's lock)
   fabric::Taken keep_early(Device& device, const fabric::Frame& frame, const comm::Header& header);
   /// The endpoint of that number, if it is being opened and nothing of `source` is left for it.
+  Endpoint::Impl* opening_of(uint32_t number) const noexcept;
   Endpoint::Impl* opening_without(uint32_t number, Rank source) noexcept;
   comm::Unexpected* next_early(const Endpoint::Impl& endpoint, const Device& device, bool& others);
   bool deliver_early(Endpoint::Impl& endpoint, Device& device);

@@ -382,5 +382,38 @@ TEST(Lifetimes, CopiesInAForkedChildEndNothing) {
   });
 }
 
+// As many as a header can tell apart; who is asked for one more says so.
+TEST(Endpoints, AreManyInTheLifeOfARuntime) {
+  constexpr uint32_t kMost = 65536, kOfTheRuntime = 8;  // or fewer
+  on_ranks(2, [](Runtime& rt) {
+    const auto say = [&](Endpoint& endpoint, uint32_t what) {
+      uint32_t word = rt.rank() == Rank{0} ? what : 0;
+      if (rt.rank() == Rank{0})
+        EXPECT_EQ(endpoint.send_wait(Rank{1}, Tag{1}, test::bytes_of(word)).error, Errc::ok);
+      else
+        EXPECT_EQ(endpoint.recv_wait(Rank{0}, Tag{1}, test::writable(word)).error, Errc::ok);
+      EXPECT_EQ(word, what);
+    };
+    Endpoint first(rt, {});
+    for (uint32_t i = 0; i < kMost - kOfTheRuntime - 2; ++i)
+      Endpoint(rt, {.arrival = Arrival::memory});
+    Endpoint last(rt, {});  // what comes before it is made waits for it
+    say(first, 11);
+    say(last, 12);
+    const auto make_too_many = [&] {
+      for (uint32_t i = 0; i <= kOfTheRuntime; ++i) Endpoint(rt, {.arrival = Arrival::memory});
+    };
+    try {
+      make_too_many();
+      ADD_FAILURE() << "no number was left for so many";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::no_memory);
+      EXPECT_STREQ(error.what(), "too many endpoints were made: at most 65536 a runtime");
+    }
+    say(last, 13);
+    rt.barrier();
+  });
+}
+
 }  // namespace
 }  // namespace weft

@@ -91,7 +91,7 @@ class Region {
 
 /// A numbered meeting point of all ranks: the n-th endpoint made on one rank talks to the n-th on
 /// every other. Messages that arrive before it is made wait at their sender. A runtime makes at
-/// most 1024 in its life, each Team's among them; then Error(no_memory).
+/// most 65,536 in its life, each Team's among them; then Error(no_memory).
 ///
 /// Order: what goes from one device to one rank meets its receives, queue or handler in the order
 /// in which it was sent. Between devices there is none: with Assignment::round_robin, messages of
