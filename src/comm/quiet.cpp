@@ -56,7 +56,8 @@ std::string kept_by(const Endpoint::Impl& endpoint) {
   if (messages.empty()) return {};
   if (endpoint.number == kOwnTeams) {
     return fmt::format(
-        "; in Runtime::barrier, or at the end of its runtime, waits for this one: {}",
+        "; in Runtime::barrier, or at the end of its runtime (MPI_Finalize), waits for this one: "
+        "{}",
         comm::list_of(messages, MatchOn::rank));
   }
   const auto receives = endpoint.table->keys_where(comm::Side::receive, every);
@@ -131,7 +132,8 @@ bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
   const uint64_t now = base::now_ns();
   if (last != 0 && now - last < settings.report_quiet_ns) return false;
   try {
-    const std::string what = what_stands_still(call);
+    std::string what = what_stands_still(call);
+    if (settings.what_waits) what += settings.what_waits(!what.empty());
     // Here may stand still what follows from that.
     if (settings.report_rings) probes.ask();
     if (what.empty()) return false;
@@ -139,7 +141,7 @@ bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
     base::log(base::LogLevel::warn,
               fmt::format("waits in vain for {} ms: {} (comm.report_quiet)",
                           settings.report_quiet_ns / 1'000'000, what.substr(2)));
-  } catch (const std::bad_alloc&) {  // then not
+  } catch (const std::exception&) {  // no memory: then not
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -83,6 +84,7 @@ struct RuntimeSettings {
   OpenPackets open_packets;
   std::size_t share_bytes;
   uint64_t report_quiet_ns;
+  std::function<std::string(bool)> what_waits;  ///< above
   bool report_rings;
   uint64_t spin_ns;
   uint32_t cores;

@@ -166,7 +166,9 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
   s.share_bytes = static_cast<std::size_t>(base::config_int("comm.share_bytes"));
   s.cores = static_cast<uint32_t>(base::config_int("comm.cores"));
   s.turn_ns = static_cast<uint64_t>(base::config_int("comm.turn"));
-  s.report_quiet_ns = static_cast<uint64_t>(base::config_int("comm.report_quiet"));
+  s.report_quiet_ns = options.report_quiet_ns.value_or(
+      static_cast<uint64_t>(base::config_int("comm.report_quiet")));
+  s.what_waits = options.what_waits;
   s.report_rings = base::config_bool("comm.report_rings");
   s.spin_ns = static_cast<uint64_t>(base::config_int("comm.spin"));
   return s;

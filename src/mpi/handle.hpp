@@ -78,7 +78,7 @@ class Held {
 };
 
 /// Where the program called what makes a handle now, if leaks are to be told, else nullptr:
-/// leaks.cpp.
+/// process/caller.cpp.
 const void* program_call() noexcept;
 
 /// A handle as a number: predefined below kFirstOwn.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "mpi/comm.hpp"
 #include "mpi/datatype.hpp"
@@ -98,6 +99,11 @@ void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found);
 /// that come earlier wait; those never received are dropped when it closes.
 void open_channels(Comm& comm);
 void close_channels(Comm& comm) noexcept;
+/// `comm.name` has changed (its lock).
+void name_channels(const Comm& comm);
+/// What the receives and collectives of this process wait for, and the call that the calling thread
+/// is in, for RuntimeOptions::what_waits. `all`: also where nothing looks wrong.
+[[nodiscard]] std::string what_waits(bool all);
 /// `comm.hints` has changed.
 void hints_changed(Comm& comm);
 

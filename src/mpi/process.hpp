@@ -17,6 +17,7 @@ struct Settings {
   bool check_threads = false;      ///< calls at a lower thread level than asked are errors
   bool check_collectives = false;  ///< mismatched collectives are told by rank
   bool report_leaks = false;
+  uint64_t report_waits_ns = 0;           ///< 0: only what looks wrong, as comm.report_quiet says
   bool stats = false;                     ///< counters at exit; also WEFT_MPI_STATS=1
   bool match_times = false;               ///< matching is timed, queues of receives measured
   std::string matching;                   ///< engine: "keyed" …

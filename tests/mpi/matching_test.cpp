@@ -124,7 +124,7 @@ class Schedule {
   /// All that is left comes out, once.
   void finish() {
     std::vector<Transfer*> receives;
-    channel_->take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
+    channel_->take_receives([](void*, const Transfer&) { return true; }, nullptr, receives);
     EXPECT_EQ(receives.size(), model_.receives().size());
     std::vector<Arrived*> messages;
     channel_->take_messages(messages);
@@ -409,7 +409,7 @@ class Race {
   }
   void check_nobody_forgotten() {
     std::vector<Transfer*> receives;
-    channel_->take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
+    channel_->take_receives([](void*, const Transfer&) { return true; }, nullptr, receives);
     std::vector<Arrived*> messages;
     channel_->take_messages(messages);
     std::size_t waiting_receives = 0;
@@ -531,7 +531,7 @@ TEST_F(OneThreads, GrowsAndGivesEverythingBack) {
   use_alone();
   EXPECT_TRUE(channel_.withdraw(receives[500]));
   std::vector<Transfer*> left;
-  channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
+  channel_.take_receives([](void*, const Transfer&) { return true; }, nullptr, left);
   EXPECT_EQ(left.size(), 999U);
 }
 
@@ -624,7 +624,7 @@ TEST_F(KeysOfThreads, AreGivenUpToWildcardsCancelsAndWhoTakesAll) {
   EXPECT_EQ(channel_.post(mine), nullptr);
   another_takes(Rank{0}, 1, [&] {
     std::vector<Transfer*> receives;
-    channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, receives);
+    channel_.take_receives([](void*, const Transfer&) { return true; }, nullptr, receives);
     EXPECT_EQ(receives.size(), 1U);
   });
 
@@ -686,7 +686,7 @@ void KeysOfThreads::others_pass_by() {
       }
       case 1: {
         std::vector<Transfer*> none;
-        channel_.take_receives([](const Transfer&, Rank) { return false; }, Rank{}, none);
+        channel_.take_receives([](void*, const Transfer&) { return false; }, nullptr, none);
         EXPECT_TRUE(none.empty());
         break;
       }
@@ -713,7 +713,7 @@ void KeysOfThreads::others_pass_by() {
   threads.clear();
   EXPECT_EQ(channel_.unexpected(), 0U);
   std::vector<Transfer*> left;
-  channel_.take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
+  channel_.take_receives([](void*, const Transfer&) { return true; }, nullptr, left);
   EXPECT_TRUE(left.empty());
 }
 TEST_F(KeysOfThreads, KeepThemWhileOthersPassBy) { others_pass_by(); }
@@ -744,7 +744,7 @@ TEST(Passed, IsWhatWasLookedAtInVain) {
                            engine == "tail-50" || engine == "tail-per-source";
     EXPECT_EQ(passed == 6, one_queue) << engine;
     std::vector<Transfer*> left;
-    channel->take_receives([](const Transfer&, Rank) { return true; }, Rank{}, left);
+    channel->take_receives([](void*, const Transfer&) { return true; }, nullptr, left);
     EXPECT_EQ(left.size(), 6U);
   }
 }

@@ -52,7 +52,12 @@ struct RuntimeOptions {
   std::optional<uint32_t> operations{};    ///< default: configuration `comm.operations`
   std::optional<Assignment> assignment{};  ///< default: configuration `comm.assignment`
   std::optional<bool> serial_progress{};   ///< default: configuration `comm.serial_progress`
-  fabric::Job* job = nullptr;              ///< tests: a rank of a local job; default: join_job()
+  std::optional<uint64_t> report_quiet_ns{};  ///< default: configuration `comm.report_quiet`
+  /// What waits in a room above, in its words, for what comm.report_quiet logs: parts that each
+  /// begin with "; ". `all`: the core has found something; else only what looks wrong. Called by a
+  /// thread that waits, which holds no lock.
+  std::function<std::string(bool all)> what_waits{};
+  fabric::Job* job = nullptr;  ///< tests: a rank of a local job; default: join_job()
   /// Tests: wraps the transport (interceptors) before the runtime uses it.
   std::function<std::unique_ptr<fabric::Transport>(std::unique_ptr<fabric::Transport>)> wrap{};
 };

@@ -7,6 +7,7 @@
 #include "mpi/comm.hpp"
 #include "mpi/comms/group_sets.hpp"
 #include "mpi/comms/new_comm.hpp"
+#include "mpi/messages.hpp"
 #include "mpi/request.hpp"
 
 namespace weft::mpi {
@@ -111,6 +112,7 @@ void Comm_set_name(MPI_Comm comm, const char* comm_name) {
   require(comm_name != nullptr, MPI_ERR_ARG, "a null pointer for a name");
   const std::scoped_lock guard(object.lock);
   object.name.assign(comm_name, strnlen(comm_name, MPI_MAX_OBJECT_NAME - 1));
+  name_channels(object);
 }
 
 void Comm_get_name(MPI_Comm comm, char* comm_name, int* resultlen) {

@@ -12,6 +12,7 @@
 #include "mpi/comms/session.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/caller.hpp"
 #include "mpi/process/leaks.hpp"
 
 namespace weft::mpi {
@@ -37,6 +38,7 @@ Held<Comm> make_fixed(Held<Group> group, uint16_t context, MPI_Comm handle, cons
   made->handle = handle;
   made->name = name;
   open_channels(*made);
+  name_channels(*made);
   if (handle != MPI_COMM_NULL) comms().define(handle, made.get());
   return made;
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -54,7 +55,7 @@ class Channel {
                           void* argument) = 0;
   /// Takes out all receives for which `wanted` answers true, and all messages: for the end, and for
   /// deaths. Slow.
-  virtual void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+  virtual void take_receives(bool (*wanted)(void*, const Transfer&), void* argument,
                              std::vector<Transfer*>& into) = 0;
   virtual void take_messages(std::vector<Arrived*>& into) = 0;
   /// From now on all receives and probes name sender and tag; false, while it is empty: no longer.
@@ -69,6 +70,7 @@ class Channel {
 
   // Set by open_channels:
   Group* group = nullptr;     ///< sources are told by their rank in it
+  std::string name;           ///< of the communicator, where it has one
   bool may_overtake = false;  ///< hint: each thread sends by its own device, unnumbered
   // Set when it is made:
   uint16_t context = 0;

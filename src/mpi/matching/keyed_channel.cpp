@@ -398,7 +398,7 @@ Arrived* KeyedChannel::recall(Rank source, int tag, bool (*is_it)(void*, const A
 
 // --- All of them ---------------------------------------------------------------------------------
 
-void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+void KeyedChannel::take_receives(bool (*wanted)(void*, const Transfer&), void* argument,
                                  std::vector<Transfer*>& into) {
   const std::scoped_lock guard(order_);
   share();
@@ -409,7 +409,7 @@ void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank pro
     for (Entry* key = table.buckets[i].keys; key != nullptr; key = key->next_key) {
       for (Entry* each = key; each != nullptr && key->is_receive; each = each->next) {
         auto& receive = static_cast<Transfer&>(*each);
-        if (wanted(receive, process)) into.push_back(&receive);
+        if (wanted(argument, receive)) into.push_back(&receive);
       }
     }
   }
@@ -422,7 +422,7 @@ void KeyedChannel::take_receives(bool (*wanted)(const Transfer&, Rank), Rank pro
   for (Entry* each = wildcards_; each != nullptr;) {
     Entry* const next = each->next;
     auto& receive = static_cast<Transfer&>(*each);
-    if (wanted(receive, process)) {
+    if (wanted(argument, receive)) {
       unlink_wildcard(receive);
       into.push_back(&receive);
     }

@@ -54,7 +54,7 @@ class KeyedChannel final : public Channel {
   Arrived* extract(Rank source, int tag) override { return seek(source, tag, true).message; }
   Arrived* recall(Rank source, int tag, bool (*is_it)(void*, const Arrived&),
                   void* argument) override;
-  void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+  void take_receives(bool (*wanted)(void*, const Transfer&), void* argument,
                      std::vector<Transfer*>& into) override;
   void take_messages(std::vector<Arrived*>& into) override;
   void promise_exact_keys(bool promised) noexcept override {

@@ -49,10 +49,10 @@ class OneLockChannel final : public StoreChannel<Store> {
     const Guard hold(lock_);
     return this->recall_arrived(source, tag, is_it, argument);
   }
-  void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+  void take_receives(bool (*wanted)(void*, const Transfer&), void* argument,
                      std::vector<Transfer*>& into) override {
     const Guard hold(lock_);
-    this->take_posted(wanted, process, into);
+    this->take_posted(wanted, argument, into);
   }
   void take_messages(std::vector<Arrived*>& into) override {
     const Guard hold(lock_);

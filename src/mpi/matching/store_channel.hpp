@@ -31,11 +31,11 @@ class StoreChannel : public Channel {
     entry.linked = true;
     if (!entry.is_receive) unexpected_.fetch_add(1, std::memory_order_relaxed);
   }
-  void take_posted(bool (*wanted)(const Transfer&, Rank), Rank process,
+  void take_posted(bool (*wanted)(void*, const Transfer&), void* argument,
                    std::vector<Transfer*>& into) {
     posted_.for_each([&](Entry& each) {
       auto& receive = static_cast<Transfer&>(each);
-      if (!wanted(receive, process)) return;
+      if (!wanted(argument, receive)) return;
       into.push_back(&receive);
       take(each, posted_);
     });

@@ -65,12 +65,12 @@ class TailChannel final : public StoreChannel<Queue> {
     empty_tail(arrived_, arrived_tail_);
     return this->recall_arrived(source, tag, is_it, argument);
   }
-  void take_receives(bool (*wanted)(const Transfer&, Rank), Rank process,
+  void take_receives(bool (*wanted)(void*, const Transfer&), void* argument,
                      std::vector<Transfer*>& into) override {
     const HoldAll queue(posted_);
     const Guard tail(tail_lock_);
     empty_tail(posted_, posted_tail_);
-    this->take_posted(wanted, process, into);
+    this->take_posted(wanted, argument, into);
   }
   void take_messages(std::vector<Arrived*>& into) override {
     const HoldAll queue(arrived_);

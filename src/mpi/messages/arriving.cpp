@@ -305,10 +305,10 @@ void Engine::peer_down(Rank peer) noexcept {
     }
     const std::size_t before = over.size();
     channel->take_receives(
-        [](const Transfer& each, Rank dead) {
-          return each.process == dead || each.process == kAnySource;
+        [](void* dead, const Transfer& each) {
+          return each.process == *static_cast<Rank*>(dead) || each.process == kAnySource;
         },
-        peer, over);
+        &peer, over);
     channel->counts.add(ChannelCount::withdrawn, over.size() - before);
   }
   {

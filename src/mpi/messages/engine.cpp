@@ -83,7 +83,14 @@ void Engine::close(Channel& channel) {
   channel.take_messages(left);
   for (Arrived* message : left) drop(*message);
   open(channel, nullptr, false, false);
+  name(channel, {});
   channel.counts.restart();
+}
+
+void Engine::name(Channel& channel, std::string_view name) {
+  std::string own(name);
+  const std::scoped_lock guard(channels_lock_);
+  channel.name.swap(own);
 }
 
 bool Engine::shut() noexcept {
@@ -161,6 +168,10 @@ void open_channels(Comm& comm) {
                   !program || comm.hints.no_wildcards());
     comm.channels[static_cast<std::size_t>(plane)] = &channel;
   }
+}
+
+void name_channels(const Comm& comm) {
+  for (Channel* channel : comm.channels) engine().name(*channel, comm.name);
 }
 
 void close_channels(Comm& comm) noexcept {

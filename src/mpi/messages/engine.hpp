@@ -10,6 +10,8 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,9 @@ class Engine final : public Matcher {
   }
   void open(Channel& channel, Group* group, bool may_overtake, bool exact_keys);
   void close(Channel& channel);
+  void name(Channel& channel, std::string_view name);
+  /// What waits in the channels, for who asks why nothing comes. See what_waits.
+  [[nodiscard]] std::string what_waits(bool all);
   /// Nothing is sent or tried any more. False: the core still has operations that will be told
   /// here, so this must stay.
   [[nodiscard]] bool shut() noexcept;

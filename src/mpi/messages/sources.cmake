@@ -1,3 +1,4 @@
 list(APPEND WEFT_MPI_SOURCES
   messages/arriving.cpp messages/counting.cpp messages/engine.cpp messages/flow.cpp
-  messages/recalls.cpp messages/sending.cpp messages/waiting.cpp)
+  messages/recalls.cpp messages/sending.cpp messages/waiting.cpp
+  messages/what_waits.cpp)

@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "mpi/comm.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/process/caller.hpp"
 #include "mpi/process/gate.hpp"
 #include "mpi/process/leaks.hpp"
 #include "mpi/process/main_thread.hpp"
@@ -30,6 +32,9 @@ RuntimeOptions runtime_options(const Settings& settings) {
   if (settings.operations > 0) options.operations = settings.operations;
   options.assignment =
       settings.devices == "round-robin" ? Assignment::round_robin : Assignment::dedicated;
+  const bool all_waits = settings.report_waits_ns != 0;
+  if (all_waits) options.report_quiet_ns = settings.report_waits_ns;
+  options.what_waits = [all_waits](bool all) { return what_waits(all || all_waits); };
   return options;
 }
 

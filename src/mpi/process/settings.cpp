@@ -47,6 +47,16 @@ constexpr base::ConfigKey kKeys[] = {
      .help = "MPI_Finalize warns of handles that were not freed, and tells where they were made; a "
              "send that ends at once has a request of its own, so that using a copy of it is told, "
              "too."},
+    {.key = "mpi.report_waits",
+     .type = ConfigType::nanoseconds,
+     .fallback = "0",
+     .low = 0,
+     .high = int64_t{24} * 3600 * 1000 * 1000 * 1000,
+     .help =
+         "After how long without anything coming a rank that waits in MPI logs the call, and what "
+         "the receives and collectives there wait for. 0: only where it looks wrong: a message is "
+         "there with another tag, or a send, a barrier or MPI_Finalize waits for this rank; after "
+         "comm.report_quiet."},
     {.key = "mpi.stats",
      .type = ConfigType::boolean,
      .fallback = "false",
@@ -143,6 +153,7 @@ Settings read_settings() {
       .check_threads = base::config_bool("mpi.check_threads"),
       .check_collectives = base::config_bool("mpi.check_collectives"),
       .report_leaks = base::config_bool("mpi.report_leaks"),
+      .report_waits_ns = static_cast<uint64_t>(base::config_int("mpi.report_waits")),
       .stats = base::config_bool("mpi.stats"),
       .match_times = base::config_bool("mpi.match_times"),
       .matching = base::config_text("mpi.matching"),

@@ -9,6 +9,7 @@
 #include "mpi/abi/calls.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/messages/under_way.hpp"
+#include "mpi/process/caller.hpp"
 #include "mpi/process/leaks.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/requests/ends.hpp"

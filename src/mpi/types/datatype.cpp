@@ -12,6 +12,7 @@
 #include "mpi/attributes.hpp"
 #include "mpi/op.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/caller.hpp"
 #include "mpi/process/leaks.hpp"
 #include "mpi/types/builder.hpp"
 #include "mpi/types/combiners.hpp"
