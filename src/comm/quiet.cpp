@@ -133,7 +133,7 @@ bool Runtime::Impl::report_quiet(const comm::RefusedCall* call) noexcept {
   if (last != 0 && now - last < settings.report_quiet_ns) return false;
   try {
     std::string what = what_stands_still(call);
-    if (settings.what_waits) what += settings.what_waits(!what.empty());
+    if (settings.what_waits) what = settings.what_waits(!what.empty()) + what;
     // Here may stand still what follows from that.
     if (settings.report_rings) probes.ask();
     if (what.empty()) return false;

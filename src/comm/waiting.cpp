@@ -350,6 +350,8 @@ uint32_t Runtime::Impl::progress_for_asker(Device& own) {
   if ((now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) &&
       base::this_parker().may_poll()) {
     yield_core();
+    thread_local uint8_t yields = 0;
+    if (++yields == 0) report_if_quiet(false);
     last = since = base::ticks();
   }
   return served;
