@@ -51,6 +51,37 @@ class Ends(JobTest):
         self.assertNotEqual(job.code, 0)
         self.assertEqual(job.out.split("\n")[:-1], ["rank 1 goes on"])
 
+    def told_while_waiting(self, how, expected, **env):
+        """Reads what a job says that waits for ever, until it has said all that was expected."""
+        job = self.start("-n", 2, "--timeout", 100, MISUSE, "wait", how, env=env)
+        missing = set(expected)
+        while missing:
+            line = job.process.stderr.readline().decode()
+            self.assertTrue(line, f"ended without a word of {missing}")
+            missing -= {words for words in missing if words in line}
+        job.process.terminate()
+        job.finish()
+        self.assertEqual(job.code, 143)
+
+    def test_waits_are_told(self):
+        soon = {"WEFT_MPI_REPORT_WAITS": "100ms"}
+        self.told_while_waiting("ring", {
+            f"rank {rank}: weft warn: waits in vain for 100 ms: in MPI_Recv; receives on MPI_COMM_WORLD wait for "
+            f"rank {1 - rank} tag 4 (" for rank in (0, 1)}, **soon)
+        self.told_while_waiting("sends", {"in MPI_Ssend; sends, puts and gets that wait for rank 1: 1 ("}, **soon)
+        self.told_while_waiting("collectives", {
+            "in MPI_Barrier; a collective on MPI_COMM_WORLD waits for rank 1 (",
+            "in MPI_Barrier; a collective on the dog's own waits for rank 0 ("}, **soon)
+        self.told_while_waiting("asks", {
+            f"rank {rank}: weft warn: waits in vain for 100 ms: in MPI_Test; receives on MPI_COMM_WORLD wait for "
+            "any rank any tag (" for rank in (0, 1)}, **soon)
+
+    def test_messages_with_other_tags_are_told_of_in_any_case(self):
+        expected = {"rank 0: weft warn: waits in vain for 100 ms: in MPI_Recv; receives on MPI_COMM_WORLD wait for "
+                    "rank 1 tag 5, and from rank 1 came tag 6, 4 bytes, which none of them asks for ("}
+        for engine in "keyed", "list", "tail":
+            self.told_while_waiting("other-tag", expected, WEFT_COMM_REPORT_QUIET="100ms", WEFT_MPI_MATCHING=engine)
+
     def test_end_without_finalize(self):
         for ranks in 1, 3:
             # What Finalize would have freed is not searched for by LeakSanitizer.

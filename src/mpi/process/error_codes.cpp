@@ -12,6 +12,7 @@
 #include "mpi/errhandler.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/process/error_table.hpp"
+#include "mpi/process/last_failure.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -114,6 +115,8 @@ void Error_string(int errorcode, char* string, int* resultlen) {
   const ErrorText* row = predefined(errorcode);
   std::string text = error_string(errorcode);
   if (row != nullptr) text = fmt::format("{}: {}", row->name, text);
+  if (const std::string last = last_failure(errorcode); !last.empty())
+    text += (text.empty() ? "" : ": ") + last;
   const std::size_t kept = std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1);
   std::memcpy(string, text.data(), kept);
   string[kept] = '\0';

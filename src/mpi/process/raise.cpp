@@ -16,6 +16,7 @@
 #include "mpi/process.hpp"
 #include "mpi/process/error_table.hpp"
 #include "mpi/process/gate.hpp"
+#include "mpi/process/last_failure.hpp"
 #include "mpi/process/settings.hpp"
 
 namespace weft::mpi {
@@ -43,6 +44,17 @@ std::string sentence(const Failure& failure, const char* call, const Named& name
   const std::string object = named.text();
   return fmt::format("{}{}{} failed: {} ({}): {}", call, object.empty() ? "" : " on ", object,
                      error_name(code_class), error_string(failure.code()), failure.what());
+}
+
+/// For who asks MPI_Error_string what the code says.
+void note(const Failure& failure, const char* call, const Named& named) noexcept {
+  try {
+    const std::string object = named.text();
+    note_failure(
+        failure.code(), failure.handler_code(),
+        fmt::format("{}{}{}: {}", call, object.empty() ? "" : " on ", object, failure.what()));
+  } catch (const std::exception&) {  // no memory: the class says what it can
+  }
 }
 
 [[noreturn]] void end_process(const Failure& failure, const char* call, const Named& named) {
@@ -73,6 +85,8 @@ std::string sentence(const Failure& failure, const char* call, const Named& name
 int hand_over(const Errhandler& handler, MPI_Comm comm, MPI_Session session, const Failure& failure,
               const char* call, const Named& named) {
   int code = failure.handler_code();
+  if (handler.kind != Errhandler::Kind::abort && handler.kind != Errhandler::Kind::fatal)
+    note(failure, call, named);
   switch (handler.kind) {
     case Errhandler::Kind::returns:
       break;
@@ -114,6 +128,7 @@ MPI_Comm default_comm() {
 int raise_on_comm(MPI_Comm handle, const Failure& failure, const char* call) {
   if (!is_active()) {
     if (initial_errhandler() != MPI_ERRORS_RETURN) end_job(failure, call, {});
+    note(failure, call, {});
     return failure.code();
   }
   Comm* found = comms().find(handle);

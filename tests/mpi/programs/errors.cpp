@@ -1,5 +1,7 @@
 // Error handlers, classes, codes and strings.
 #include <atomic>
+#include <string>
+#include <thread>
 
 #include "check.hpp"
 
@@ -77,6 +79,34 @@ std::string text_of(int code) {
   return text;
 }
 
+/// The string of a code says what the thread's last failure of that code was.
+void said_of_the_last() {
+  const std::string plain = text_of(MPI_ERR_TRUNCATE);
+  const int sent[4] = {};
+  int value = 0;
+  MPI_Request request;
+  MPI_Irecv(&value, 1, MPI_INT, 0, 7, MPI_COMM_SELF, &request);
+  MPI_Send(sent, 4, MPI_INT, 0, 7, MPI_COMM_SELF);
+  WEFT_CHECK_CLASS(MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
+  WEFT_CHECK(text_of(MPI_ERR_TRUNCATE) ==
+             plain +
+                 ": MPI_Wait on communicator MPI_COMM_SELF: the message of rank 0 with tag 7 is "
+                 "longer than the 4 bytes of its receive");
+  WEFT_CHECK(text_of(MPI_ERR_TAG).find("MPI_Wait") == std::string::npos);
+  std::string others;
+  std::thread([&] { others = text_of(MPI_ERR_TRUNCATE); }).join();
+  WEFT_CHECK(others == plain);
+
+  // Of several, that of the first that failed.
+  MPI_Request two[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Irecv(&value, 1, MPI_INT, 0, 8, MPI_COMM_SELF, &two[1]);
+  MPI_Send(sent, 4, MPI_INT, 0, 8, MPI_COMM_SELF);
+  MPI_Status statuses[2];
+  WEFT_CHECK_CLASS(MPI_ERR_IN_STATUS, MPI_Waitall(2, two, statuses));
+  WEFT_CHECK(text_of(statuses[1].MPI_ERROR)
+                 .ends_with("with tag 8 is longer than the 4 bytes of its receive"));
+}
+
 void predefined() {
   for (int code = MPI_SUCCESS; code <= MPI_ERR_ABI; ++code) {
     WEFT_CHECK(class_of(code) == code);
@@ -129,6 +159,7 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   handlers();
   predefined();
+  said_of_the_last();
   added();
   MPI_Finalize();
   return result();

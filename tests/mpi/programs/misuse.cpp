@@ -112,6 +112,33 @@ int level_named(const char* name) {
   return asked(name, "multiple") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
 }
 
+/// Each rank waits for what does not come, until somebody ends the job.
+void wait_for_ever(const char* how) {
+  int word = 0;
+  const int other = 1 - rank;
+  if (asked(how, "ring")) MPI_Recv(&word, 1, MPI_INT, other, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (asked(how, "sends")) MPI_Ssend(&word, 1, MPI_INT, other, 4, MPI_COMM_WORLD);
+  if (asked(how, "collectives")) {
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_name(comm, "the dog's own");
+    MPI_Barrier(rank == 0 ? MPI_COMM_WORLD : comm);
+  }
+  if (asked(how, "asks")) {
+    MPI_Request request;
+    MPI_Irecv(&word, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+    for (int done = 0; done == 0;) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  }
+  if (asked(how, "other-tag") && rank == 1) {
+    MPI_Send(&word, 1, MPI_INT, 0, 6, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  if (asked(how, "other-tag")) {
+    MPI_Probe(1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(&word, 1, MPI_INT, 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -134,6 +161,7 @@ int main(int argc, char** argv) {
   if (asked(what, "abort") && rank == 0) MPI_Abort(MPI_COMM_WORLD, std::atoi(argv[2]));
   if (asked(what, "abort"))
     MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (asked(what, "wait")) wait_for_ever(argv[2]);
   if (asked(what, "leave")) return 0;
   if (asked(what, "leave-one") && rank == 0) return 0;
   if (asked(what, "leave-unmet")) {
