@@ -43,6 +43,8 @@ std::string_view to_string(Errc code) noexcept {
       return "protocol";
     case Errc::launcher:
       return "launcher";
+    case Errc::bad_memory:
+      return "bad_memory";
   }
   return "unknown";
 }

@@ -246,7 +246,7 @@ void Device::on_control(const fabric::Frame& frame) {
   }
   if (header.type == PacketType::finished) {
     if (!comm::OperationTable::claim(*op)) return;
-    op->error = header.flags <= static_cast<uint8_t>(Errc::launcher)
+    op->error = header.flags <= static_cast<uint8_t>(kLastErrc)
                     ? static_cast<Errc>(header.flags)
                     : Errc::protocol;
     op->moved = op->bytes;

@@ -240,6 +240,17 @@ class OperationTable {
     return of_rank;
   }
 
+  /// Calls `look(op)` for each that expects an answer over `device`, whose lock the caller holds:
+  /// its buffer is to be read, or written to, by a peer. For reports.
+  template <class Look>
+  void for_each_awaiting(uint16_t device, Look look) {
+    for_each_used([&](const Operation& op) {
+      // acquire: as sweep. Nobody else may claim it now.
+      const uint64_t word = op.awaiting.load(std::memory_order_acquire);
+      if (word != 0 && word == awaited(Rank{static_cast<int32_t>(word)}, device)) look(op);
+    });
+  }
+
  private:
   template <class Each>
   void for_each_used(Each each) {

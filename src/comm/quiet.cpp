@@ -8,6 +8,7 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "fabric/cma.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/log.hpp"
 
@@ -169,6 +170,19 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
   if (packets->available() == 0) text += "; all packets are in use (fabric.packets)";
   for (const auto& [rank, count] : operations->awaited_by_rank()) {
     text += fmt::format("; sends, puts and gets that wait for rank {}: {}", rank, count);
+  }
+  for (const auto& device : devices) {
+    device->with_lock([&] {
+      operations->for_each_awaiting(device->number(), [&](const comm::Operation& op) {
+        const std::byte* const missing = fabric::first_unreadable({op.buffer, op.bytes});
+        if (missing == nullptr) return;
+        text += fmt::format(
+            "; what is sent to, or fetched from, rank {} at {} ({} bytes) is not memory from byte "
+            "{} "
+            "on: freed too early?",
+            op.peer.value, fmt::ptr(op.buffer), op.bytes, missing - op.buffer);
+      });
+    });
   }
   // One that has yet to take all that came early is made, too.
   const auto made = [&](uint32_t number) -> const Endpoint::Impl* {

@@ -8,8 +8,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
 
 #include "fabric/doorbell.hpp"
+#include "weft/base/log.hpp"
 
 namespace weft::fabric {
 
@@ -30,20 +32,50 @@ Errc errc_of(int error) noexcept {
   }
 }
 
-/// `copy(local, remote)` moves what it can and answers like process_vm_readv.
-template <class Copy>
-Errc move_all(void* local, uint64_t address, std::size_t bytes, Copy copy) noexcept {
+void tell_missing(int64_t pid, bool is_theirs, uint64_t address) noexcept {
+  try {
+    base::log(base::LogLevel::warn,
+              fmt::format("{} has no memory at {:#x}, in the buffer of a message, put or get: was "
+                          "it freed too early, or is it shorter than was said?",
+                          is_theirs ? fmt::format("the peer (process {})", pid) : "this process",
+                          address));
+  } catch (const std::exception&) {  // no memory: then not
+  }
+}
+
+/// process_vm_readv or process_vm_writev.
+using Copy = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
+                         unsigned long);
+
+ssize_t read_byte(pid_t pid, uint64_t address) noexcept {
+  std::byte byte{};
+  const iovec here{&byte, 1};
+  const iovec there{reinterpret_cast<void*>(address), 1};
+  return ::process_vm_readv(pid, &here, 1, &there, 1, 0);
+}
+
+Errc move_all(Copy copy, pid_t pid, void* local, uint64_t address, std::size_t bytes) noexcept {
   std::size_t moved = 0;
   while (moved < bytes) {
-    iovec here{static_cast<std::byte*>(local) + moved, bytes - moved};
-    iovec there{reinterpret_cast<void*>(address + moved), bytes - moved};
-    const ssize_t n = copy(&here, &there);
-    if (n > 0)
+    const iovec here{static_cast<std::byte*>(local) + moved, bytes - moved};
+    const iovec there{reinterpret_cast<void*>(address + moved), bytes - moved};
+    const ssize_t n = copy(pid, &here, 1, &there, 1, 0);
+    if (n > 0) {
       moved += static_cast<std::size_t>(n);
-    else if (n == 0)
+    } else if (n == 0) {
       return Errc::bad_argument;
-    else if (errno != EINTR)
+    } else if (errno == EFAULT) {
+      // The next byte is missing, here or there: of who is read from, if it cannot be read.
+      const bool is_theirs =
+          copy == &::process_vm_readv
+              ? read_byte(pid, address + moved) != 1
+              : first_unreadable({static_cast<std::byte*>(local) + moved, 1}) == nullptr;
+      tell_missing(pid, is_theirs,
+                   (is_theirs ? address : reinterpret_cast<uint64_t>(local)) + moved);
+      return Errc::bad_memory;
+    } else if (errno != EINTR) {
       return errc_of(errno);
+    }
   }
   return Errc::ok;
 }
@@ -68,16 +100,33 @@ std::string probe_cross_memory(int64_t pid, uint64_t address, uint64_t word) noe
 }
 
 Errc cross_read(int64_t pid, uint64_t address, std::span<std::byte> local) noexcept {
-  return move_all(local.data(), address, local.size(), [pid](iovec* here, iovec* there) {
-    return ::process_vm_readv(static_cast<pid_t>(pid), here, 1, there, 1, 0);
-  });
+  return move_all(&::process_vm_readv, static_cast<pid_t>(pid), local.data(), address,
+                  local.size());
 }
 
 Errc cross_write(int64_t pid, uint64_t address, std::span<const std::byte> local) noexcept {
-  return move_all(const_cast<std::byte*>(local.data()), address, local.size(),
-                  [pid](iovec* here, iovec* there) {
-                    return ::process_vm_writev(static_cast<pid_t>(pid), here, 1, there, 1, 0);
-                  });
+  return move_all(&::process_vm_writev, static_cast<pid_t>(pid),
+                  const_cast<std::byte*>(local.data()), address, local.size());
+}
+
+const std::byte* first_unreadable(std::span<const std::byte> memory) noexcept {
+  constexpr std::size_t kPageBytes = 4096, kAtOnce = 256;
+  const std::byte* at = memory.data();
+  const std::byte* const end = at + memory.size();
+  while (at < end) {
+    std::byte bytes[kAtOnce];
+    iovec here{bytes, 0};
+    iovec there[kAtOnce];
+    for (; here.iov_len < kAtOnce && at < end; ++here.iov_len) {
+      there[here.iov_len] = {const_cast<std::byte*>(at), 1};
+      at += kPageBytes - reinterpret_cast<uintptr_t>(at) % kPageBytes;
+    }
+    const ssize_t n = ::process_vm_readv(::getpid(), &here, 1, there, here.iov_len, 0);
+    if (n < 0 && errno != EFAULT) return nullptr;  // it cannot be told
+    const auto read = static_cast<std::size_t>(n < 0 ? 0 : n);
+    if (read < here.iov_len) return static_cast<const std::byte*>(there[read].iov_base);
+  }
+  return nullptr;
 }
 
 }  // namespace weft::fabric

@@ -107,6 +107,8 @@ void name_channels(const Comm& comm);
 /// `comm.hints` has changed.
 void hints_changed(Comm& comm);
 
+/// Why a transfer to or from `process` (kAnySource: nobody knows) failed with this class.
+[[nodiscard]] std::string why_failed(int error, Rank process);
 /// Whether any of those who may send on it has died.
 [[nodiscard]] bool has_dead_member(const Comm& comm);
 

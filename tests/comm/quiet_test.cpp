@@ -267,7 +267,7 @@ TEST_P(Quiet, WhoWaitsForARankThatEndsIsToldSo) {
       told.wait_for(
           "rank 1 is ending its runtime; at endpoint 1 receives wait for rank 1 tag 3 (1)");
       told.wait_for("in a ring: 1 from 0, 0 from 1; this one is ending its runtime");
-      told.wait_for("at the end of its runtime, waits for this one: rank 1");
+      told.wait_for("at the end of its runtime (MPI_Finalize), waits for this one: rank 1");
       free = true;
       return;
     }

@@ -18,6 +18,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/captured_stderr.hpp"
+#include "fabric/cma.hpp"
 #include "fabric/conformance_ranks.hpp"
 #include "fabric/fork_job.hpp"
 #include "fabric/proc.hpp"
@@ -330,9 +332,46 @@ TEST_F(ShmSystem, UnreadableMemoryAndDeadPeersAreErrorsNotCrashes) {
   ASSERT_TRUE(transport->can_read(Rank{1})) << transport->why_not_read(Rank{1});
   EXPECT_EQ(transport->read_memory(Rank{1}, pages, std::span(buffer).first(8192)), Errc::ok);
   EXPECT_EQ(buffer[8191], std::byte{5});
-  EXPECT_EQ(transport->read_memory(Rank{1}, pages, buffer), Errc::bad_argument) << "in part";
-  EXPECT_EQ(transport->write_memory(Rank{1}, pages, buffer), Errc::bad_argument);
-  EXPECT_EQ(transport->read_memory(Rank{1}, 16, buffer), Errc::bad_argument);
+  {
+    weft::test::CapturedStderr err;
+    const auto said = [&](std::string_view whose, uint64_t address) {
+      return err.text().find(fmt::format("{} has no memory at {:#x},", whose, address)) !=
+             std::string::npos;
+    };
+    const std::string peer = fmt::format("the peer (process {})", child);
+    EXPECT_EQ(transport->read_memory(Rank{1}, pages, buffer), Errc::bad_memory) << "in part";
+    EXPECT_TRUE(said(peer, pages + 2 * 4096)) << err.text();
+    EXPECT_EQ(transport->read_memory(Rank{1}, 16, buffer), Errc::bad_memory);
+    EXPECT_TRUE(said(peer, 16)) << err.text();
+  }
+  {
+    weft::test::CapturedStderr err;
+    EXPECT_EQ(transport->write_memory(Rank{1}, pages, buffer), Errc::bad_memory);
+    EXPECT_NE(err.text().find("the peer"), std::string::npos) << err.text();
+  }
+  {
+    // The own memory: a page that cannot be written to, or not be read.
+    auto* const own = static_cast<std::byte*>(
+        ::mmap(nullptr, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    const std::span both(own, 2 * 4096);
+    const auto says_so = [&](Errc error, std::size_t byte) {
+      return error == Errc::bad_memory ? fmt::format("this process has no memory at {:#x},",
+                                                     reinterpret_cast<uint64_t>(own) + byte)
+                                       : std::string("another error");
+    };
+    EXPECT_EQ(first_unreadable(both), nullptr);
+    ::mprotect(own + 4096, 4096, PROT_READ);
+    EXPECT_EQ(first_unreadable(both), nullptr);
+    weft::test::CapturedStderr err;
+    Errc error = transport->read_memory(Rank{1}, pages, both);
+    EXPECT_NE(err.text().find(says_so(error, 4096)), std::string::npos) << err.text();
+    ::mprotect(own + 4096, 4096, PROT_NONE);
+    EXPECT_EQ(first_unreadable(both), own + 4096);
+    EXPECT_EQ(first_unreadable(both.subspan(100, 3996)), nullptr);
+    error = transport->write_memory(Rank{1}, pages, both.subspan(4096));
+    EXPECT_NE(err.text().find(says_so(error, 4096)), std::string::npos) << err.text();
+    ::munmap(own, both.size());
+  }
   ::kill(child, SIGKILL);
   siginfo_t info;
   ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);

@@ -48,5 +48,5 @@ foreach(part Ends Threads Loaded Wrappers)
     COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/process_test.py
       $<TARGET_FILE:weftrun> $<TARGET_FILE:mpi_program_misuse> ${part})
   set_tests_properties(mpi.process.${part} PROPERTIES TIMEOUT ${WEFT_TEST_TIMEOUT_S} LABELS "mpi;jobs"
-    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;PROCESS_TEST_SANITIZER=${WEFT_SANITIZE}")
+    ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;PROCESS_TEST_SANITIZER=${WEFT_SANITIZE};PROCESS_TEST_OFI=$<BOOL:${OFI_FOUND}>")
 endforeach()

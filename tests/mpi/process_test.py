@@ -16,6 +16,7 @@ from weftrun_job import JobTest  # noqa: E402
 
 MISUSE = None
 SANITIZER = os.environ.get("PROCESS_TEST_SANITIZER", "")
+HAS_OFI = os.environ.get("PROCESS_TEST_OFI") == "1"
 
 
 class Ends(JobTest):
@@ -81,6 +82,18 @@ class Ends(JobTest):
                     "rank 1 tag 5, and from rank 1 came tag 6, 4 bytes, which none of them asks for ("}
         for engine in "keyed", "list", "tail":
             self.told_while_waiting("other-tag", expected, WEFT_COMM_REPORT_QUIET="100ms", WEFT_MPI_MATCHING=engine)
+
+    def test_send_buffers_that_are_freed_too_early(self):
+        # Read by the receiver alone: a sender that helps would be killed.
+        job = self.run_job("-n", 2, "--timeout", 60, MISUSE, "wait", "freed-send",
+                           env={"WEFT_FABRIC_TRANSPORT": "shm", "WEFT_COMM_SHARE_BYTES": "1G"})
+        self.assertEqual(job.code, 1, job.err)
+        self.assertRegex(job.err, r"rank 1: weft warn: the peer \(process \d+\) has no memory at 0x\w+, in the buffer "
+                                  "of a message, put or get: was it freed too early")
+        self.assertRegex(job.err, "MPI_(Recv|Wait) on communicator MPI_COMM_WORLD failed: MPI_ERR_BUFFER")
+        if HAS_OFI:  # whose read of it goes wrong without a word
+            self.told_while_waiting("freed-send", {"(4194304 bytes) is not memory from byte 0 on: freed too early?"},
+                                    WEFT_FABRIC_TRANSPORT="ofi", WEFT_COMM_REPORT_QUIET="200ms")
 
     def test_end_without_finalize(self):
         for ranks in 1, 3:

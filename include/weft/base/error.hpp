@@ -23,7 +23,10 @@ enum class Errc : uint8_t {
   not_initialized,  ///< Called before the runtime was made or after it was ended.
   protocol,         ///< Bytes from outside that make no sense.
   launcher,         ///< The launcher refused or went away.
+  bad_memory,       ///< A buffer, here or at the peer, is not its process' memory; a log line says
+                    ///< which.
 };
+inline constexpr Errc kLastErrc = Errc::bad_memory;
 
 /// The name of `code`, e.g. "truncated".
 std::string_view to_string(Errc code) noexcept;

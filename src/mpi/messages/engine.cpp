@@ -129,12 +129,30 @@ int error_class_of(Errc error) noexcept {
       return MPI_ERR_PROC_ABORTED;
     case Errc::no_memory:
       return MPI_ERR_NO_MEM;
+    case Errc::bad_memory:
+      return MPI_ERR_BUFFER;
     default:
       return MPI_ERR_INTERN;
   }
 }
 
 // --- The room's interface ------------------------------------------------------------------------
+
+std::string why_failed(int error, Rank process) {
+  switch (error) {
+    case MPI_ERR_PROC_ABORTED: {
+      const std::string cause =
+          process == kAnySource ? std::string() : runtime().cause_of_death(process);
+      return cause.empty() ? "a peer has died" : cause;
+    }
+    case MPI_ERR_NO_MEM:
+      return "no memory for a message";
+    case MPI_ERR_BUFFER:
+      return "the buffer, or the peer's, is not memory of its process (a warning says which)";
+    default:
+      return error_string(error);
+  }
+}
 
 void open_messages() {
   const std::string& devices = settings().devices;

@@ -352,7 +352,7 @@ void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer,
   wait(transfer);
   if (transfer.outcome.error != MPI_SUCCESS) {
     throw Failure(transfer.outcome.error,
-                  "a send failed: " + runtime().cause_of_death(transfer.process))
+                  "a send failed: " + why_failed(transfer.outcome.error, transfer.process))
         .about(&comm);
   }
 }

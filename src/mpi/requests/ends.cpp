@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "mpi/errhandler.hpp"
-#include "mpi/process.hpp"
+#include "mpi/messages.hpp"
 
 namespace weft::mpi {
 
@@ -18,14 +17,8 @@ std::string sentence(int error, const Transfer* transfer) {
       return fmt::format(
           "the message of rank {} with tag {} is longer than the {} bytes of its receive",
           transfer->outcome.source, transfer->outcome.tag, transfer->capacity);
-    case MPI_ERR_PROC_ABORTED: {
-      const std::string cause = named ? runtime().cause_of_death(transfer->process) : std::string();
-      return cause.empty() ? "a peer has died" : cause;
-    }
-    case MPI_ERR_NO_MEM:
-      return "no memory for a message";
     default:
-      return error_string(error);
+      return why_failed(error, named ? transfer->process : kAnySource);
   }
 }
 

@@ -1,5 +1,6 @@
 // A program that does what it is told to do wrong: misuse <what>.
 #include <mpi.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <chrono>
@@ -123,6 +124,21 @@ void wait_for_ever(const char* how) {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_name(comm, "the dog's own");
     MPI_Barrier(rank == 0 ? MPI_COMM_WORLD : comm);
+  }
+  if (asked(how, "freed-send")) {
+    constexpr int kBytes = 4 << 20;
+    void* const buffer =
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MPI_Request request;
+    if (rank == 0) {
+      MPI_Isend(buffer, kBytes, MPI_BYTE, 1, 4, MPI_COMM_WORLD, &request);
+      ::munmap(buffer, kBytes);
+      MPI_Send(&word, 1, MPI_INT, 1, 5, MPI_COMM_WORLD);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Recv(&word, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(buffer, kBytes, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
   }
   if (asked(how, "asks")) {
     MPI_Request request;
