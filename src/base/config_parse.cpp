@@ -48,7 +48,7 @@ std::string_view kind_of(ConfigType type) noexcept {
     case ConfigType::bytes:
       return "a number of bytes, with K, M or G if you like,";
     case ConfigType::nanoseconds:
-      return "a time in ns, us, ms or s";
+      return "a time with its unit (ns, us, ms or s)";
     case ConfigType::text:
       return "text";
     case ConfigType::choice:
@@ -91,6 +91,8 @@ std::optional<int64_t> parse_number(ConfigType type, std::string_view text) noex
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{}) return std::nullopt;
   const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  // A bare number of nanoseconds was meant to be one of seconds, as a rule.
+  if (type == ConfigType::nanoseconds && rest.empty() && number != 0) return std::nullopt;
   for (const Suffix& suffix : suffixes_of(type)) {
     if (!same_word(rest, suffix.text)) continue;
     int64_t value = 0;

@@ -49,7 +49,8 @@ TEST(ConfigParse, NumbersTakeTheSuffixesOfTheirType) {
   EXPECT_EQ(parse_number(bytes, "64k"), 64 << 10);
   EXPECT_EQ(parse_number(bytes, "3M"), 3 << 20);
   EXPECT_EQ(parse_number(bytes, "2G"), int64_t{2} << 30);
-  EXPECT_EQ(parse_number(nanoseconds, "7"), 7);
+  EXPECT_EQ(parse_number(nanoseconds, "0"), 0);
+  EXPECT_EQ(parse_number(nanoseconds, "7"), std::nullopt) << "of what?";
   EXPECT_EQ(parse_number(nanoseconds, "7ns"), 7);
   EXPECT_EQ(parse_number(nanoseconds, "7us"), 7'000);
   EXPECT_EQ(parse_number(nanoseconds, "7ms"), 7'000'000);

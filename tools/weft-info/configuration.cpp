@@ -133,7 +133,7 @@ std::string config_as_markdown() {
       "prints the values in force and where each came from. A variable that begins with `WEFT_`\n"
       "and is none of these is warned of, with the nearest that is. Bytes may be written with K, "
       "M\n"
-      "or G (powers of 1024), times with ns, us, ms or s.\n";
+      "or G (powers of 1024), times with their unit: ns, us, ms or s.\n";
   std::string room;
   for (const auto& value : base::all_config()) {
     const ConfigKey& key = *value.key;
