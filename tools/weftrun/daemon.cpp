@@ -149,10 +149,7 @@ void Daemon::start_guardian(char** argv_area) {
   plan.argv_area = argv_area;
   plan.not_yours = {joined_.link.fd(), epoll_.get()};
   sigemptyset(&plan.signal_mask);
-  getrlimit(RLIMIT_NOFILE, &plan.descriptors);
-  rlimit most = plan.descriptors;
-  most.rlim_cur = most.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &most);
+  plan.descriptors = take_descriptors(here_.ranks);
   pipes_.open(here_, plan);
   guardian_.emplace(std::move(plan));
 }

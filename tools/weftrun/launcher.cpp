@@ -140,10 +140,7 @@ void Launcher::start_guardian(char** argv_area) {
   plan.argv_area = argv_area;
   if (here_.ranks > 0 && here_.first == 0) plan.in = rank_input();
   plan.not_yours = {out_.own_fd(), err_ ? err_->own_fd() : -1};
-  getrlimit(RLIMIT_NOFILE, &plan.descriptors);
-  rlimit most = plan.descriptors;
-  most.rlim_cur = most.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &most);
+  plan.descriptors = take_descriptors(here_.ranks);
   const bool raw = options_.ranks == 1 && !options_.tag_output;
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";

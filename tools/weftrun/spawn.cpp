@@ -1,11 +1,13 @@
 // Starting one rank: the steps between fork and exec.
 #include "weftrun/spawn.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <stdexcept>
 
 namespace weft::run {
 namespace {
@@ -74,6 +76,23 @@ __attribute__((noinline)) SpawnResult spawn(const SpawnPlan& plan) {
 }
 
 void ignore_sigpipe() noexcept { g_sigpipe = signal(SIGPIPE, SIG_IGN); }
+
+rlimit take_descriptors(int ranks) {
+  // Both ends of two pipes each, later one and a connection; beside them the guardian and PMIx's
+  // server.
+  constexpr rlim_t kOwn = 20, kEach = 4;
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit most = before;
+  most.rlim_cur = most.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &most);
+  const rlim_t needed = kOwn + kEach * static_cast<rlim_t>(ranks);
+  if (most.rlim_max < needed)
+    throw std::runtime_error(
+        fmt::format("{} ranks take up to {} open files, and this shell may have {} (ulimit -Hn)",
+                    ranks, needed, most.rlim_max));
+  return before;
+}
 
 void hear_of_children() noexcept { g_sigchld = signal(SIGCHLD, SIG_DFL); }
 
