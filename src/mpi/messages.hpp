@@ -104,6 +104,8 @@ void name_channels(const Comm& comm);
 /// What the receives and collectives of this process wait for, and the call that the calling thread
 /// is in, for RuntimeOptions::what_waits. `all`: also where nothing looks wrong.
 [[nodiscard]] std::string what_waits(bool all);
+/// Whether other threads are in blocking calls, of whatever communicator.
+[[nodiscard]] bool any_blocking_call();
 /// `comm.hints` has changed.
 void hints_changed(Comm& comm);
 

@@ -195,6 +195,13 @@ class Threads(JobTest):
         self.assertEqual(self.said("concurrent", "serialized", **checked), "refused")
         self.assertEqual(self.said("concurrent", "multiple", **checked), "served")
 
+    def test_one_that_is_in_mpi_at_the_end(self):
+        for ranks in 1, 2:
+            job = self.run_job("-n", ranks, "--timeout", 60, MISUSE, "stay", "multiple",
+                               env={"ASAN_OPTIONS": "detect_leaks=0"})
+            self.assertEqual(job.code, 0, job.err)
+            self.assertEqual(job.err.count("MPI_Finalize was called while another thread is in a blocking call"), ranks)
+
     def test_not_checked(self):
         self.assertEqual(self.said("other-thread", "single"), "served")
 

@@ -1,6 +1,7 @@
 // Opening and closing; channels by context.
 #include "mpi/messages/engine.hpp"
 
+#include <algorithm>
 #include <mutex>
 
 #include "mpi/process.hpp"
@@ -186,6 +187,12 @@ void open_channels(Comm& comm) {
                   !program || comm.hints.no_wildcards());
     comm.channels[static_cast<std::size_t>(plane)] = &channel;
   }
+}
+
+bool any_blocking_call() {
+  const std::vector<Channel*> channels = engine().all_channels();
+  return std::any_of(channels.begin(), channels.end(),
+                     [](const Channel* channel) { return channel->counts.has_calls(); });
 }
 
 void name_channels(const Comm& comm) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
@@ -77,6 +78,7 @@ struct Life {
   std::atomic<uint64_t> made{0};              ///< processes, so far; relaxed: as the gate
   pid_t pid = 0;                              ///< that made it: a forked child has no part in it
   bool exit_watched = false;
+  bool abandoned = false;  ///< the process has ended, and stays: see end_beside_others
 };
 
 /// Of the life's lock, as long as this thread has it: what it calls of the program's may call
@@ -168,6 +170,30 @@ void meet_at_the_end(TheProcess& process) {
   }
 }
 
+/// Whether another thread is in a blocking call, now and for the next moments: one whose call has
+/// been served may have told others so before it returns.
+bool somebody_stays() {
+  constexpr int kMostMilliseconds = 500;
+  for (int waited = 0; any_blocking_call(); ++waited) {
+    if (waited == kMostMilliseconds) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+/// Another thread waits in MPI, and will for ever: nothing is taken from it.
+void end_beside_others(TheProcess& process) {
+  base::log(
+      base::LogLevel::error,
+      "MPI_Finalize was called while another thread is in a blocking call, which will not end");
+  life().abandoned = true;
+  try {
+    process.runtime().job().fence();  // as the others' runtimes do when they end
+  } catch (const Error& error) {
+    base::log(base::LogLevel::warn, fmt::format("at the end: {}", error.what()));
+  }
+}
+
 /// Under the lock.
 void end() {
   life().meets = false;
@@ -175,6 +201,7 @@ void end() {
   meet_at_the_end(*process);
   if (process->settings().stats) print_stats();
   set_gate(Gate::after);
+  if (somebody_stays()) return end_beside_others(*process);
   note_makers(false);
   close_all();
   life().process.store(nullptr, std::memory_order_relaxed);
@@ -196,7 +223,7 @@ void at_exit() {
   if (g_holds_life || life.pid != ::getpid()) return;
   // Not waited for: another thread may wait in MPI_Finalize for ranks that wait for this one.
   const std::unique_lock guard(life.lock, std::try_to_lock);
-  if (!guard || life.users != 0) return;
+  if (!guard || life.users != 0 || life.abandoned) return;
   if (life.process.load(std::memory_order_relaxed) == nullptr) return;
   const HeldLife held;
   end();

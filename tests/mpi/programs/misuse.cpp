@@ -17,6 +17,17 @@ int rank = 0;
 
 bool asked(const char* what, const char* name) { return std::strcmp(what, name) == 0; }
 
+/// A thread receives, for ever.
+void leave_a_thread_in_mpi() {
+  static std::atomic<pid_t> its_id{0};
+  std::thread([] {
+    its_id = weft::test::this_thread_id();
+    static int word = 0;
+    MPI_Recv(&word, 1, MPI_INT, 0, 98, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+  }).detach();
+  weft::test::wait_until_asleep(its_id);
+}
+
 /// Two threads at once in MPI; how many of the calls were refused.
 int concurrent_calls() {
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
@@ -184,6 +195,7 @@ int main(int argc, char** argv) {
     if (rank == 0) return 0;
     MPI_Recv(&word, 1, MPI_INT, 0, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
+  if (asked(what, "stay")) leave_a_thread_in_mpi();
   if (asked(what, "leak")) leave_handles();
   if (asked(what, "leak-send")) leave_send();
   if (asked(what, "stale-send")) use_stale_send();
