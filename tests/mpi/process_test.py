@@ -144,7 +144,8 @@ class Ends(JobTest):
         for left in ['communicators not freed (1): "forgotten" (1 processes', "groups not freed (1): 1 processes",
                      "datatypes of MPI_Type_contiguous not freed (1)", "datatypes of MPI_Type_vector not freed (1)",
                      "operations not freed (1)", "error handlers not freed (1)", "info objects not freed (1)",
-                     "key values not freed (1)", "requests not freed (2): receive in context", "persistent request",
+                     "key values not freed (1)", "requests not freed (2): receive from rank 0 tag 77 on MPI_COMM_WORLD (pending), made",
+                     "persistent request on MPI_COMM_WORLD (ended), made",
                      "messages that were probed and never received, not freed (1): context"]:
             self.assertIn(left, job.err)
         # And where the program made them: where addr2line is, in which function of it.

@@ -1,9 +1,9 @@
 #include "mpi/process/leaks.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "mpi/errhandler.hpp"
 #include "mpi/handle.hpp"
@@ -20,9 +20,22 @@ constexpr std::size_t kMostNamed = 20;
 void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std::string>& which) {
   if (number == 0 || !settings().report_leaks) return;
   std::string text = fmt::format("MPI_Finalize: {} not freed ({})", kind, number);
-  const auto end = which.begin() + static_cast<std::ptrdiff_t>(std::min(which.size(), kMostNamed));
-  if (!which.empty()) text += fmt::format(": {}", fmt::join(which.begin(), end, ", "));
-  if (which.size() > kMostNamed) text += ", ...";
+  std::map<std::string_view, std::size_t> times;
+  for (const std::string& one : which) ++times[one];
+  const char* between = ": ";
+  std::size_t named = 0;
+  for (const std::string& one : which) {  // in their order, like ones once
+    const std::size_t alike = std::exchange(times[one], 0);
+    if (alike == 0) continue;
+    if (named++ == kMostNamed) {
+      text += ", ...";
+      break;
+    }
+    text += between;
+    if (alike != 1) text += fmt::format("{} times ", alike);
+    text += one;
+    between = ", ";
+  }
   base::log(base::LogLevel::warn, text);
 }
 

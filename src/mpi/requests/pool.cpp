@@ -17,6 +17,7 @@
 #include "mpi/messages.hpp"
 #include "mpi/messages/under_way.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/caller.hpp"
 #include "mpi/process/leaks.hpp"
 #include "mpi/requests/matched.hpp"
 #include "mpi/requests/send_buffer.hpp"
@@ -81,17 +82,33 @@ void end_freed(bool receives) {
   });
 }
 
+/// "receive from rank 1 tag 5 on MPI_COMM_WORLD (pending)"
+std::string described(const Request& request) {
+  std::string text = request.receives ? "receive" : "send";
+  if (request.work != nullptr) text = "nonblocking operation";
+  if (request.persistent) text = "persistent request";
+  Comm* const comm = request.of();
+  const Transfer& transfer = request.transfer;
+  const bool is_pending = !transfer.ended();
+  if (is_pending && request.work == nullptr && comm != nullptr) {
+    text +=
+        fmt::format(" {} {} {}", request.receives ? "from" : "to",
+                    transfer.process == kAnySource
+                        ? "any rank"
+                        : fmt::format("rank {}", comm->remote->rank_of(transfer.process)),
+                    transfer.tag == MPI_ANY_TAG ? "any tag" : fmt::format("tag {}", transfer.tag));
+  }
+  if (comm != nullptr) {
+    const std::scoped_lock guard(comm->lock);
+    text += comm->name.empty() ? fmt::format(" in context {}", comm->context) : " on " + comm->name;
+  }
+  return text + (is_pending ? " (pending)" : " (ended)");
+}
+
 void tell_leaked_requests() {
   std::vector<std::string> which;
   request_pool().for_each([&](Request& leaked) {
-    const char* kind = "send";
-    if (leaked.receives) kind = "receive";
-    if (leaked.work != nullptr) kind = "nonblocking operation";
-    if (leaked.persistent) kind = "persistent request";
-    const Comm* comm = leaked.of();
-    which.push_back(fmt::format("{}{} ({})", kind,
-                                comm == nullptr ? "" : fmt::format(" in context {}", comm->context),
-                                leaked.transfer.ended() ? "ended" : "pending"));
+    which.push_back(described(leaked) + made_at(request_pool().maker_of(leaked)));
   });
   tell_leaks("requests", which.size(), which);
 }
@@ -101,6 +118,7 @@ void tell_leaked_requests() {
 RequestPool::RequestPool(uint32_t count, bool each_its_own)
     : each_its_own_(each_its_own),
       records_(std::clamp(count, 64U, kMostRequests)),
+      makers_(each_its_own ? std::make_unique<const void*[]>(records_.count()) : nullptr),
       spares_(reinterpret_cast<Spare*>(base::map_records(kSpareBytes))),
       begun_(reinterpret_cast<std::atomic<uint64_t>*>(base::map_records(begun_bytes()))) {
   static_assert(sizeof(Spare) == base::kCacheLine);

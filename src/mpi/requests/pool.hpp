@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <memory>
 
 #include "mpi/request.hpp"
 #include "weft/base/cache_line.hpp"
@@ -74,6 +75,8 @@ class RequestPool {
   /// Gives it a handle.
   MPI_Request issue(Request& request) noexcept {
     ++request.generation;
+    if (makers_ != nullptr) [[unlikely]]
+      makers_[records_.index_of(request)] = program_call();
     return name(request);
   }
   [[nodiscard]] MPI_Request name(const Request& request) const noexcept {
@@ -123,6 +126,11 @@ class RequestPool {
   /// Whether it is the one of all ended sends.
   [[nodiscard]] bool is_common_done(MPI_Request handle) const noexcept { return handle == done_; }
 
+  /// Where the program made it, for made_at.
+  [[nodiscard]] const void* maker_of(const Request& request) const noexcept {
+    return makers_ == nullptr ? nullptr : makers_[records_.index_of(request)];
+  }
+
   /// Whether a request concerns it that has no hold of its own.
   [[nodiscard]] bool is_borrowed(const Comm& comm) noexcept;
   /// Whether one of these has not ended.
@@ -169,7 +177,8 @@ class RequestPool {
 
   const bool each_its_own_;
   base::Records<Request> records_;
-  Spare* spares_;  ///< by thread slot; pages of slots in use
+  std::unique_ptr<const void*[]> makers_;  ///< by record, if each has its own
+  Spare* spares_;                          ///< by thread slot; pages of slots in use
   MPI_Request done_ = MPI_REQUEST_NULL;
   MPI_Request done_with_no_process_ = MPI_REQUEST_NULL;
   std::atomic<uint64_t>* begun_;          ///< a bit for each record that was ever used
