@@ -97,7 +97,7 @@ constexpr base::ConfigKey kKeys[] = {
      .help =
          "After comm.report_quiet a rank that waits to receive asks those whom it waits for, and "
          "logs if they wait for it, in a ring, or end their runtime. Other threads of theirs that "
-         "compute may send yet."},
+         "compute may send yet. Not of MPI's receives: mpi.report_waits."},
     {.key = "comm.cores",
      .type = ConfigType::integer,
      .fallback = "0",

@@ -77,6 +77,9 @@ class Held {
   T* object_ = nullptr;
 };
 
+/// Throws MPI_ERR_OTHER: there are so many objects of a kind already.
+[[noreturn]] void refuse_more_handles(uint32_t count);
+
 /// Where the program called what makes a handle now, if leaks are to be told, else nullptr:
 /// process/caller.cpp.
 const void* program_call() noexcept;
@@ -102,7 +105,7 @@ class HandleTable {
   void define(Handle handle, T* object) noexcept {
     predefined_[reinterpret_cast<uintptr_t>(handle)].store(object, std::memory_order_release);
   }
-  /// Takes over a hold of `object`; its handle. Throws std::bad_alloc if there are too many.
+  /// Takes over a hold of `object`; its handle. Throws Failure if there are too many, or
   Handle add(T* object) {
     const std::scoped_lock guard(lock_);
     uint32_t index;
@@ -110,7 +113,7 @@ class HandleTable {
       index = std::exchange(free_, this->place(free_)->next);
     } else {
       index = used_;
-      if (index == kChunks * kChunk) throw std::bad_alloc();
+      if (index == kChunks * kChunk) refuse_more_handles(index);
       auto& chunk = chunks_[index / kChunk];
       if (chunk.load(std::memory_order_relaxed) == nullptr) {
         // release: pairs with place()'s acquire.

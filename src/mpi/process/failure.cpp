@@ -1,6 +1,8 @@
 // How calls fail: throwing, the switch for argument checks, and other exceptions as failures.
 #include "mpi/failure.hpp"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <new>
 
@@ -25,6 +27,8 @@ int class_of(Errc code) noexcept {
       return MPI_ERR_TRUNCATE;
     case Errc::peer_died:
       return MPI_ERR_PROC_ABORTED;
+    case Errc::bad_memory:
+      return MPI_ERR_BUFFER;
     case Errc::protocol:
       return MPI_ERR_INTERN;
     default:
@@ -35,6 +39,11 @@ int class_of(Errc code) noexcept {
 }  // namespace
 
 void fail(int code, std::string text) { throw Failure(code, std::move(text)); }
+
+void refuse_more_handles(uint32_t count) {
+  fail(MPI_ERR_OTHER,
+       fmt::format("{} objects of this kind exist already, as many as there may be", count));
+}
 
 // relaxed: written once, before other calls can come.
 bool checking() noexcept { return g_checking.load(std::memory_order_relaxed); }

@@ -1,4 +1,5 @@
 // Info objects, before, between and after.
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -89,6 +90,25 @@ void wrong() {
   WEFT_CHECK_CLASS(MPI_ERR_INFO, MPI_Info_free(&freed));
 }
 
+/// As many as a table holds; then it says so, and goes on when some are gone.
+void many() {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  std::vector<MPI_Info> infos;
+  MPI_Info one;
+  int code = MPI_SUCCESS;
+  while (infos.size() < 1 << 20 && (code = MPI_Info_create(&one)) == MPI_SUCCESS)
+    infos.push_back(one);
+  WEFT_CHECK(code == MPI_ERR_OTHER && infos.size() > 500'000);
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  WEFT_CHECK(std::strstr(text, " objects of this kind exist already, as many as there may be") !=
+             nullptr);
+  MPI_Info_free(&infos.back());
+  WEFT_CHECK(MPI_Info_create(&infos.back()) == MPI_SUCCESS);
+  for (MPI_Info& each : infos) MPI_Info_free(&each);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -101,6 +121,7 @@ int main(int argc, char** argv) {
   keep_and_find();
   started();
   wrong();
+  many();
   MPI_Finalize();
   keep_and_find();
   return result();
