@@ -439,6 +439,7 @@ class Device final : public fabric::Sink {
   bool look_at_deaths();
   void sweep(Rank peer);
   static uint8_t wire_error(Errc error) noexcept;
+  static void tell_missing_memory(const comm::Operation& op) noexcept;
   bool finish(comm::Operation& op);
 
   // Read by everybody, written at set-up.

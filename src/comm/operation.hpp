@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <span>
+#include <vector>
 
 #include "comm/wire.hpp"
 #include "weft/base/cache_line.hpp"
@@ -240,15 +242,38 @@ class OperationTable {
     return of_rank;
   }
 
-  /// Calls `look(op)` for each that expects an answer over `device`, whose lock the caller holds:
-  /// its buffer is to be read, or written to, by a peer. For reports.
-  template <class Look>
-  void for_each_awaiting(uint16_t device, Look look) {
-    for_each_used([&](const Operation& op) {
-      // acquire: as sweep. Nobody else may claim it now.
+  /// What an operation that expects an answer says of its buffer. It may be over, and the record
+  /// another's, at any moment: so it says what it was only while `still` holds.
+  struct Snapshot {
+    const Operation* op;
+    uint64_t word;
+    uint32_t generation;
+    Rank peer;
+    std::span<const std::byte> buffer;
+    [[nodiscard]] bool still() const noexcept {
+      // The reads of `buffer` come first.
+      std::atomic_thread_fence(std::memory_order_acquire);
+      return op->generation.load(std::memory_order_relaxed) == generation &&
+             op->awaiting.load(std::memory_order_relaxed) == word;
+    }
+  };
+  /// Of all that expect an answer. For reports.
+  [[nodiscard]] std::vector<Snapshot> snapshots() {
+    std::vector<Snapshot> found;
+    for_each_used([&](Operation& op) {
+      const uint32_t generation = op.generation.load(std::memory_order_acquire);
       const uint64_t word = op.awaiting.load(std::memory_order_acquire);
-      if (word != 0 && word == awaited(Rank{static_cast<int32_t>(word)}, device)) look(op);
+      if (word == 0) return;
+      // Another thread may be writing to them: then `still` does not hold.
+      Snapshot one{&op,
+                   word,
+                   generation,
+                   Rank{static_cast<int32_t>(word)},
+                   {std::atomic_ref(op.buffer).load(std::memory_order_relaxed),
+                    std::atomic_ref(op.bytes).load(std::memory_order_relaxed)}};
+      if (one.still()) found.push_back(one);
     });
+    return found;
   }
 
  private:

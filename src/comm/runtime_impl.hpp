@@ -147,11 +147,11 @@ struct Runtime::Impl final : base::IdleWork {
   /// (comm.serial_progress) Of whoever polls a device; taken before the device's own.
   std::recursive_mutex serial_lock;
   std::unique_ptr<comm::Keepers> keepers;  ///< if there are several devices
+  /// By number, those that are open.
+  std::unique_ptr<std::atomic<Endpoint::Impl*>[], comm::Freed> endpoints;
   std::vector<std::unique_ptr<Device>> devices;
   Device* only_device = nullptr;          ///< set if there is one
   const uint64_t serial = next_serial();  ///< no other runtime of the process has it, then or later
-  /// By number, those that are open.
-  std::unique_ptr<std::atomic<Endpoint::Impl*>[], comm::Freed> endpoints;
   std::atomic<uint32_t> endpoints_made{0};
   std::atomic<uint32_t> endpoints_open{0};  ///< so many of them took what had come early
 

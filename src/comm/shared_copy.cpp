@@ -237,6 +237,8 @@ void Device::copy_share(Operation& op) {
   const uint64_t size = cut.size_of(number);
   op.error =
       runtime_.transport->read_memory(op.peer, op.remote_address + at, {op.buffer + at, size});
+  if (op.error == Errc::bad_memory) [[unlikely]]
+    tell_missing_memory(op);
   op.moved += size;
   shared_copied_ += size;
 }

@@ -3,10 +3,15 @@
 //
 // All of it runs under the progress lock of the device that carries the operation. An operation
 // takes a turn at a time, so that many transfers share and none stalls small messages.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <exception>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "fabric/cma.hpp"
+#include "weft/base/log.hpp"
 
 namespace weft {
 
@@ -99,6 +104,17 @@ bool Device::step(Operation& op) {
   WEFT_CHECK(false, "a pending operation has no work");
 }
 
+/// Once an operation: it fails with that.
+void Device::tell_missing_memory(const Operation& op) noexcept {
+  try {
+    base::log(base::LogLevel::warn, fmt::format("{}, in the buffer of a message, put or get of {} "
+                                                "bytes between it and rank {}: was it freed "
+                                                "too early, or is it shorter than was said?",
+                                                fabric::last_missing(), op.bytes, op.peer.value));
+  } catch (const std::exception&) {  // no memory: then not
+  }
+}
+
 bool Device::read_chunk(Operation& op) {
   const uint64_t chunk =
       std::min<uint64_t>(op.bytes - op.moved, runtime_.settings.copy_chunk_bytes);
@@ -107,6 +123,7 @@ bool Device::read_chunk(Operation& op) {
   op.moved += chunk;
   if (error != Errc::ok) {
     op.error = error;
+    if (error == Errc::bad_memory) tell_missing_memory(op);
   } else if (op.moved < op.bytes) {
     return false;
   }
@@ -122,6 +139,7 @@ bool Device::write_chunk(Operation& op) {
   op.moved += chunk;
   if (error != Errc::ok) {
     op.error = error;
+    if (error == Errc::bad_memory) tell_missing_memory(op);
   } else if (op.moved < op.bytes) {
     return false;
   }

@@ -340,7 +340,9 @@ void Runtime::Impl::yield_core() noexcept {
 uint32_t Runtime::Impl::progress_for_asker(Device& own) {
   thread_local uint64_t last = 0;   // when the last look ended
   thread_local uint64_t since = 0;  // looks followed closely, and found nothing
+  thread_local uint8_t fruitless = 0;
   const uint32_t served = progress(own);
+  if (served == 0 && ++fruitless == 0) report_if_quiet(false);
   const uint64_t now = base::ticks();
   if (served != 0 || now - std::exchange(last, now) > kCloseLooks * yield_ticks) {
     since = now;
@@ -350,8 +352,6 @@ uint32_t Runtime::Impl::progress_for_asker(Device& own) {
   if ((now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) &&
       base::this_parker().may_poll()) {
     yield_core();
-    thread_local uint8_t yields = 0;
-    if (++yields == 0) report_if_quiet(false);
     last = since = base::ticks();
   }
   return served;

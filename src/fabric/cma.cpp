@@ -8,10 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <exception>
 
 #include "fabric/doorbell.hpp"
-#include "weft/base/log.hpp"
 
 namespace weft::fabric {
 
@@ -32,16 +30,12 @@ Errc errc_of(int error) noexcept {
   }
 }
 
-void tell_missing(int64_t pid, bool is_theirs, uint64_t address) noexcept {
-  try {
-    base::log(base::LogLevel::warn,
-              fmt::format("{} has no memory at {:#x}, in the buffer of a message, put or get: was "
-                          "it freed too early, or is it shorter than was said?",
-                          is_theirs ? fmt::format("the peer (process {})", pid) : "this process",
-                          address));
-  } catch (const std::exception&) {  // no memory: then not
-  }
-}
+/// Where this thread's last copy found no memory.
+struct Missing {
+  int64_t pid;  ///< the peer's; 0: of this process
+  uint64_t address;
+};
+constinit thread_local Missing g_missing{};
 
 /// process_vm_readv or process_vm_writev.
 using Copy = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
@@ -70,8 +64,8 @@ Errc move_all(Copy copy, pid_t pid, void* local, uint64_t address, std::size_t b
           copy == &::process_vm_readv
               ? read_byte(pid, address + moved) != 1
               : first_unreadable({static_cast<std::byte*>(local) + moved, 1}) == nullptr;
-      tell_missing(pid, is_theirs,
-                   (is_theirs ? address : reinterpret_cast<uint64_t>(local)) + moved);
+      g_missing = {is_theirs ? pid : 0,
+                   (is_theirs ? address : reinterpret_cast<uint64_t>(local)) + moved};
       return Errc::bad_memory;
     } else if (errno != EINTR) {
       return errc_of(errno);
@@ -109,8 +103,15 @@ Errc cross_write(int64_t pid, uint64_t address, std::span<const std::byte> local
                   const_cast<std::byte*>(local.data()), address, local.size());
 }
 
+std::string last_missing() {
+  return fmt::format(
+      "{} has no memory at {:#x}",
+      g_missing.pid != 0 ? fmt::format("the peer (process {})", g_missing.pid) : "this process",
+      g_missing.address);
+}
+
 const std::byte* first_unreadable(std::span<const std::byte> memory) noexcept {
-  constexpr std::size_t kPageBytes = 4096, kAtOnce = 256;
+  constexpr std::size_t kPageBytes = 4096, kAtOnce = 64;
   const std::byte* at = memory.data();
   const std::byte* const end = at + memory.size();
   while (at < end) {

@@ -3,9 +3,10 @@
 
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include <string>
+#include <string_view>
 
 namespace weft::fabric {
 
@@ -16,9 +17,10 @@ inline int abort_exit_code(int code) noexcept {
 }
 
 /// Prints `line` and a newline to stderr in one write, so that no other line gets into it.
-inline void print_line(std::string line) noexcept {
-  line.push_back('\n');
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+inline void print_line(std::string_view line) noexcept {
+  const iovec parts[2] = {{const_cast<char*>(line.data()), line.size()},
+                          {const_cast<char*>("\n"), 1}};
+  [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, parts, 2);
 }
 
 /// Waits, a second at most, until the launcher has read what this process printed: a launcher that

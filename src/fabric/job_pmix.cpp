@@ -289,16 +289,20 @@ void PmixSession::abort(int code, std::string_view why) const {
   std::fflush(nullptr);
   const int exit_code = abort_exit_code(code);
   if (!in_fork()) {
-    const std::string text(why);
-    const auto tell = [&] {
-      print_line(fmt::format("weft: rank {} ended the job: {}", me_.rank, why));
-    };
+    std::string text, line;
+    try {
+      text = why;
+      line = fmt::format("weft: rank {} ended the job: {}", me_.rank, why);
+    } catch (const std::bad_alloc&) {
+      line = "weft: out of memory";  // short enough to need none
+    }
     if (farewell_) farewell_->leave(fences_.load(std::memory_order_relaxed));
     if (!under_weftrun_) {  // which tells it itself
-      tell();
+      print_line(line);
       await_readers();
     }
-    if (PMIx_Abort(exit_code, text.c_str(), nullptr, 0) != PMIX_SUCCESS && under_weftrun_) tell();
+    if (PMIx_Abort(exit_code, text.c_str(), nullptr, 0) != PMIX_SUCCESS && under_weftrun_)
+      print_line(line);
   }
   _exit(exit_code);
 }

@@ -55,7 +55,7 @@ struct RuntimeOptions {
   std::optional<uint64_t> report_quiet_ns{};  ///< default: configuration `comm.report_quiet`
   /// What waits in a room above, in its words, for what comm.report_quiet logs: parts that each
   /// begin with "; ". `all`: the core has found something; else only what looks wrong. Called by a
-  /// thread that waits, which holds no lock.
+  /// thread that holds no lock, whether it is in a call or serves devices.
   std::function<std::string(bool all)> what_waits{};
   fabric::Job* job = nullptr;  ///< tests: a rank of a local job; default: join_job()
   /// Tests: wraps the transport (interceptors) before the runtime uses it.

@@ -324,7 +324,7 @@ class Transport {
   [[nodiscard]] virtual std::string why_not_read(Rank peer) const = 0;
   /// Copies `local.size()` bytes from `address` of the peer's process: one copy. The peer must
   /// know of it and keep the buffer alive. ok, peer_died, no_permission or bad_memory (the
-  /// peer has none there, or this process; a log line says which).
+  /// peer has none there, or this process).
   virtual Errc read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept = 0;
   /// The other direction.
   virtual Errc write_memory(Rank peer, uint64_t address,

@@ -165,10 +165,12 @@ void open_messages() {
   const bool sequenced =
       runtime().device_count() > 1 && (device_of == DeviceOf::thread || device_of == DeviceOf::key);
   the_engine = std::make_unique<Engine>(runtime(), device_of, sequenced).release();
+  report_of(the_engine);
   register_counters();
 }
 
 void close_messages() {
+  report_of(nullptr);
   // A program that finalizes with a large send under way: its end will be told to the engine.
   if (!the_engine->shut()) {
     the_engine = nullptr;

@@ -101,7 +101,7 @@ class Engine final : public Matcher {
   void open(Channel& channel, Group* group, bool may_overtake, bool exact_keys);
   void close(Channel& channel);
   void name(Channel& channel, std::string_view name);
-  /// What waits in the channels, for who asks why nothing comes. See what_waits.
+  /// What waits in the channels and in the backlog, for who asks why nothing comes. See what_waits.
   [[nodiscard]] std::string what_waits(bool all);
   /// Nothing is sent or tried any more. False: the core still has operations that will be told
   /// here, so this must stay.
@@ -198,6 +198,10 @@ class Engine final : public Matcher {
   bool send_notice(Peer& peer);
   void let_go() noexcept;
 
+  // what_waits.cpp
+  [[nodiscard]] bool looks_wrong();
+  [[nodiscard]] std::string what_waits_for_room();
+
   // recalls.cpp
   struct Recall {
     Rank to;
@@ -245,6 +249,24 @@ class Engine final : public Matcher {
 /// The engine, between open_messages and close_messages.
 inline constinit Engine* the_engine = nullptr;  // no smart pointer, which would end at exit
 [[nodiscard]] inline Engine& engine() noexcept { return *the_engine; }
+
+/// Of which what_waits tells from now on; nullptr: of none. Returns when no report looks at the one
+/// before.
+void report_of(Engine* engine);
+
+/// A blocking probe of the calling thread, for what_waits, while this exists.
+class Probing {
+ public:
+  Probing(const Comm& comm, int source, int wanted) noexcept;
+  ~Probing();
+  Probing(const Probing&) = delete;
+  Probing& operator=(const Probing&) = delete;
+  const Channel& channel;
+  const int from, tag;
+
+ private:
+  const Probing* const before_;
+};
 
 /// A rank that has died, if for that reason nobody is left to send what is awaited from `from`: it
 /// itself, or one of all others where that is MPI_ANY_SOURCE. Else negative.

@@ -1,4 +1,6 @@
 // Waiting for transfers, probing, cancelling.
+#include <optional>
+
 #include "mpi/messages/engine.hpp"
 #include "mpi/process.hpp"
 #include "weft/base/backoff.hpp"
@@ -215,6 +217,9 @@ void wait_for_arrival(Comm& comm, int from, int tag, Outcome& found) {
   engine().expect(program_channel(comm), tag);  // before it is settled which device is polled
   // Who waits for anybody may have waited for one that dies now, as receives do.
   const int dead_then = from == MPI_ANY_SOURCE ? dead_of(comm).count : 0;
+  // A task may go on in another thread.
+  std::optional<Probing> told;
+  if (base::this_parker().may_poll()) told.emplace(comm, from, tag);
   Rank dead{-1};
   runtime().wait_until([&] {
     if (probe(comm, from, tag, found)) return true;

@@ -2,14 +2,16 @@
 // mpi.report_waits).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "mpi/messages/engine.hpp"
-#include "mpi/process.hpp"
 #include "mpi/process/caller.hpp"
+#include "weft/base/parker.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -31,21 +33,39 @@ Receives posted_in(Channel& channel) {
   return posted;
 }
 
-/// The first message from `process` that no receive asks for; false: there is none.
-bool find_stray(Channel& channel, Rank process, Outcome& stray) {
-  struct Look {
-    const Channel& channel;
-    Outcome& stray;
-  } look{channel, stray};
+/// A message that waits to be received.
+struct Stray {
+  Rank process;
+  int tag;
+  uint64_t bytes;
+};
+
+/// The first from `process`; false: there is none.
+bool find_message(Channel& channel, Rank process, Stray& found) {
   return channel.find(
       process, MPI_ANY_TAG,
       [](void* argument, const Arrived& message) {
-        auto& my = *static_cast<Look*>(argument);
-        my.stray = {.source = my.channel.group->rank_of(message.process),
-                    .tag = message.tag,
-                    .bytes = static_cast<int64_t>(message.bytes)};
+        *static_cast<Stray*>(argument) = {message.process, message.tag, message.bytes};
       },
-      &look);
+      &found);
+}
+
+/// A message from somebody whom `receives` name, with another tag than they do; false: there is
+/// none. (What came since they were looked at has one of theirs.)
+bool find_stray(Channel& channel, const Receives& receives, Stray& stray) {
+  if (channel.relies_on_exact_keys() || channel.unexpected() == 0) return false;
+  const auto asked_for = [&](int32_t process, int tag) {
+    return receives.contains({process, tag});
+  };
+  for (const auto& [key, times] : receives) {
+    if (!find_message(channel, Rank{key.first}, stray)) continue;
+    const int32_t from = stray.process.value;
+    const int32_t any = kAnySource.value;
+    if (!asked_for(from, stray.tag) && !asked_for(from, MPI_ANY_TAG) &&
+        !asked_for(any, stray.tag) && !asked_for(any, MPI_ANY_TAG))
+      return true;
+  }
+  return false;
 }
 
 std::string name_of(const Channel& channel) {
@@ -77,41 +97,104 @@ std::string list_of(const Channel& channel, const Receives& receives) {
 
 }  // namespace
 
-std::string Engine::what_waits(bool all) {
-  std::string text;
-  bool looks_wrong = false;
-  const std::scoped_lock guard(channels_lock_);  // their groups stay
-  for (Channel* const channel : made_) {
-    if (channel->group == nullptr) continue;
-    Receives receives = posted_in(*channel);
-    if (receives.empty()) continue;
-    if (channel->plane == Plane::collective) {
-      Receives by_rank;
-      for (const auto& [key, times] : receives) by_rank[{key.first, 0}] = 1;
-      text += fmt::format("; a collective on {} waits for {}", name_of(*channel),
-                          list_of(*channel, by_rank));
-      continue;
-    }
-    text +=
-        fmt::format("; receives on {} wait for {}", name_of(*channel), list_of(*channel, receives));
-    if (channel->relies_on_exact_keys() || channel->unexpected() == 0) continue;
-    Outcome stray;
-    for (const auto& [key, times] : receives) {
-      if (!find_stray(*channel, Rank{key.first}, stray)) continue;
-      text += fmt::format(", and from rank {} came tag {}, {} bytes, which none of them asks for",
-                          stray.source, stray.tag, stray.bytes);
-      looks_wrong = true;
-      break;
-    }
-  }
-  return all || looks_wrong ? text : std::string();
+/// (channels_lock_) Asked without need every now and then: leaves channels alone where it can.
+bool Engine::looks_wrong() {
+  return std::any_of(made_.begin(), made_.end(), [](Channel* channel) {
+    Stray stray;
+    return channel->group != nullptr && channel->plane == Plane::program &&
+           channel->unexpected() != 0 && find_stray(*channel, posted_in(*channel), stray);
+  });
 }
 
+std::string Engine::what_waits_for_room() {
+  std::vector<std::pair<std::ptrdiff_t, uint32_t>> sends;
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    for (const Peer* peer : stalled_)
+      sends.emplace_back(peer - peers_, peer->waiting.load(std::memory_order_relaxed));
+  }
+  std::string text;
+  for (const auto& [rank, count] : sends)
+    if (count != 0)
+      text += fmt::format("; sends that rank {} of the job has no room for: {}", rank, count);
+  return text;
+}
+
+std::string Engine::what_waits(bool all) {
+  std::string text;
+  {
+    const std::scoped_lock guard(channels_lock_);  // their groups stay
+    if (!all && !looks_wrong()) return {};
+    for (Channel* const channel : made_) {
+      if (channel->group == nullptr) continue;
+      const Receives receives = posted_in(*channel);
+      const bool program = channel->plane == Plane::program;
+      Stray stray;
+      if (!program && !receives.empty()) {
+        Receives by_rank;
+        for (const auto& [key, times] : receives) by_rank[{key.first, 0}] = 1;
+        text += fmt::format("; a collective on {} waits for {}", name_of(*channel),
+                            list_of(*channel, by_rank));
+      } else if (!receives.empty()) {
+        text += fmt::format("; receives on {} wait for {}", name_of(*channel),
+                            list_of(*channel, receives));
+        if (find_stray(*channel, receives, stray))
+          text += fmt::format(", and from {} came tag {}, {} bytes, which none of them asks for",
+                              name_of(*channel, stray.process), stray.tag, stray.bytes);
+      } else if (program && channel->unexpected() != 0 && !channel->relies_on_exact_keys() &&
+                 find_message(*channel, kAnySource, stray)) {
+        text += fmt::format(
+            "; messages on {} that nobody has asked for: {}, one from {} tag {}, {} bytes",
+            name_of(*channel), channel->unexpected(), name_of(*channel, stray.process), stray.tag,
+            stray.bytes);
+      }
+    }
+  }
+  return text + what_waits_for_room();
+}
+
+namespace {
+
+// Threads that wait but are in no call, as those that serve devices, report, too, and may do so
+// when MPI ends.
+constinit std::mutex g_reporting;
+constinit Engine* g_reported = nullptr;  // (g_reporting)
+
+constinit thread_local const Probing* g_probing = nullptr;
+
+}  // namespace
+
+void report_of(Engine* engine) {
+  const std::scoped_lock guard(g_reporting);
+  g_reported = engine;
+}
+
+Probing::Probing(const Comm& comm, int source, int wanted) noexcept
+    : channel(*comm.channels[static_cast<std::size_t>(Plane::program)]),
+      from(source),
+      tag(wanted),
+      before_(g_probing) {
+  g_probing = this;
+}
+Probing::~Probing() { g_probing = before_; }
+
 std::string what_waits(bool all) {
-  if (!is_active() || the_engine == nullptr) return {};  // it begins or ends
-  const std::string text = engine().what_waits(all);
-  const std::string call = all || !text.empty() ? mpi_call() : std::string();
-  return call.empty() ? text : fmt::format("; in {}", call) + text;
+  const std::scoped_lock guard(g_reporting);
+  if (g_reported == nullptr) return {};
+  const std::string text = g_reported->what_waits(all);
+  // A task's stack may be too small for a look at it.
+  if ((!all && text.empty()) || !base::this_parker().may_poll()) return text;
+  const std::string call = mpi_call();
+  std::string own = call.empty() ? call : fmt::format("; in {}", call);
+  if (g_probing != nullptr) {
+    const Probing& probe = *g_probing;
+    own +=
+        fmt::format(" for {} {} on {}",
+                    probe.from == MPI_ANY_SOURCE ? "any rank" : fmt::format("rank {}", probe.from),
+                    probe.tag == MPI_ANY_TAG ? "any tag" : fmt::format("tag {}", probe.tag),
+                    name_of(probe.channel));
+  }
+  return own + text;
 }
 
 }  // namespace weft::mpi

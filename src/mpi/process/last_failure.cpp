@@ -1,7 +1,5 @@
 #include "mpi/process/last_failure.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -14,8 +12,8 @@ namespace weft::mpi {
 namespace {
 
 struct Failed {
-  pthread_t thread;
-  uint64_t when;  ///< 0: nobody's
+  uint64_t thread;  ///< its number; 0: nobody's
+  uint64_t when;
   int code;
   int request_code;
   std::size_t length;
@@ -27,10 +25,14 @@ constinit Failed g_failed[64] = {};  // (g_lock)
 constinit uint64_t g_failures = 0;   // (g_lock)
 constinit base::SpinLock g_lock;
 
+constinit uint64_t g_threads = 0;  // (g_lock)
+/// Of the calling thread, from its first failure on; no other thread gets it.
+constinit thread_local uint64_t g_own_number = 0;
+
 /// The calling thread's, or nullptr.
 Failed* own() noexcept {
   for (Failed& each : g_failed)
-    if (each.when != 0 && ::pthread_equal(each.thread, ::pthread_self()) != 0) return &each;
+    if (g_own_number != 0 && each.thread == g_own_number) return &each;
   return nullptr;
 }
 
@@ -38,13 +40,14 @@ Failed* own() noexcept {
 
 void note_failure(int code, int request_code, std::string_view text) noexcept {
   const std::scoped_lock guard(g_lock);
+  if (g_own_number == 0) g_own_number = ++g_threads;
   Failed* failed = own();
   if (failed == nullptr) {
     failed = std::min_element(
         std::begin(g_failed), std::end(g_failed),
         [](const Failed& one, const Failed& other) { return one.when < other.when; });
   }
-  failed->thread = ::pthread_self();
+  failed->thread = g_own_number;
   failed->when = ++g_failures;
   failed->code = code;
   failed->request_code = request_code;
@@ -53,10 +56,16 @@ void note_failure(int code, int request_code, std::string_view text) noexcept {
 }
 
 std::string last_failure(int code) {
-  const std::scoped_lock guard(g_lock);
-  const Failed* const failed = own();
-  if (failed == nullptr || (failed->code != code && failed->request_code != code)) return {};
-  return {failed->text, failed->length};
+  char text[MPI_MAX_ERROR_STRING];
+  std::size_t length = 0;
+  {
+    const std::scoped_lock guard(g_lock);
+    const Failed* const failed = own();
+    if (failed == nullptr || (failed->code != code && failed->request_code != code)) return {};
+    length = failed->length;
+    std::memcpy(text, failed->text, length);
+  }
+  return {text, length};
 }
 
 }  // namespace weft::mpi

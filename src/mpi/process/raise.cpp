@@ -48,6 +48,8 @@ std::string sentence(const Failure& failure, const char* call, const Named& name
 
 /// For who asks MPI_Error_string what the code says.
 void note(const Failure& failure, const char* call, const Named& named) noexcept {
+  // The program raises again what a call told it.
+  if (std::string_view(call).ends_with("_call_errhandler")) return;
   try {
     const std::string object = named.text();
     note_failure(

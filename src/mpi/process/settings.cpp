@@ -52,11 +52,13 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "0",
      .low = 0,
      .high = int64_t{24} * 3600 * 1000 * 1000 * 1000,
-     .help =
-         "After how long without anything coming a rank that waits in MPI logs the call, and what "
-         "the receives and collectives there wait for. 0: only where it looks wrong: a message is "
-         "there with another tag, or a send, a barrier or MPI_Finalize waits for this rank; after "
-         "comm.report_quiet."},
+     .help = "After how long without anything coming a rank logs what its receives and collectives "
+             "wait "
+             "for, and the call of the thread that looks for messages; in place of "
+             "comm.report_quiet. 0: "
+             "after that, and only where it looks wrong: a message is there with another tag, or a "
+             "send "
+             "or MPI_Finalize of another rank waits for this one."},
     {.key = "mpi.stats",
      .type = ConfigType::boolean,
      .fallback = "false",

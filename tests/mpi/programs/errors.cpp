@@ -96,6 +96,13 @@ void said_of_the_last() {
   std::string others;
   std::thread([&] { others = text_of(MPI_ERR_TRUNCATE); }).join();
   WEFT_CHECK(others == plain);
+  // Nor does a thread get what one said that was there before it.
+  std::thread([] { fail_on(MPI_COMM_SELF); }).join();
+  std::thread([&] { others = text_of(MPI_ERR_RANK); }).join();
+  WEFT_CHECK(others.find("MPI_Send") == std::string::npos);
+  // What the program raises itself says nothing new.
+  MPI_Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_TRUNCATE);
+  WEFT_CHECK(text_of(MPI_ERR_TRUNCATE).find("MPI_Wait") != std::string::npos);
 
   // Of several, that of the first that failed.
   MPI_Request two[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
