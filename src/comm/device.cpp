@@ -246,9 +246,8 @@ void Device::on_control(const fabric::Frame& frame) {
   }
   if (header.type == PacketType::finished) {
     if (!comm::OperationTable::claim(*op)) return;
-    op->error = header.flags <= static_cast<uint8_t>(kLastErrc)
-                    ? static_cast<Errc>(header.flags)
-                    : Errc::protocol;
+    op->error = header.flags <= static_cast<uint8_t>(kLastErrc) ? static_cast<Errc>(header.flags)
+                                                                : Errc::protocol;
     op->moved = op->bytes;
     op->work = comm::Work::finish;
     end_rests();

@@ -181,7 +181,7 @@ Probing::~Probing() { g_probing = before_; }
 std::string what_waits(bool all) {
   const std::scoped_lock guard(g_reporting);
   if (g_reported == nullptr) return {};
-  const std::string text = g_reported->what_waits(all);
+  std::string text = g_reported->what_waits(all);
   // A task's stack may be too small for a look at it.
   if ((!all && text.empty()) || !base::this_parker().may_poll()) return text;
   const std::string call = mpi_call();
