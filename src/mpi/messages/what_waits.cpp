@@ -79,7 +79,7 @@ std::string name_of(const Channel& channel, Rank process) {
                                : fmt::format("rank {}", channel.group->rank_of(process));
 }
 
-/// "rank 1, tag 5; rank 2, any tag (3 times)", the first few. Of a collective the tag says nothing.
+/// "rank 1 tag 5, rank 2 any tag (3 times)", the first few. Of a collective the tag says nothing.
 std::string list_of(const Channel& channel, const Receives& receives) {
   std::string text;
   std::size_t named = 0;
