@@ -1,8 +1,9 @@
-"""What weftrun finds when it is started: signals that are ignored, a terminal for its output."""
+"""What weftrun finds when it is started: signals that are ignored, few descriptors, a terminal for its output."""
 
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -39,6 +40,17 @@ class Signals(JobTest):
                         preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_DFL))
         masks = re.findall(r"SigIgn:\s*(\w+)", job.out)
         self.assertEqual([int(mask, 16) >> (signal.SIGCHLD - 1) & 1 for mask in masks], [0])
+
+
+class Descriptors(JobTest):
+    def test_too_few(self):
+        def may_have(number):
+            return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))}
+
+        job = self.run_job("-n", 4, "true", **may_have(35))
+        self.assertEqual((job.code, job.err), (1, "weftrun: 4 ranks take up to 36 open files, and this shell may have 35 "
+                                                  "(ulimit -Hn)\n"))
+        self.good("-n", 4, "true", **may_have(36))
 
 
 class Terminal(JobTest):

@@ -7,7 +7,6 @@ launcher_test.py WEFTRUN PROBE [unittest arguments]
 import os
 import random
 import re
-import resource
 import signal
 import stat
 import subprocess
@@ -344,14 +343,6 @@ class InputOutput(JobTest):
         command = f"exec {weftrun_job.WEFTRUN} -n 2 sh -c 'cat; echo out' <&- 2>&-"
         done = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, timeout=WATCHDOG_S)
         self.assertEqual((done.returncode, done.stdout), (0, b"out\nout\n"))
-
-
-    def test_too_few_descriptors(self):
-        job = self.run_job("-n", 4, PROBE, "start",
-                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (28, 28)))
-        self.assertEqual((job.code, job.err), (1, "weftrun: 4 ranks take up to 36 open files, and this shell may have 28 "
-                                                  "(ulimit -Hn)\n"))
-        self.good("-n", 4, PROBE, "start", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (36, 36)))
 
 
 class ExitCodes(JobTest):
