@@ -31,6 +31,8 @@ namespace weft::bench {
 namespace {
 
 constexpr uint64_t kMessages = 100'000;  ///< of a turn, about, each way
+constexpr uint64_t kRounds = 100;        ///< of each pair at least, up to kMostMessages of all
+constexpr uint64_t kMostMessages = 2'000'000;
 
 class Talk {
  public:
@@ -42,7 +44,9 @@ class Talk {
 
   /// Messages a second.
   Reading all() {
-    const auto rounds = std::max<uint64_t>(2, kMessages / tasks_);
+    // What is measured is how tasks converse, not how they meet: they take turns by dozens.
+    const uint64_t messages = std::max(kMessages, std::min(kRounds * tasks_, kMostMessages));
+    const auto rounds = std::max<uint64_t>(2, messages / tasks_);
     pair_.meet();
     // Of this turn alone: between turns no worker is to sleep on the limit's doorbells.
     task::Scheduler scheduler({.workers = 1});

@@ -177,7 +177,7 @@ bool take_signal(Record& self) noexcept {
 
 /// However many tasks can run: what the message core has to do must not wait for an idle worker.
 inline void Worker::poll_now_and_then() noexcept {
-  if (++polls_ % kTurnsPerPoll != 0) [[likely]]
+  if ((++polls_ & poll_mask_) != 0) [[likely]]
     return;
   if (base::has_idle_work()) base::poll_idle_work(base::IdleWork::Poller::busy);
   look_at_timers();
