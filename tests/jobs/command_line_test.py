@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Tests of weftrun's command line: its own, and those that were written for other launchers.
+
+command_line_test.py WEFTRUN PROBE [unittest arguments]
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import weftrun_job
+from weftrun_job import JobTest
+
+PROBE = None
+HOST = os.uname().nodename
+SANITIZER = os.environ.get("LAUNCHER_TEST_SANITIZER", "")
+
+
+class Arguments(JobTest):
+    def refused(self, code, words, *arguments, **more):
+        job = self.run_job(*arguments, **more)
+        self.assertEqual(job.code, code, job.err)
+        self.assertRegex(job.err, words)
+        self.assertTrue(job.err.startswith("weftrun: "), job.err)
+        self.assertEqual(job.out, "")
+
+    def test_number_of_ranks(self):
+        self.refused(2, "how many ranks", "true")
+        for number in (0, -3, 5000):
+            self.refused(2, f"-n {number}: the number of ranks must be", "-n", number, "true")
+        self.refused(2, "two", "-n", "two", "true")
+
+    def test_program(self):
+        self.refused(2, "no program given", "-n", 2)
+        self.refused(127, "no such program: ./absent: No such file", "-n", 2, "./absent")
+        self.refused(127, "no such program in PATH: absent-program", "-n", 2, "absent-program")
+        self.refused(126, "/usr is a directory", "-n", 2, "/usr")
+        self.refused(126, "cannot run /etc/hostname: Permission|cannot run /etc/passwd: Permission",
+                     "-n", 2, "/etc/passwd")
+
+    @unittest.skipIf(SANITIZER == "thread", "it makes a fork of vfork")
+    def test_program_that_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "no-program")
+            with open(path, "wb") as file:
+                file.write(b"\0\1\2\3")
+            os.chmod(path, 0o755)
+            self.refused(126, "rank 0 could not be started: exec .*no-program: Exec format error",
+                         "-n", 3, path)
+            self.refused(127, r"did you mean \./no-program\?", "-n", 1, "no-program", cwd=folder)
+
+    def test_options(self):
+        self.refused(2, "unknown option --bnid", "-n", 2, "--bnid", "core", "true")
+        self.refused(2, "--bind: 'socket' is none of core, none, numa, share$",
+                     "-n", 2, "--bind", "socket", "true")
+        self.refused(2, "--env FOO: expected NAME=VALUE", "-n", 2, "--env", "FOO", "true")
+        self.refused(2, "--fake-nodes 3: must be from 1 to the number of ranks, 2",
+                     "-n", 2, "--fake-nodes", 3, "true")
+        self.refused(2, "--timeout -1", "-n", 2, "--timeout", -1, "true")
+        self.refused(2, "--on-failure: 'pray' is none of continue, end$",
+                     "-n", 2, "--on-failure", "pray", "true")
+
+    def test_help_and_version(self):
+        self.assertIn("--on-failure", self.good("--help").out)
+        self.assertRegex(self.good("--version").out, r"^weftrun \d+\.\d+\.\d+\n$")
+
+    def test_arguments_of_the_program_are_its_own(self):
+        job = self.good("-n", 1, "echo", "-n", "7", "--bind", "--", "--env", "x y")
+        self.assertEqual(job.out, "7 --bind -- --env x y")
+        self.assertEqual(self.good("-n", 1, "--", "printf", "%s", "--help").out, "--help")
+
+    def test_temp_folder_cannot_be_made(self):
+        job = self.run_job("-n", 1, "true", env={"TMPDIR": "/absent-folder"})
+        self.assertEqual(job.code, 1)
+        self.assertIn("cannot make a folder /absent-folder/", job.err)
+
+
+class Flags(JobTest):
+    """What command lines that were written for other MPI launchers have."""
+
+    def test_number_of_ranks(self):
+        for flag in "-n", "-np", "--np", "-c", "--ranks":
+            self.assertEqual(self.good(flag, 2, "echo", "x").out, "x\nx\n")
+
+    def test_hosts(self):
+        for hosts in "localhost", HOST, "localhost:4", f"{HOST},localhost":
+            for flag in "-host", "--host", "-H", "-hosts":
+                self.assertEqual(self.good("-n", 1, flag, hosts, "echo", "x").out, "x\n")
+        # The first host takes the only rank; the other is not asked for.
+        self.assertEqual(self.good("-n", 1, "-host", "localhost,far-away", "echo", "x").out, "x\n")
+
+    def test_variables(self):
+        show = ("sh", "-c", "echo $A/$B/$C")
+        job = self.good("-env", "A", "1", "-x", "B=2", "-x", "C", "-np", 1, *show, env={"C": "3"})
+        self.assertEqual(job.out, "1/2/3\n")
+        job = self.good("-n", 1, "-env", "A", "a=b", "--env", "B=c d", *show)
+        self.assertEqual(job.out, "a=b/c d/\n")
+
+    def test_those_that_change_nothing(self):
+        job = self.good("--oversubscribe", "--allow-run-as-root", "--map-by", "core", "-map-by",
+                        "slot:OVERSUBSCRIBE", "-n", 2, "--bind-to", "none", "echo", "x")
+        self.assertEqual(job.out, "x\nx\n")
+
+    def test_binding(self):
+        job = self.good("-n", 2, "--bind-to", "core", "sh", "-c",
+                        "grep Cpus_allowed_list /proc/self/status")
+        self.assertEqual(len(re.findall(r":\t\d+\n", job.out)), 2, job.out)
+        self.good("-n", 1, "-bind-to", "socket", "true")
+        job = self.run_job("-n", 1, "--bind-to", "moon", "true")
+        self.assertEqual((job.code, job.out), (2, ""))
+        self.assertIn("--bind-to moon", job.err)
+
+    def test_several_programs(self):
+        show = ("sh", "-c", "echo $0 $PMIX_RANK $WEFTRUN_APP $A $B")
+        job = self.good("-env", "A", "1", "-n", 2, *show, "first", ":", "-genv", "B", "2",
+                        "-np", 1, *show, "second", ":", "-n", 1, "--env", "A=3", *show, "third")
+        self.assertEqual(sorted(job.out.splitlines()),
+                         ["first 0 0 1 2", "first 1 0 1 2", "second 2 1 2", "third 3 2 3 2"])
+        job = self.good("-n", 1, PROBE, "exchange", ":", "-n", 2, PROBE, "exchange")
+        self.assertEqual(job.out, "good\n" * 3)
+        self.assertEqual(self.good("-n", 1, "--", "echo", "a", ":", "b").out, "a : b\n")
+        for command, words in ((["-n", 1, "true", ":"], "how many ranks"),
+                               (["-n", 1, "true", ":", "-n", 1], "no program given"),
+                               (["-n", 1, "true", ":", "-n", 1, "./absent"], "no such program")):
+            job = self.run_job(*command)
+            self.assertNotEqual(job.code, 0)
+            self.assertIn(words, job.err)
+
+    def test_names(self):
+        for name in "mpiexec", "mpirun":
+            program = os.path.join(os.path.dirname(weftrun_job.WEFTRUN), name)
+            done = subprocess.run([program, "-n", "2", "echo", "x"], capture_output=True, text=True,
+                                  timeout=weftrun_job.WATCHDOG_S)
+            self.assertEqual((done.stdout, done.stderr, done.returncode), ("x\nx\n", "", 0))
+
+
+if __name__ == "__main__":
+    weftrun_job.WEFTRUN, PROBE = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
