@@ -63,6 +63,11 @@ class Arguments(JobTest):
         self.refused(2, "--on-failure: 'pray' is none of continue, end$",
                      "-n", 2, "--on-failure", "pray", "true")
 
+    def test_numbers(self):
+        self.refused(2, "--ppn -1: must be 1 or more", "-n", 2, "--ppn", -1, "true")
+        self.refused(2, "--ppn", "-n", 2, "--ppn", "many", "true")
+        self.refused(2, "--report-missing -1: must be from 0", "-n", 2, "--report-missing", -1, "true")
+
     def test_help_and_version(self):
         self.assertIn("--on-failure", self.good("--help").out)
         self.assertRegex(self.good("--version").out, r"^weftrun \d+\.\d+\.\d+\n$")
@@ -103,6 +108,54 @@ class Flags(JobTest):
         job = self.good("--oversubscribe", "--allow-run-as-root", "--map-by", "core", "-map-by",
                         "slot:OVERSUBSCRIBE", "-n", 2, "--bind-to", "none", "echo", "x")
         self.assertEqual(job.out, "x\nx\n")
+
+    def test_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = os.path.realpath(folder)
+            with open(os.path.join(folder, "where"), "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\necho $0 $PWD $(/bin/pwd)\n")
+            os.chmod(file.name, 0o755)
+            for flag in "-wdir", "--wdir", "-wd":
+                # From there the program is found.
+                job = self.good(flag, folder, "-n", 2, "./where")
+                self.assertEqual(job.out, f"{folder}/./where {folder} {folder}\n" * 2)
+            above, name = os.path.split(folder)
+            job = self.good("-n", 1, "--wdir", name, "./where", ":", "-n", 1, "sh", "-c", "/bin/pwd", cwd=above)
+            self.assertEqual(sorted(job.out.splitlines()), sorted([f"{folder}/./where {folder} {folder}", above]))
+            job = self.run_job("-n", 1, "--wdir", folder, "./absent")
+            self.assertEqual((job.code, job.out), (127, ""))
+        job = self.run_job("-n", 1, "--wdir", folder, "true")  # which is gone
+        self.assertEqual((job.code, job.err), (2, f"weftrun: --wdir {folder}: no such folder\n"))
+
+    def test_folder_that_is_closed(self):
+        """Or that another host has not: the rank is not started somewhere else."""
+        with tempfile.TemporaryDirectory() as folder:
+            closed = os.path.join(folder, "closed")
+            os.mkdir(closed)
+            done = subprocess.run(
+                ["unshare", "--user", "--map-user=12345", "sh", "-c",
+                 f"chmod 0 {closed} 2>/dev/null; exec {weftrun_job.WEFTRUN} -n 1 --wdir {closed} /bin/pwd"],
+                capture_output=True, text=True, timeout=weftrun_job.WATCHDOG_S)
+            os.chmod(closed, 0o700)
+            self.assertEqual((done.returncode, done.stdout), (126, ""), done.stderr)
+
+    def test_tags(self):
+        for flag in "-l", "-prepend-rank", "--tag-output":
+            self.assertEqual(sorted(self.good("-n", 2, flag, "echo", "x").out.splitlines()), ["[0] x", "[1] x"])
+
+    def test_ranks_of_each_host(self):
+        for flag in "-ppn", "--ppn", "-perhost", "-npernode", "-N":
+            self.assertEqual(self.good("-n", 2, flag, 2, "echo", "x").out, "x\nx\n")
+        job = self.run_job("-n", 3, "-ppn", 1, "-host", "localhost,far-away", "echo", "x")
+        self.assertEqual((job.code, job.out), (2, ""))
+        self.assertIn("3 ranks, but the hosts have 2 slots in all", job.err)
+
+    def test_settings_of_others(self):
+        job = self.run_job("--mca", "btl", "self,vader", "-np", 1, "-genvlist", "A,B", "echo", "x")
+        self.assertEqual((job.code, job.out), (0, "x\n"))
+        self.assertEqual(job.err, "weftrun: --mca btl self,vader: another launcher's, left out\n"
+                                  "weftrun: -genvlist A,B: another launcher's, left out\n")
+        self.good("-genvall", "--mca", "btl", "tcp", "-q", "-np", 1, "true")
 
     def test_binding(self):
         job = self.good("-n", 2, "--bind-to", "core", "sh", "-c",

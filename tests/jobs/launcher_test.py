@@ -312,6 +312,8 @@ class Signals(JobTest):
             job.process.send_signal(number)
             job.finish()
             self.assertEqual((job.code, job.out), (0, f"got {name}\n" * 3), job.err)
+            told = "" if name.startswith("USR") else f"weftrun: SIG{name} came; passed on to the ranks\n"
+            self.assertEqual(told, "".join(re.findall("weftrun: .*\n", job.err)))
             self.assertEqual(job.left_behind(), [])
 
     def test_deadly(self):
@@ -626,6 +628,25 @@ class Contract(JobTest):
         self.assertEqual(job.out,
                          f"told: victim {how}; peer_died: fence: rank 2 {how}\n" * 3)
         self.assertEqual(job.code, 137)
+
+    def test_ranks_that_are_missing(self):
+        """Which have not joined the job: who has waits for them."""
+        late = ("sh", "-c", "case $PMIX_RANK in 1|2) read line < $0;; esac; exec $1 exchange")
+        with tempfile.TemporaryDirectory() as folder:
+            gate = os.path.join(folder, "gate")
+            os.mkfifo(gate)
+            job = self.start("-n", 4, "--report-missing", 0.2, *late, gate, PROBE)
+            said = job.process.stderr.readline().decode()
+            self.assertRegex(said, "ranks 1, 2 have not joined the job .*those that have may wait for them$")
+            with open(gate, "w", encoding="ascii") as out:
+                out.write("go\ngo\ngo\n")
+            job.process.terminate()
+            job.finish()
+        # Of programs that never join nothing is said, nor after all have, nor if not asked for.
+        self.good("-n", 2, "--report-missing", 0.1, "sleep", 0.5)
+        self.good("-n", 2, "--report-missing", 0.1, "sh", "-c", "$0 start; sleep 0.5", PROBE)
+        job = self.run_job("-n", 1, "--report-missing", 0, PROBE, "start", ":", "-n", 1, "sleep", 0.5)
+        self.assertNotIn("joined", job.err)
 
     def test_rank_that_left(self):
         job = self.good("-n", 4, PROBE, "absent", 3)

@@ -131,6 +131,10 @@ class Contract(SeveralHostsTest):
         job = self.good("--launch-agent", agent, "-n", 2, "--hosts", "10.77.0.3", *self.SHOW, PROBE)
         self.check_nodes(job, [("host2", [0, 1])])
 
+    def test_ranks_of_each_host(self):
+        self.check_nodes(self.good("-hosts", "host2,host0,host1", "-ppn", 2, "-n", 5, *self.SHOW, PROBE),
+                         [("host2", [0, 1]), ("host0", [2, 3]), ("host1", [4])])
+
     def test_host_files(self):
         with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
             file.write("# ours\n\n  host1   slots=2  # two\nhost0:1 max_slots=4\r\nhost2\n")
@@ -162,6 +166,13 @@ class Contract(SeveralHostsTest):
             self.assertEqual(job.out, f"told: victim {how}; peer_died: fence: rank 5 {how}\n" * 7)
             self.assertEqual((job.code, job.err), (137, f"weftrun: rank 5 {how}\n"))
 
+    def test_ranks_that_are_missing(self):
+        job = self.start("--hosts", names(3), "-n", 3, "--report-missing", 0.2, "sh", "-c",
+                         "test $PMIX_RANK = 2 && exec sleep 1000; exec $0 exchange", PROBE)
+        self.assertIn("rank 2 on host2 has not joined the job", job.process.stderr.readline().decode())
+        job.process.terminate()
+        job.finish()
+
     def test_rank_that_left(self):
         for _ in kill_rounds(5):
             job = self.good("--hosts", names(3), "-n", 6, PROBE, "absent", 4)
@@ -190,6 +201,11 @@ class Surroundings(SeveralHostsTest):
                                 f"cd {below}; cd - >/dev/null; echo $A/$B/$(pwd)", env={"A": "a=1\n2"},
                                 cwd=folder)
         self.assertEqual(job.out, f"a=1 2/b c/{os.path.realpath(folder)}\n" * 2)
+
+    def test_folder_of_a_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = self.good("--hosts", names(2), "-n", 1, "pwd", ":", "-n", 1, "--wdir", folder, "pwd")
+            self.assertEqual(sorted(job.out.splitlines()), sorted([os.getcwd(), folder]))
 
     def test_binding(self):
         cores = len(os.sched_getaffinity(0))

@@ -47,6 +47,7 @@ std::vector<Message> one_of_each() {
       {.say = Say::start_failed, .rank = 9, .value = 4095, .text = "exec"},
       {.say = Say::all_started, .member = 3},
       {.say = Say::ended, .rank = 9, .value = 0xffff},
+      {.say = Say::joined, .rank = 9},
       {.say = Say::finalized, .rank = 9},
       {.say = Say::aborted, .rank = 9, .value = INT_MIN, .text = "why"},
       {.say = Say::output, .member = 3, .rank = 9, .value = 1, .text = "out"},
@@ -124,7 +125,7 @@ JobSpec some_spec() {
   spec.launch_ms = 2000;
   spec.bind = Bind::numa;
   spec.env = {"C=2"};
-  spec.apps = {{2, {"D=3"}, {"a", "b c", ""}, "/bin/a"}, {3, {}, {"d"}, "/bin/d"}};
+  spec.apps = {{2, {"D=3"}, {"a", "b c", ""}, "/bin/a", "/tmp"}, {3, {}, {"d"}, "/bin/d", ""}};
   spec.nodes = {{"x", 0, 1}, {"y", 1, 3}, {"z", 4, 1}};
   return spec;
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <climits>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -33,6 +34,13 @@ const std::set<std::string_view> kWithValue{"-n",
                                             "--bind-to",
                                             "--map-by",
                                             "--rank-by",
+                                            "--wdir",
+                                            "--wd",
+                                            "-N",
+                                            "--ppn",
+                                            "--perhost",
+                                            "--npernode",
+                                            "--report-missing",
                                             "--timeout",
                                             "--on-failure",
                                             "--fake-nodes",
@@ -43,8 +51,17 @@ const std::set<std::string_view> kWithValue{"-n",
 
 /// Long names that other launchers write with one dash, too.
 const std::set<std::string_view> kOneDash{
-    "-np",   "-host",    "-hosts",  "-hostfile", "-machinefile",   "-env",
-    "-genv", "-bind-to", "-map-by", "-rank-by",  "-oversubscribe", "-initial-errhandler"};
+    "-np",     "-host",    "-hosts",   "-hostfile", "-machinefile",   "-env",
+    "-genv",   "-bind-to", "-map-by",  "-rank-by",  "-oversubscribe", "-initial-errhandler",
+    "-wdir",   "-wd",      "-ppn",     "-perhost",  "-npernode",      "-prepend-rank",
+    "-envall", "-genvall", "-verbose", "-quiet",    "-timeout",       "-version",
+    "-help"};
+
+/// Settings of other launchers' own parts, and how many words follow each.
+const std::map<std::string_view, int> kOfOthers{
+    {"--mca", 2},     {"-mca", 2},      {"--gmca", 2},   {"-gmca", 2},          {"--prtemca", 2},
+    {"--pmixmca", 2}, {"-genvlist", 1}, {"-envlist", 1}, {"-iface", 1},         {"-rmk", 1},
+    {"--display", 1}, {"--output", 1},  {"--prefix", 1}, {"-print-rank-map", 0}};
 
 }  // namespace
 
@@ -62,11 +79,17 @@ std::vector<std::vector<std::string>> split_programs(int argc, const char* const
   return sections;
 }
 
-std::vector<std::string> with_two_dashes(const std::vector<std::string>& words) {
+std::vector<std::string> with_two_dashes(const std::vector<std::string>& words,
+                                         std::vector<std::string>& notes) {
   std::vector<std::string> out;
   auto word = words.begin();
   while (word != words.end() && word->starts_with('-') && *word != "--") {
     std::string name = *word++;
+    if (const auto other = kOfOthers.find(name); other != kOfOthers.end()) {
+      for (int left = other->second; left > 0 && word != words.end(); --left) name += " " + *word++;
+      notes.push_back(name + ": another launcher's, left out");
+      continue;
+    }
     if (kOneDash.contains(name)) name.insert(name.begin(), '-');
     const bool pair = (name == "--env" || name == "--genv") && words.end() - word >= 2 &&
                       (word - 1)->starts_with("-") && !(word - 1)->starts_with("--");

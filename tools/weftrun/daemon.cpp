@@ -428,7 +428,9 @@ void Daemon::on_guardian() {
 
 void Daemon::on_server() {
   while (std::optional<PmixServer::Event> event = server_->next_event()) {
-    if (event->kind == PmixServer::Event::finalized) {
+    if (event->kind == PmixServer::Event::joined) {
+      up({.say = Say::joined, .rank = event->rank});
+    } else if (event->kind == PmixServer::Event::finalized) {
       up({.say = Say::finalized, .rank = event->rank});
     } else if (event->kind == PmixServer::Event::aborted) {
       // In front of its end, so that this and not how it ends is what counts.

@@ -206,6 +206,8 @@ void Far::from_child(int, Message message) {
         owner_.far_start_failed(message.rank, message.value, message.text);
       else if (message.say == Say::ended)
         owner_.far_ended(message.rank, message.value);
+      else if (message.say == Say::joined)
+        owner_.far_joined(message.rank);
       else if (message.say == Say::finalized)
         owner_.far_finalized(message.rank);
       else if (message.say == Say::aborted)

@@ -31,6 +31,7 @@ class Far final : public Branch::Owner {
     virtual void far_started(int rank, int pid, const std::string& place) = 0;
     virtual void far_start_failed(int rank, int error, const std::string& step) = 0;
     virtual void far_ended(int rank, int status) = 0;
+    virtual void far_joined(int rank) = 0;
     virtual void far_finalized(int rank) = 0;
     virtual void far_aborted(int rank, int code, const std::string& text) = 0;
     /// `rank` printed `text` to its stream (0, 1); none: it closed that.

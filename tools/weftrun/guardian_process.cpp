@@ -196,6 +196,7 @@ void GuardianProcess::start_ranks(std::string_view additions) {
     const App& app = options.app_of(rank);
     const Start& start = starts[static_cast<std::size_t>(&app - options.apps.data())];
     spawn_plan.program = app.program.c_str();
+    spawn_plan.folder = app.folder.empty() ? nullptr : app.folder.c_str();
     spawn_plan.argv = start.argv.data();
     spawn_plan.envp = start.envp.data();
     spawn_plan.in = rank == 0 && plan_.in ? plan_.in.get() : null.get();

@@ -67,8 +67,11 @@ std::optional<Usage> add_hosts(const std::string& listed, const std::string& hos
 
 std::optional<Usage> choose_hosts(const HostOptions& hosts, Options& options) {
   std::vector<NodePart>& nodes = options.nodes;
+  if (hosts.each < 0) return Usage{kUsage, fmt::format("--ppn {}: must be 1 or more", hosts.each)};
   for (const HostOptions::Part& part : hosts.parts) {
     std::vector<HostSlots> named = with_own_name(part.hosts);
+    if (hosts.each > 0)
+      for (HostSlots& host : named) host.slots = hosts.each;
     if (named.empty()) named.push_back({this_host(), 0});
     NodeList dealt = deal(named, part.ranks, hosts.oversubscribe);
     if (!dealt.problem.empty()) return Usage{kUsage, dealt.problem};

@@ -18,6 +18,7 @@ struct HostOptions {
     int ranks = 0;
   };
   std::vector<Part> parts;
+  int each = 0;  ///< ranks of each host; 0: as the hosts say
   bool oversubscribe = false;
   std::string agent;
 };

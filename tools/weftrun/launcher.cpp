@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -94,6 +95,7 @@ Launcher::Launcher(Options options, char** argv_area)
       out_(STDOUT_FILENO),
       table_(options_.ranks) {
   if (!same_file(STDOUT_FILENO, STDERR_FILENO)) err_.emplace(STDERR_FILENO);
+  for (const std::string& note : options_.notes) say(note);
   prepare();
   start_guardian(argv_area);
 }
@@ -257,7 +259,7 @@ void Launcher::loop() {
 
 int Launcher::milliseconds_to_next_deadline() const {
   uint64_t next = UINT64_MAX;
-  for (const Deadline& deadline : {timeout_at_, end_at_, kill_at_})
+  for (const Deadline& deadline : {timeout_at_, missing_at_, end_at_, kill_at_})
     if (deadline) next = std::min(next, *deadline);
   if (!left_.empty()) next = std::min(next, left_.front().tell_at);
   if (far_) next = std::min(next, far_->next_deadline());
@@ -279,6 +281,7 @@ void Launcher::on_deadlines() {
     table_.fail_with(kTimeoutCode);
     end_job();
   }
+  if (passed(missing_at_)) tell_missing();
   if (passed(end_at_)) {
     if (breakdown() != 0) table_.fail_with(1);
     end_job();
@@ -391,7 +394,9 @@ void Launcher::on_rank_end(int rank, int status) {
 
 void Launcher::on_server() {
   while (std::optional<PmixServer::Event> event = server_->next_event()) {
-    if (event->kind == PmixServer::Event::finalized) {
+    if (event->kind == PmixServer::Event::joined) {
+      on_joined(event->rank);
+    } else if (event->kind == PmixServer::Event::finalized) {
       on_finalized(event->rank);
     } else if (event->kind == PmixServer::Event::aborted) {
       on_aborted(event->rank, event->code, event->text);
@@ -404,6 +409,30 @@ void Launcher::on_server() {
       far_->from_server(*std::move(event));
     }
   }
+}
+
+void Launcher::on_joined(int rank) {
+  table_.joined(rank);
+  if (options_.report_missing_s <= 0 || std::exchange(first_joined_, true)) return;
+  missing_at_ = base::now_ns() + static_cast<uint64_t>(options_.report_missing_s * double{kSecond});
+}
+
+/// Those that have joined the job wait for the rest, which may never come: it may be another
+/// program, or stand still before its MPI_Init.
+void Launcher::tell_missing() {
+  const std::vector<int> missing = table_.missing();
+  if (missing.empty() || phase_ != Phase::running) return;
+  constexpr std::size_t kMost = 16;
+  const bool all = missing.size() <= kMost;
+  const auto end = all ? missing.end() : missing.begin() + kMost;
+  const std::string where = missing.size() == 1 ? " on " + host_of(missing.front()) : "";
+  say(
+      fmt::format("rank{} {}{}{} not joined the job (MPI_Init, for example), {} s after the first "
+                  "one did; those that have may wait for {}",
+                  missing.size() == 1 ? "" : "s", fmt::join(missing.begin(), end, ", "),
+                  all ? where : fmt::format(" and {} more", missing.size() - kMost),
+                  missing.size() == 1 ? " has" : " have", options_.report_missing_s,
+                  missing.size() == 1 ? "it" : "them"));
 }
 
 void Launcher::on_aborted(int rank, int code, const std::string& text) {
@@ -446,6 +475,9 @@ void Launcher::on_signal() {
       end_job();
     } else {
       passed_on_at_ = base::now_ns();
+      // Whoever finds a job ended in a log asks by whom; a terminal shows ^C by itself.
+      if (deadly && !(signal == SIGINT && isatty(STDIN_FILENO) != 0))
+        say(fmt::format("{} came; passed on to the ranks", signal_name(signal)));
       signal_ranks(signal);
     }
   }

@@ -61,7 +61,9 @@ class Launcher final : public Far::Owner {
   void on_started(int rank, int pid, const std::string& place);
   void on_start_failed(int rank, int error, const std::string& step);
   void on_rank_end(int rank, int status);
+  void on_joined(int rank);
   void on_finalized(int rank) { table_.finalized(rank); }
+  void tell_missing();
   void on_aborted(int rank, int code, const std::string& text);
   void on_server();
   void on_breakdown();
@@ -85,6 +87,7 @@ class Launcher final : public Far::Owner {
   void far_started(int rank, int pid, const std::string& place) override;
   void far_start_failed(int rank, int error, const std::string& step) override;
   void far_ended(int rank, int status) override;
+  void far_joined(int rank) override { on_joined(rank); }
   void far_finalized(int rank) override { on_finalized(rank); }
   void far_aborted(int rank, int code, const std::string& text) override;
   void far_output(int rank, int stream, const std::string& text) override;
@@ -126,7 +129,9 @@ class Launcher final : public Far::Owner {
   int passed_on_ = 0;          ///< the last signal of those that end a program by default
   uint64_t passed_on_at_ = 0;  ///< when that was
   Deadline timeout_at_;
-  Deadline end_at_;  ///< a rank that had left in order failed: the others get a moment
+  bool first_joined_ = false;
+  Deadline missing_at_;  ///< when those that have not joined are told
+  Deadline end_at_;      ///< a rank that had left in order failed: the others get a moment
   Deadline kill_at_;
   std::vector<Left> left_;  ///< ranks that ended well, the first first
 };

@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <map>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "weft/base/config.hpp"
@@ -82,15 +84,30 @@ void add_app_options(CLI::App& app, Section& section) {
                  "the error handler that MPI programs begin with (MPI 11.5)")
       ->check(CLI::IsMember({"mpi_errors_are_fatal", "mpi_errors_abort", "mpi_errors_return"}))
       ->type_name("NAME");
+  app.add_option("--wdir,--wd", section.app.folder,
+                 "the folder in which the program's ranks start, and from which its path counts")
+      ->type_name("DIR");
   // For command lines that were written for other launchers; they change nothing.
   app.add_option("--map-by,--rank-by", section.ignored)->allow_extra_args(false)->group("");
-  app.add_flag("--allow-run-as-root", section.accepted, "accepted")->group("");
+  app.add_flag("--allow-run-as-root,--envall,--genvall", section.accepted, "accepted")->group("");
 }
 
 std::optional<Usage> check_variables(const std::vector<std::string>& pairs) {
   for (const std::string& pair : pairs)
     if (pair.find('=') == std::string::npos || pair.front() == '=')
       return Usage{kUsage, fmt::format("--env {}: expected NAME=VALUE", pair)};
+  return std::nullopt;
+}
+
+/// The folder as the ranks are to find it, and in PWD.
+std::optional<Usage> check_folder(App& app) {
+  if (app.folder.empty()) return std::nullopt;
+  std::error_code error;
+  const auto folder = std::filesystem::absolute(app.folder, error).lexically_normal();
+  if (error || !is_directory(folder))
+    return Usage{kUsage, fmt::format("--wdir {}: no such folder", app.folder)};
+  app.folder = folder;
+  app.env.insert(app.env.begin(), "PWD=" + app.folder);
   return std::nullopt;
 }
 
@@ -114,7 +131,11 @@ std::optional<Usage> check(Section& section, Options& options) {
   if (app.command.empty()) return Usage{kUsage, "no program given: weftrun -n N prog args…"};
   if (app.command.front().starts_with('-'))
     return Usage{kUsage, fmt::format("unknown option {} (see --help)", app.command.front())};
-  return find_program(app.command.front(), app.program);
+  if (auto usage = check_folder(app)) return usage;
+  const std::string& name = app.command.front();
+  const bool counts_from_folder =
+      !app.folder.empty() && name.front() != '/' && name.find('/') != std::string::npos;
+  return find_program(counts_from_folder ? app.folder + "/" + name : name, app.program);
 }
 
 std::optional<Usage> check(const Options& options) {
@@ -131,6 +152,9 @@ std::optional<Usage> check(const Options& options) {
     if (!(seconds > 0 && seconds <= kMostSeconds))
       return Usage{kUsage, fmt::format("--{} {}: must be positive, and {} at most", name, seconds,
                                        kMostSeconds)};
+  if (!(options.report_missing_s >= 0 && options.report_missing_s <= kMostSeconds))
+    return Usage{kUsage, fmt::format("--report-missing {}: must be from 0 (never) to {}",
+                                     options.report_missing_s, kMostSeconds)};
   if (options.launch_degree < 1)
     return Usage{kUsage,
                  fmt::format("--launch-degree {}: must be 1 or more", options.launch_degree)};
@@ -168,9 +192,19 @@ void add_job_options(CLI::App& app, Options& options, HostOptions& hosts) {
   app.add_option("--timeout", options.timeout_s,
                  "end the job after so many seconds, with exit code 124")
       ->type_name("S");
-  app.add_flag("--tag-output", options.tag_output, "put [rank] in front of every line");
+  app.add_flag("-l,--tag-output,--prepend-rank", options.tag_output,
+               "put [rank] in front of every line");
+  app.add_option(
+         "--report-missing", options.report_missing_s,
+         "say which ranks have not joined the job, for example by MPI_Init, so many seconds "
+         "after the first one did; 0: never [30]")
+      ->type_name("S");
+  app.add_option("-N,--ppn,--perhost,--npernode", hosts.each,
+                 "how many ranks each host takes, whatever else was said of it")
+      ->type_name("N");
   app.add_flag("-q,--quiet", options.quiet, "say nothing about how ranks ended");
-  app.add_flag("-v,--verbose", options.verbose, "print rank, pid and host of each process");
+  app.add_flag("-v,--verbose,--report-bindings", options.verbose,
+               "print rank, pid, host and cores of each process");
   const std::map<std::string, OnFailure> policies{{"end", OnFailure::end},
                                                   {"continue", OnFailure::go_on}};
   app.add_option("--on-failure", options.on_failure,
@@ -215,7 +249,7 @@ std::optional<Usage> parse_section(const std::vector<std::string>& words, Option
       "CONT are passed on to all ranks. The exit code is the first one that is not 0, or 128 plus\n"
       "the signal that killed a rank.");
   try {
-    std::vector<std::string> rest = with_two_dashes(words);
+    std::vector<std::string> rest = with_two_dashes(words, options.notes);
     std::reverse(rest.begin(), rest.end());  // as CLI11 takes them
     app.parse(rest);
   } catch (const CLI::Success& asked) {

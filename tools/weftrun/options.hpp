@@ -24,6 +24,7 @@ struct App {
   std::vector<std::string> env;      ///< "K=V", of its ranks
   std::vector<std::string> command;  ///< program and its arguments
   std::string program;               ///< the file to execute, found in PATH
+  std::string folder;                ///< where its ranks start; empty: where weftrun is
 };
 
 struct Options {
@@ -35,6 +36,7 @@ struct Options {
   int launch_degree = 32;                 ///< daemons that one starts
   double launch_timeout_s = 60;
   double host_timeout_s = 30;
+  double report_missing_s = 30;  ///< 0: never
   Bind bind = Bind::share;
   OnFailure on_failure = OnFailure::end;
   std::vector<std::string> env;  ///< "K=V", of all ranks
@@ -43,7 +45,8 @@ struct Options {
   bool tag_output = false;
   bool quiet = false;
   bool verbose = false;
-  std::vector<App> apps;  ///< at least one
+  std::vector<App> apps;           ///< at least one
+  std::vector<std::string> notes;  ///< what of the command line means nothing here
 
   [[nodiscard]] const App& app_of(int rank) const;
 };

@@ -92,7 +92,8 @@ std::string rank_list(const NodePart& node) {
 
 /// PMIx's upcalls, on its thread: quick, and never back into PMIx.
 struct PmixServer::Callbacks {
-  static pmix_status_t connected(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) {
+  static pmix_status_t connected(const pmix_proc_t* who, void*, pmix_op_cbfunc_t, void*) {
+    g_server->push({Event::joined, static_cast<int>(who->rank), 0, {}, {}, {}});
     return PMIX_OPERATION_SUCCEEDED;
   }
   static pmix_status_t finalized(const pmix_proc_t* who, void*, pmix_op_cbfunc_t, void*) {

@@ -42,12 +42,13 @@ class PmixServer {
   using Answer = std::function<void(int status, const std::string& bytes)>;
   struct Event {
     enum Kind {
+      joined,
       finalized,
       aborted,
       fence,      ///< all ranks that are here came to a fence of the whole job
       modex_ask,  ///< a rank that is here asks for what `rank`, which is not, published
     };
-    Kind kind = finalized;
+    Kind kind = joined;
     int rank = 0;
     int code = 0;                   ///< aborted
     std::string text;               ///< aborted: why; fence: what they collect, if they do

@@ -50,6 +50,13 @@ bool ProcessTable::ended(int rank, int status) {
   return exit_code_of(status) != 0;
 }
 
+std::vector<int> ProcessTable::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank)
+    if (!row(rank).joined && !row(rank).over) ranks.push_back(rank);
+  return ranks;
+}
+
 void ProcessTable::lost(int rank) noexcept {
   row(rank).over = true;
   if (!std::exchange(row(rank).running, false)) return;

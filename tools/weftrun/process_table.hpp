@@ -30,11 +30,14 @@ class ProcessTable {
   /// It ended, was lost, or could not be started.
   [[nodiscard]] bool is_over(int rank) const { return row(rank).over; }
   [[nodiscard]] bool has_finalized(int rank) const { return row(rank).finalized; }
+  /// Those that run and have not joined the job.
+  [[nodiscard]] std::vector<int> missing() const;
   [[nodiscard]] pid_t pid(int rank) const { return row(rank).pid; }
   /// The job's exit code so far: the first that was not 0.
   [[nodiscard]] int exit_code() const noexcept { return exit_code_; }
 
   void started(int rank, pid_t pid);
+  void joined(int rank) { row(rank).joined = true; }
   void finalized(int rank) { row(rank).finalized = true; }
   /// Ends a row; true if that was a failure (a signal, or a code other than 0).
   bool ended(int rank, int status);
@@ -47,7 +50,8 @@ class ProcessTable {
   struct Row {
     pid_t pid = 0;
     bool running = false;
-    bool over = false;       ///< nothing more is expected of it
+    bool over = false;  ///< nothing more is expected of it
+    bool joined = false;
     bool finalized = false;  ///< left the job in order; how it exits is its own affair
   };
   Row& row(int rank) { return rows_.at(static_cast<std::size_t>(rank)); }

@@ -37,6 +37,7 @@ class Fd {
 /// Everything that one rank's process gets. All memory is the caller's.
 struct SpawnPlan {
   const char* program = nullptr;
+  const char* folder = nullptr;  ///< where it starts; nullptr: here
   char* const* argv = nullptr;
   char* const* envp = nullptr;
   int in = -1, out = -1, err = -1;  ///< each above 2
@@ -49,7 +50,7 @@ struct SpawnPlan {
 struct SpawnResult {
   pid_t pid = -1;         ///< -1: failed
   int error = 0;          ///< errno of the failed step
-  const char* step = "";  ///< "fork", "bind", "exec"
+  const char* step = "";  ///< "fork", "bind", "enter the folder of", "exec"
 };
 
 /// Starts a process in a process group of its own that the kernel kills when the calling thread

@@ -49,6 +49,7 @@ constexpr std::array kRules = std::to_array<Rule>({
     {Say::start_failed, false, true, 0, kMostErrno, false, 0, kWords},
     {Say::all_started, true},
     {Say::ended, false, true, 0, kMostStatus},
+    {Say::joined, false, true},
     {Say::finalized, false, true},
     {Say::aborted, false, true, INT_MIN, INT_MAX, false, 0, kWords},
     {Say::output, true, true, 0, 1, false, 1, kMostText},
@@ -156,7 +157,7 @@ bool fits(const JobSpec& spec) {
   }
   for (const App& app : spec.apps) {
     if (app.ranks < 1 || app.ranks > ranks || app.command.empty() || !no_zero_bytes(app.env) ||
-        !no_zero_bytes(app.command) || !no_zero_bytes({app.program}))
+        !no_zero_bytes(app.command) || !no_zero_bytes({app.program, app.folder}))
       return false;
     ranks -= app.ranks;
   }
@@ -255,6 +256,7 @@ std::string encode_spec(const JobSpec& spec) {
     packer.texts(app.env);
     packer.texts(app.command);
     packer.text(app.program);
+    packer.text(app.folder);
   }
   packer.number(static_cast<uint32_t>(spec.nodes.size()));
   for (const NodePart& node : spec.nodes) {
@@ -285,6 +287,7 @@ std::optional<JobSpec> decode_spec(std::string_view bytes) {
     app.env = unpacker.texts();
     app.command = unpacker.texts();
     app.program = unpacker.text();
+    app.folder = unpacker.text();
   }
   for (std::size_t left = unpacker.count(); left > 0 && unpacker.good(); --left) {
     NodePart& node = spec.nodes.emplace_back();

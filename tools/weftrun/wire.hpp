@@ -38,6 +38,7 @@ enum class Say : uint8_t {
   start_failed,  ///< `rank` could not be started: errno `value`, step `text`
   all_started,   ///< `member` started its ranks
   ended,         ///< `rank` ended with wait(2) status `value`
+  joined,        ///< `rank` joined the job
   finalized,     ///< `rank` left the job in order
   aborted,       ///< `rank` ended the job with code `value` and message `text`
   output,        ///< `rank` printed `text` to its stream `value`: 0 output, 1 errors
