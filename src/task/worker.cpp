@@ -126,7 +126,6 @@ Record* Worker::make_records() noexcept {
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  if (first >= 2 * kChunk) poll_mask_ = kTurnsPerPollOfMany - 1;
   for (uint32_t i = 0; i < kChunk; ++i) {
     Record& record = *new (&chunk[i]) Record;
     record.place.store(Record::place_of(*this, static_cast<uint32_t>(first) + i),

@@ -125,9 +125,10 @@ class alignas(base::kCacheLine) Worker {
   static constexpr uint32_t kInPlacePerLook = 64;
   static constexpr uint8_t kTurnsOfNewest = 48;  ///< of a task, before all others that can run
   static constexpr uint32_t kTurnsPerLook = 8;   ///< at signals, while tasks yield in turn
-  static constexpr uint32_t kTurnsPerPoll = 64;  ///< of idle work, however busy; a power of two
-  /// The same among many tasks: those that converse are then half as many at a time, and nearer.
+  static constexpr uint32_t kTurnsPerPoll = 64;  ///< of idle work, however busy
+  /// The same among so many tasks: those that converse are then half as many at a time, and nearer.
   static constexpr uint32_t kTurnsPerPollOfMany = 32;
+  static constexpr uint32_t kMany = 1024;
   static constexpr unsigned kSpares = 32;  ///< stacks kept, spare
 
   /// The guard, entered as the own thread.
@@ -154,7 +155,7 @@ class alignas(base::kCacheLine) Worker {
   class Asleep;
   void sleep() noexcept;
   bool set_sleeper(base::Parker& sleeper) noexcept;
-  void poll_now_and_then() noexcept;
+  void poll_now_and_then(const Record& self) noexcept;
   bool leaves_a_turn() noexcept;
   void take_share_of(Worker& home) noexcept;
   Stack* stack_for(Record& record) noexcept;
@@ -242,8 +243,7 @@ class alignas(base::kCacheLine) Worker {
   uint64_t pause_ = 0;                  ///< between visits
   uint64_t visit_ticks_ = 0;            ///< what the last one took
   base::Parker* own_parker_ = nullptr;  ///< the thread's
-  uint32_t polls_ = 0;                  ///< turns in which one might have been
-  uint32_t poll_mask_ = kTurnsPerPoll - 1;
+  uint32_t turns_to_poll_ = kTurnsPerPoll;
   bool looked_since_ = false;         ///< at others, since it last wanted to sleep
   Stack native_;                      ///< the thread's own stack
   std::atomic<uint64_t> spawned_{0};  ///< these: written by the own thread alone

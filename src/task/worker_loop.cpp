@@ -176,9 +176,11 @@ bool take_signal(Record& self) noexcept {
 }  // namespace
 
 /// However many tasks can run: what the message core has to do must not wait for an idle worker.
-inline void Worker::poll_now_and_then() noexcept {
-  if ((++polls_ & poll_mask_) != 0) [[likely]]
+inline void Worker::poll_now_and_then(const Record& self) noexcept {
+  if (--turns_to_poll_ != 0) [[likely]]
     return;
+  // Low places are taken first: who has this one is one of as many.
+  turns_to_poll_ = self.index() < kMany ? kTurnsPerPoll : kTurnsPerPollOfMany;
   if (base::has_idle_work()) base::poll_idle_work(base::IdleWork::Poller::busy);
   look_at_timers();
 }
@@ -212,7 +214,7 @@ inline void Worker::begin(Record& record) noexcept {
 void Worker::wait() noexcept {
   Record& self = *running_;
   if (take_signal(self)) return;
-  poll_now_and_then();
+  poll_now_and_then(self);
   Record* other = next();
   if (other == nullptr) [[unlikely]] {
     other = linger(self);
@@ -245,7 +247,7 @@ Record* Worker::linger(Record& self) noexcept {
 
 void Worker::yield() noexcept {
   Record& self = *running_;
-  poll_now_and_then();
+  poll_now_and_then(self);
   Record* other = nullptr;
   bool at_home = self.home() == this;
   {
@@ -430,7 +432,7 @@ void Worker::loop(Arrival arrival) {
       worker = &worker->switch_to(*larger);
       continue;
     }
-    worker->poll_now_and_then();
+    worker->poll_now_and_then(*record);
     worker->set_running(*record);
     worker->begin(*record);
     record->run(*record);

@@ -2,7 +2,9 @@
 #include "weft/base/locks.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <ctime>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -123,6 +125,31 @@ TEST(McsLockTest, GuardHoldsForItsScope) {
   }
   EXPECT_TRUE(lock.try_lock(node));
   lock.unlock(node);
+}
+
+TEST(TicketLockTest, FirstComeFirstServed) {
+  TicketLock lock;
+  lock.lock();
+  std::vector<int> order;  // under the lock
+  std::vector<std::thread> threads;
+  for (int name = 0; name < 6; ++name) {
+    threads.emplace_back([&, name] {
+      lock.lock();
+      order.push_back(name);
+      lock.unlock();
+    });
+    // Who waits runs, and yields: after so much of its own time it has drawn its ticket.
+    clockid_t clock;
+    ASSERT_EQ(pthread_getcpuclockid(threads.back().native_handle(), &clock), 0);
+    for (timespec ran{}; ran.tv_sec == 0 && ran.tv_nsec < 5'000'000;) {
+      std::this_thread::yield();
+      clock_gettime(clock, &ran);
+    }
+  }
+  EXPECT_TRUE(order.empty());
+  lock.unlock();
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST(TicketLockTest, TryLockAndLockDrawFromOneRowOfTickets) {

@@ -1,6 +1,7 @@
 // Signals racing with waits, yields, steals and ends: random programs whose result is known.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <random>
 #include <thread>
@@ -17,8 +18,12 @@ WEFT_WITH_WORKERS(TaskStress);
 
 // Each of N tasks has a mailbox; all send to random others and wait for their own to fill. A lost
 // signal is a hang, which the watchdog ends.
-void send_to_each_other(const Options& options) {
+void send_to_each_other(Options options) {
   const uint64_t seed = test::stress_seed();
+  std::mt19937_64 choice(seed);
+  options.order = choice() % 4 == 0 ? Order::breadth_first : Order::depth_first;
+  constexpr std::array kSteals{Steal::word, Steal::half_word, Steal::one};
+  options.steal = kSteals[choice() % kSteals.size()];
   Scheduler scheduler(options);
   const test::StressClock clock(0.1);
   // Not before what shall race with the signals has happened.
@@ -55,6 +60,15 @@ void send_to_each_other(const Options& options) {
 }
 
 TEST_P(TaskStress, NoSignalIsLost) { send_to_each_other(options()); }
+
+// Each signal sets a word and, above it, a hint.
+TEST_P(TaskStress, NoSignalIsLostOnTwoLevels) {
+  Options two = options();
+  two.two_levels = true;
+  send_to_each_other(two);
+  two.migrate = true;
+  send_to_each_other(two);
+}
 
 TEST_P(TaskStress, NoSignalIsLostWhenTasksMove) {
   Options moving = options();

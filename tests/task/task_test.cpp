@@ -412,7 +412,7 @@ TEST_P(Tasks, ManyWaitAtOnce) {
   });
 }
 
-TEST_P(Tasks, BreadthFirstRunsTheOldestFirst) {
+TEST_P(Tasks, BreadthFirstDoesTheSame) {
   Options breadth = options();
   breadth.order = Order::breadth_first;
   Scheduler scheduler(breadth);

@@ -215,6 +215,21 @@ TEST_P(Trouble, ArgumentsThatNothingCouldMakeRightEndTheProgram) {
   EXPECT_DEATH(make_barrier(Barrier<>::max() + 1), "barrier expects");
   EXPECT_DEATH(Latch(-1), "latch expects");
   EXPECT_DEATH(CountingSemaphore<3>(4), "semaphore has");
+  EXPECT_DEATH(CountingSemaphore<3>(0).release(-1), "semaphore has");
+  EXPECT_DEATH(CountingSemaphore<3>(0).release(4), "semaphore has");
+  const auto arrive_at_two = [](std::ptrdiff_t arrivals) {
+    Barrier<> barrier(2);
+    (void)barrier.arrive(arrivals);
+  };
+  arrive_at_two(2);
+  for (const std::ptrdiff_t arrivals : {-1, 0, 3})
+    EXPECT_DEATH(arrive_at_two(arrivals), "arrive at a barrier than it expects");
+  const auto arrive_at_none = [] {
+    Barrier<> barrier(1);
+    barrier.arrive_and_drop();
+    (void)barrier.arrive();
+  };
+  EXPECT_DEATH(arrive_at_none(), "arrive at a barrier than it expects");
   EXPECT_DEATH(signal(TaskRef()), "signal goes to a task");
 }
 

@@ -41,6 +41,7 @@ class BarrierWords {
     uint64_t word = arrivals_.load(std::memory_order_acquire);
     for (;;) {
       const uint64_t missing = WaiterWord::number(word);
+      WEFT_CHECK(n - 1 < missing, "no more arrive at a barrier than it expects, and at least one");
       if (missing == n) return true;
       Waiter* top = WaiterWord::top(word);
       if (waits != nullptr) {

@@ -89,7 +89,9 @@ class CountingSemaphore {
     WEFT_CHECK(permits >= 0 && permits <= max(), "a semaphore has from 0 to max() permits");
   }
 
+  /// No more than leave max() at most, which is looked at for each call alone.
   void release(std::ptrdiff_t permits = 1) noexcept {
+    WEFT_CHECK(permits >= 0 && permits <= max(), "a semaphore has from 0 to max() permits");
     semaphore_.release(static_cast<uint64_t>(permits));
   }
   void acquire() noexcept {

@@ -1,12 +1,14 @@
 // Running schedules: in place, or from progress to progress (docs/design/mpi-schedules.md).
 #include "mpi/schedule.hpp"
 
+#include <exception>
 #include <new>
 #include <utility>
 
 #include "mpi/collectives/promise.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/caught.hpp"
 
 namespace weft::mpi {
 
@@ -88,6 +90,10 @@ void Driver::finish() noexcept {
       why_ = failure.what();
     } catch (const std::bad_alloc&) {
       error = MPI_ERR_NO_MEM;
+    } catch (const std::exception& thrown) {  // by an operation of the user's
+      const Failure failure = as_failure(thrown);
+      error = failure.code();
+      why_ = failure.what();
     } catch (...) {
       error = MPI_ERR_OTHER;
     }

@@ -1,6 +1,8 @@
 // The error classes of wrong arguments, with MPI_ERRORS_RETURN; and that communicators work
 // afterwards.
 #include <numeric>
+#include <stdexcept>
+#include <string>
 
 #include "collectives_check.hpp"
 
@@ -276,6 +278,44 @@ void inter_and_requests() {
   MPI_Comm_free(&half);
 }
 
+/// An exception of the program's operation comes to whoever waits for the reduction, with its
+/// words.
+void operations_that_throw() {
+  MPI_Op op;
+  MPI_Op_create([](void*, void*, int*, MPI_Datatype*) { throw std::runtime_error("no sum today"); },
+                1, &op);
+  MPI_Comm copy;
+  MPI_Comm_dup(MPI_COMM_SELF, &copy);
+  int x = 1;
+  int y = 2;
+  const auto tells = [](int code, const char* what) {
+    expect(code, MPI_ERR_INTERN, what);
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    WEFT_EXPECT(std::string(text).find("no sum today") != std::string::npos,
+                std::string(what) + ": " + text);
+  };
+  tells(MPI_Reduce_local(&x, &y, 1, MPI_INT, op), "Reduce_local");
+  if (size > 1) {
+    MPI_Comm pair;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &pair);
+    MPI_Comm_set_errhandler(pair, MPI_ERRORS_RETURN);
+    int ranks = 0;
+    MPI_Comm_size(pair, &ranks);
+    if (ranks == 2) {
+      MPI_Request request;
+      int code = MPI_Iallreduce(&x, &y, 1, MPI_INT, op, pair, &request);
+      if (code == MPI_SUCCESS) code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+      tells(code, "Iallreduce");
+      tells(MPI_Allreduce(&x, &y, 1, MPI_INT, op, pair), "Allreduce");
+    }
+    MPI_Comm_free(&pair);
+  }
+  MPI_Comm_free(&copy);
+  MPI_Op_free(&op);
+}
+
 /// More comes than there is room for.
 void truncation() {
   if (size < 2) return;
@@ -303,6 +343,7 @@ int main(int argc, char** argv) {
   too_large_for_oneself();
   inter_and_requests();
   truncation();
+  operations_that_throw();
   int sum = 0;
   MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   WEFT_EXPECT(sum == size * (size - 1) / 2, "Allreduce after errors");
