@@ -336,7 +336,8 @@ void Runtime::Impl::yield_core() noexcept {
 }
 
 /// Who asks instead of waiting, and does nothing else in between, would keep its core for the rest
-/// of its time slice from the process that is to answer. Who computes between two looks keeps it.
+/// of its time slice from the process that is to answer; a task its worker from the tasks. Who
+/// computes between two looks keeps it.
 uint32_t Runtime::Impl::progress_for_asker(Device& own) {
   thread_local uint64_t last = 0;   // when the last look ended
   thread_local uint64_t since = 0;  // looks followed closely, and found nothing
@@ -349,8 +350,12 @@ uint32_t Runtime::Impl::progress_for_asker(Device& own) {
     return served;
   }
   // relaxed: a hint.
-  if ((now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) &&
-      base::this_parker().may_poll()) {
+  if (now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) {
+    base::Parker& asker = base::this_parker();
+    if (!asker.may_poll()) {
+      asker.yield();  // and may be in another thread then: nothing of this one's is touched
+      return served;
+    }
     yield_core();
     last = since = base::ticks();
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "weft/base/types.hpp"
@@ -29,5 +30,9 @@ std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
 
 /// The ranks to which memory is shared and that are of this rank's node, pretended or not.
 std::vector<Rank> near_ranks(const Job& job);
+
+/// What make_ofi_transport would use for a job of one node or of several, in words: libfabric's
+/// provider and the interface. Throws its Errors.
+std::string ofi_choice(bool one_node);
 
 }  // namespace weft::fabric

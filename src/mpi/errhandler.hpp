@@ -51,6 +51,8 @@ int raise_on_comm(MPI_Comm comm, const Failure& failure, const char* call);
 /// The same of one that may have been freed: the handler is given the handle that it had.
 int raise_on_comm(Comm& comm, const Failure& failure, const char* call);
 int raise_on_session(MPI_Session session, const Failure& failure, const char* call);
+/// One of no object's: for MPI_Error_string alone; the call returns the code.
+void note_without_object(const Failure& failure, const char* call) noexcept;
 /// To a handler that the call was given for what it makes.
 int raise_by_handler(MPI_Errhandler handle, const Failure& failure, const char* call);
 

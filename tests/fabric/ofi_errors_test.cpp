@@ -255,7 +255,7 @@ rlim_t next_file() {
 TEST_P(OfiErrors, FewFiles) {
   std::vector<Case> cases;
   const auto lift = [] { unlimit(RLIMIT_NOFILE); };
-  for (rlim_t room = 0; room < 48; room += room < 24 ? 1 : 4)
+  for (rlim_t room = 0; room <= 256; room += room < 24 ? 1 : room < 48 ? 4 : 52)
     cases.push_back({.name = std::to_string(room) + " more files",
                      .said = {"ulimit -n"},
                      .at_set_up = [room] { limit(RLIMIT_NOFILE, next_file() + room); },
@@ -271,6 +271,7 @@ TEST_P(OfiErrors, FewFiles) {
   for (std::size_t i = 0; i < at_set_up; ++i)
     EXPECT_TRUE(outcomes[i] == kRefused || outcomes[i] == kLost || outcomes[i] == kArrived)
         << cases[i].name;
+  EXPECT_EQ(outcomes[at_set_up - 1], kArrived) << "though there was room enough";
   for (std::size_t i = at_set_up; i < cases.size(); ++i)
     EXPECT_TRUE(outcomes[i] == kLost || outcomes[i] == kArrived) << cases[i].name;
 }

@@ -176,7 +176,7 @@ class Scarcity(Talk):
         for most in 24, 32, 40, 64:
             job = self.run_job("--hosts", "host0,host1,host2", "-n", 3, "sh", "-c",
                                f"ulimit -n {most}; exec {CHATTER} 0.1", env={"WEFT_FABRIC_OFI_SILENCE_S": "3"})
-            if job.code == 0:
+            if job.code == 0 or most == 64:  # which is enough
                 self.assertRegex(job.out, r"chatter: \d+ rounds, 0 wrong\n$")
             else:
                 self.assertRegex(job.err, r"ulimit -n")

@@ -50,10 +50,19 @@ class Arguments(JobTest):
             os.chmod(path, 0o755)
             self.refused(126, "rank 0 could not be started: exec .*no-program: Exec format error",
                          "-n", 3, path)
+            with open(path, "wb") as file:
+                file.write(b"#!/absent/interpreter\n")
+            self.refused(127, "No such file or directory .of what it is to be run by: its first line", "-n", 1, path)
             self.refused(127, r"did you mean \./no-program\?", "-n", 1, "no-program", cwd=folder)
 
     def test_options(self):
         self.refused(2, "unknown option --bnid", "-n", 2, "--bnid", "core", "true")
+        self.refused(2, "unknown option --bogus", "--bogus", 5, "-n", 2, "true")
+        for word in "-configfile", "-launcher", "-nolocal":
+            self.refused(2, f"unknown option -{word}", word, "x", "-n", 2, "true")
+        self.refused(2, "unknown option --timeout .*before the first program", "-n", 1, "true", ":", "--timeout", 3,
+                     "-n", 1, "true")
+        self.assertEqual(self.good("-n2", "-lq", "echo", "x").out.count("x\n"), 2)
         self.refused(2, "--bind: 'socket' is none of core, none, numa, share$",
                      "-n", 2, "--bind", "socket", "true")
         self.refused(2, "--env FOO: expected NAME=VALUE", "-n", 2, "--env", "FOO", "true")

@@ -6,6 +6,7 @@ several_hosts_test.py WEFTRUN JOB_PROBE PMIX_PROBE [unittest arguments]
 
 import os
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -475,6 +476,19 @@ class Refusals(SeveralHostsTest):
                              names(2), "-n", 2, "true")
         self.refused(2, "--launch-degree 0", "--launch-degree", 0, "--hosts", names(2), "-n", 2,
                      "true")
+
+    def test_nothing_is_no_host(self):
+        for option in "--hosts", "--hostfile":
+            self.refused(2, "names no host", option, "", "-n", 1, "true")
+
+    def test_too_few_descriptors(self):
+        def may_have(number):
+            return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))}
+
+        self.refused(1, r"1 ranks and 2 other hosts take up to 40 open files, and this shell may have 39 ",
+                     "--hosts", names(3), "-n", 3, "true", **may_have(39))
+        self.good("--hosts", names(3), "-n", 3, PROBE, "exchange", **may_have(40))
+        self.good("--hosts", names(8), "-n", 8, "true", **may_have(60))
 
     def test_unknown_host(self):
         for degree in 32, 1:

@@ -4,6 +4,10 @@ set_tests_properties(mpi.mpi_matching_test PROPERTIES COST 60)
 
 # What is counted: of messages, of matching, of devices.
 weft_mpi_test(counters RANKS 1 2 4 SOURCES programs/counters.cpp)
+add_test(NAME mpi.counters_lists.2 COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+  $<TARGET_FILE:mpi_program_counters> lists)
+set_tests_properties(mpi.counters_lists.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+  ENVIRONMENT "WEFT_MPI_MATCHING=list")
 add_test(NAME mpi.counters_timed.2 COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
   $<TARGET_FILE:mpi_program_counters> timed)
 set_tests_properties(mpi.counters_timed.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"

@@ -2,7 +2,7 @@
 weft_mpi_test(smoke RANKS 1 2 3 4 SOURCES programs/smoke.cpp)
 weft_mpi_test(p2p_modes RANKS 1 2 3 4 SOURCES programs/p2p_modes.cpp)
 weft_long_under(address mpi.p2p_modes.1)
-weft_mpi_test(p2p_order RANKS 1 2 4 SOURCES programs/p2p_order.cpp)
+weft_mpi_test(p2p_order RANKS 2 4 SOURCES programs/p2p_order.cpp)
 weft_mpi_test(p2p_order_64 RANKS 2 PROGRAM p2p_order ARGUMENTS 64)
 weft_mpi_test(p2p_probe RANKS 1 2 3 4 SOURCES programs/p2p_probe.cpp)
 weft_mpi_test(p2p_probe_16 RANKS 2 PROGRAM p2p_probe ARGUMENTS 16)

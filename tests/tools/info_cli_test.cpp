@@ -62,6 +62,12 @@ TEST(InfoCommand, ShowsWhichTransportWouldBeUsed) {
   EXPECT_THAT(said("WEFT_FABRIC_TRANSPORT=ofi"),
               ContainsRegex("  used on one node +ofi\n  used on several +ofi\n"));
   EXPECT_THAT(said("WEFT_FABRIC_TRANSPORT=shm"), ContainsRegex("  used on several +shm\n"));
+  // What serves on one node alone is told apart.
+  const std::string loopback = said("WEFT_FABRIC_OFI_INTERFACE=lo");
+  EXPECT_THAT(loopback, ContainsRegex("  ofi +yes: "));
+  EXPECT_THAT(loopback, ContainsRegex("  ofi between nodes +no: .*other hosts can reach"));
+  EXPECT_THAT(said("WEFT_FABRIC_OFI_PROVIDER=shm"),
+              ContainsRegex("  ofi between nodes +no: .*which reaches no other node"));
 }
 
 TEST(InfoCommand, SaysHowItWasLaunched) {

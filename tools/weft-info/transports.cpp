@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "fabric/launch_signs.hpp"
+#include "fabric/parts.hpp"
 #include "report.hpp"
 #include "weft/base/error.hpp"
 #include "weft/fabric/config.hpp"
@@ -20,6 +21,15 @@ std::string try_to_make(Provider make, const char* use) {
     const auto job = fabric::make_local_job(1);
     const auto made = make(*job.front(), fabric::default_geometry());
     return fmt::format("yes: {}", use);
+  } catch (const Error& error) {
+    return fmt::format("no: {} ({})", error.what(), to_string(error.code()));
+  }
+}
+
+/// Where loopback does not count.
+std::string between_nodes() {
+  try {
+    return fmt::format("yes: {}", fabric::ofi_choice(false));
   } catch (const Error& error) {
     return fmt::format("no: {} ({})", error.what(), to_string(error.code()));
   }
@@ -60,6 +70,7 @@ Section about_transports() {
            {"local", try_to_make(fabric::make_local_transport, "ranks as threads, for tests")},
            {"shm", try_to_make(fabric::make_shm_transport, "the ranks of one node")},
            {"ofi", try_to_make(fabric::make_ofi_transport, "all ranks, over libfabric")},
+           {"ofi between nodes", between_nodes()},
            {"used on one node", used(false)},
            {"used on several", used(true)}}};
 }

@@ -176,7 +176,11 @@ void Branch::serve() {
 void Branch::accept_some() {
   for (;;) {
     Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE)  // it would knock for ever
+        throw std::system_error(errno, std::generic_category(), "taking a daemon's connection");
+      return;
+    }
     if (strangers_.size() >= kMostStrangers + children_.size()) continue;
     const int on = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -11,6 +11,8 @@
 #include <set>
 #include <string_view>
 
+#include "weftrun/branch.hpp"
+
 namespace weft::run {
 namespace {
 
@@ -63,6 +65,17 @@ const std::map<std::string_view, int> kOfOthers{
     {"--pmixmca", 2}, {"-genvlist", 1}, {"-envlist", 1}, {"-iface", 1},         {"-rmk", 1},
     {"--display", 1}, {"--output", 1},  {"--prefix", 1}, {"-print-rank-map", 0}};
 
+/// A long name that nobody knows, and not a letter that is an option with its value behind it (-n4)
+/// or several in one word.
+bool is_no_short_one(std::string_view word) {
+  constexpr std::string_view kNumbers = "ncN", kFlags = "lqvh";
+  if (word.size() < 3 || word[1] == '-') return false;
+  const bool number = kNumbers.find(word[1]) != std::string_view::npos;
+  if (number) return word[2] < '0' || word[2] > '9';
+  return kFlags.find(word[1]) != std::string_view::npos &&
+         word.substr(1).find_first_not_of(kFlags) != std::string_view::npos;
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> split_programs(int argc, const char* const* argv) {
@@ -90,7 +103,7 @@ std::vector<std::string> with_two_dashes(const std::vector<std::string>& words,
       notes.push_back(name + ": another launcher's, left out");
       continue;
     }
-    if (kOneDash.contains(name)) name.insert(name.begin(), '-');
+    if (kOneDash.contains(name) || is_no_short_one(name)) name.insert(name.begin(), '-');
     const bool pair = (name == "--env" || name == "--genv") && words.end() - word >= 2 &&
                       (word - 1)->starts_with("-") && !(word - 1)->starts_with("--");
     out.push_back(name);
@@ -113,8 +126,10 @@ std::string this_host() {
 
 bool is_this_host(std::string_view name) {
   const std::string own = this_host();
-  return name == "localhost" || name == "127.0.0.1" || name == "::1" || name == own ||
-         name == std::string_view(own).substr(0, own.find('.'));
+  if (name == "localhost" || name == own || name == std::string_view(own).substr(0, own.find('.')))
+    return true;
+  const std::vector<std::string> addresses = own_addresses();
+  return std::find(addresses.begin(), addresses.end(), name) != addresses.end();
 }
 
 }  // namespace weft::run

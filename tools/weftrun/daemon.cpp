@@ -149,7 +149,7 @@ void Daemon::start_guardian(char** argv_area) {
   plan.argv_area = argv_area;
   plan.not_yours = {joined_.link.fd(), epoll_.get()};
   sigemptyset(&plan.signal_mask);
-  plan.descriptors = take_descriptors(here_.ranks);
+  plan.descriptors = take_descriptors(here_.ranks, tree_.children(member_));
   pipes_.open(here_, plan);
   guardian_.emplace(std::move(plan));
 }

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -49,7 +48,11 @@ std::optional<Usage> add_hosts(const std::string& listed, const std::string& hos
       return Usage{kUsage, fmt::format("{}: {}", source, error_text(EISDIR))};
     std::ifstream file(host_file, std::ios::binary);
     if (!file.is_open()) return Usage{kUsage, fmt::format("{}: {}", source, error_text(errno))};
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    constexpr std::size_t kMost = std::size_t{16} << 20;
+    std::string text(kMost, '\0');
+    file.read(text.data(), kMost);
+    if (!file.eof()) return Usage{kUsage, fmt::format("{}: more than 16 MiB", source)};
+    text.resize(static_cast<std::size_t>(file.gcount()));
     list = parse_host_file(text);
   } else if (!listed.empty()) {
     source = fmt::format("--hosts {}", listed);

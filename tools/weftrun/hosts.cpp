@@ -69,6 +69,12 @@ std::string add(std::vector<HostSlots>& hosts, std::string_view entry, int slots
   return {};
 }
 
+/// "name:4", where that is no address of IPv6.
+bool host_has_slots(std::string_view entry) {
+  const std::size_t colon = entry.rfind(':');
+  return colon != std::string_view::npos && (entry.find(':') == colon || entry[colon - 1] == ']');
+}
+
 }  // namespace
 
 HostList parse_host_list(std::string_view text) {
@@ -95,6 +101,7 @@ HostList parse_host_file(std::string_view text) {
       if (name.empty()) {
         name = word;
       } else if (word.starts_with(kSlots) && slots_in(word.substr(kSlots.size()))) {
+        if (slots > 0 || host_has_slots(name)) wrong = fmt::format("'{}': slots were given", word);
         slots = *slots_in(word.substr(kSlots.size()));
       } else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots=")) {
         wrong = fmt::format("'{}': slots=N is all that can follow a host", word);

@@ -142,7 +142,8 @@ void Launcher::start_guardian(char** argv_area) {
   plan.argv_area = argv_area;
   if (here_.ranks > 0 && here_.first == 0) plan.in = rank_input();
   plan.not_yours = {out_.own_fd(), err_ ? err_->own_fd() : -1};
-  plan.descriptors = take_descriptors(here_.ranks);
+  const int others = static_cast<int>(nodes_.size()) - (here_.ranks > 0 ? 1 : 0);
+  plan.descriptors = take_descriptors(here_.ranks, std::min(others, options_.launch_degree));
   const bool raw = options_.ranks == 1 && !options_.tag_output;
   for (int rank = 0; rank < options_.ranks; ++rank) {
     const std::string tag = options_.tag_output ? fmt::format("[{}] ", rank) : "";
@@ -344,9 +345,12 @@ void Launcher::on_started(int rank, int pid, const std::string& place) {
 }
 
 void Launcher::on_start_failed(int rank, int error, const std::string& step) {
-  say(fmt::format("rank {} could not be started{}: {} {}: {}", rank,
-                  far_ ? fmt::format(" on {}", host_of(rank)) : "", step,
-                  options_.app_of(rank).program, error_text(error)));
+  const std::string& program = options_.app_of(rank).program;
+  const bool is_there = error == ENOENT && step == "exec" && access(program.c_str(), F_OK) == 0;
+  say(fmt::format(
+      "rank {} could not be started{}: {} {}: {}{}", rank,
+      far_ ? fmt::format(" on {}", host_of(rank)) : "", step, program, error_text(error),
+      is_there && !far_ ? " (of what it is to be run by: its first line, or its loader)" : ""));
   table_.lost(rank);
   table_.fail_with(error == ENOENT ? 127 : 126);
   phase_ = Phase::ending;

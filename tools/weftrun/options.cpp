@@ -129,8 +129,6 @@ std::optional<Usage> check(Section& section, Options& options) {
     options.bind = *bind;
   }
   if (app.command.empty()) return Usage{kUsage, "no program given: weftrun -n N prog args…"};
-  if (app.command.front().starts_with('-'))
-    return Usage{kUsage, fmt::format("unknown option {} (see --help)", app.command.front())};
   if (auto usage = check_folder(app)) return usage;
   const std::string& name = app.command.front();
   const bool counts_from_folder =
@@ -258,8 +256,18 @@ std::optional<Usage> parse_section(const std::vector<std::string>& words, Option
   } catch (const CLI::ParseError& error) {
     return Usage{kUsage, error.what()};
   }
-  if (app.count("-n") == 0) return Usage{kUsage, "how many ranks? weftrun -n N prog args…"};
   section.app.command = app.remaining();
+  const std::vector<std::string>& left = section.app.command;
+  if (!left.empty() && left.front() != "--" && left.front().starts_with('-'))
+    return Usage{
+        kUsage,
+        fmt::format(
+            "unknown option {} (see --help){}", left.front(),
+            options.apps.empty() ? "" : "; those of the whole job stand before the first program")};
+  if (app.count("-n") == 0) return Usage{kUsage, "how many ranks? weftrun -n N prog args…"};
+  for (const char* option : {"--hosts", "--hostfile"})
+    if (app.count(option) > 0 && app[option]->as<std::string>().empty())
+      return Usage{kUsage, fmt::format("{} '': names no host", option)};
   if (!section.app.command.empty() && section.app.command.front() == "--")
     section.app.command.erase(section.app.command.begin());
   if (auto usage = check(section, options)) return usage;

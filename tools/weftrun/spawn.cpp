@@ -78,20 +78,22 @@ __attribute__((noinline)) SpawnResult spawn(const SpawnPlan& plan) {
 
 void ignore_sigpipe() noexcept { g_sigpipe = signal(SIGPIPE, SIG_IGN); }
 
-rlimit take_descriptors(int ranks) {
+rlimit take_descriptors(int ranks, int hosts) {
   // Both ends of two pipes each, later one and a connection; beside them the guardian and PMIx's
-  // server.
-  constexpr rlim_t kOwn = 20, kEach = 4;
+  // server. Of a host the launch agent, what it says, and a connection; beside them where they
+  // connect, and one who is not known yet.
+  constexpr rlim_t kOwn = 20, kEach = 4, kOwnOfHosts = 8, kEachHost = 4;
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit most = before;
   most.rlim_cur = most.rlim_max;
   setrlimit(RLIMIT_NOFILE, &most);
-  const rlim_t needed = kOwn + kEach * static_cast<rlim_t>(ranks);
+  rlim_t needed = kOwn + kEach * static_cast<rlim_t>(ranks);
+  if (hosts > 0) needed += kOwnOfHosts + kEachHost * static_cast<rlim_t>(hosts);
   if (most.rlim_max < needed)
-    throw std::runtime_error(
-        fmt::format("{} ranks take up to {} open files, and this shell may have {} (ulimit -Hn)",
-                    ranks, needed, most.rlim_max));
+    throw std::runtime_error(fmt::format(
+        "{} ranks{} take up to {} open files, and this shell may have {} (ulimit -Hn)", ranks,
+        hosts > 0 ? fmt::format(" and {} other hosts", hosts) : "", needed, most.rlim_max));
   return before;
 }
 

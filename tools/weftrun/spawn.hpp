@@ -61,10 +61,10 @@ SpawnResult spawn(const SpawnPlan& plan);
 /// Ignores SIGPIPE in this process. What it or its forks `spawn` from then on finds that signal as
 /// this process did.
 void ignore_sigpipe() noexcept;
-/// Takes as many descriptors as this process may have; throws if so many ranks of this host need
-/// more (PMIx's server would wait for ever for those that it cannot meet). What was the limit is
-/// that of the ranks.
-rlimit take_descriptors(int ranks);
+/// Takes as many descriptors as this process may have; throws if so many ranks of this host, and
+/// other hosts that are started from here, need more (PMIx's server would wait for ever for those
+/// that it cannot meet). What was the limit is that of the ranks.
+rlimit take_descriptors(int ranks, int hosts);
 /// Takes SIGCHLD as it is by default: where it is ignored, children end without a word. Ranks find
 /// it, too, as this process did.
 void hear_of_children() noexcept;

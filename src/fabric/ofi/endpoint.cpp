@@ -129,6 +129,11 @@ const fi_info* without_layers(const fi_info* chosen, const fi_info* list) {
   return chosen;
 }
 
+/// libfabric's own shared memory, of which nobody on another node has anything.
+bool is_memory(const fi_info& info) {
+  return provider_of(info) == "shm" || provider_of(info) == "sm2";
+}
+
 /// Of `list`, what serves best; nullptr: nothing does.
 const fi_info* best_of(const fi_info* list, const std::string& provider,
                        const std::string& interface, bool one_node) {
@@ -136,8 +141,7 @@ const fi_info* best_of(const fi_info* list, const std::string& provider,
   int best_order = 0;
   for (const fi_info* one = list; one != nullptr; one = one->next) {
     if (!interface.empty() && interface_of(*one) != interface) continue;
-    // Of libfabric's own shared memory nobody on another node has anything.
-    if (provider.empty() && (provider_of(*one) == "shm" || provider_of(*one) == "sm2")) continue;
+    if (is_memory(*one) && (provider.empty() || !one_node)) continue;
     const int order = order_of(*one, one_node);
     // libfabric's order, where ours makes no difference.
     if (order >= 0 && (best == nullptr || order < best_order)) {
@@ -148,12 +152,13 @@ const fi_info* best_of(const fi_info* list, const std::string& provider,
   return best;
 }
 
-/// Names of what `list` has, each once.
+/// Names of what `list` has that serves, each once.
 template <class Name>
-std::string names(const fi_info* list, Name name) {
+std::string names(const fi_info* list, bool one_node, Name name) {
   std::string text;
   std::set<std::string_view> seen;
   for (; list != nullptr; list = list->next) {
+    if (order_of(*list, one_node) < 0 || is_memory(*list)) continue;
     if (!seen.insert(name(*list)).second) continue;
     text += text.empty() ? "" : ", ";
     text += name(*list);
@@ -162,7 +167,8 @@ std::string names(const fi_info* list, Name name) {
 }
 
 /// Why nothing fits `provider`.
-[[noreturn]] void refuse(const std::string& provider, ReceiveStrategy strategy, int answer) {
+[[noreturn]] void refuse(const std::string& provider, ReceiveStrategy strategy, int answer,
+                         bool one_node) {
   if (answer != -FI_ENODATA) check(answer, "fi_getinfo");
   Info fit, any;
   Info plain = wishes();
@@ -174,21 +180,24 @@ std::string names(const fi_info* list, Name name) {
                             strategy == ReceiveStrategy::multi
                                 ? "buffers for several messages (FI_MULTI_RECV)"
                                 : "messages with tags (FI_TAGGED)",
-                            names(fit.get(), provider_of)));
+                            names(fit.get(), one_node, provider_of)));
   (void)ask(wishes(), fit);
-  const std::string those = names(fit.get(), provider_of);
+  const std::string those = names(fit.get(), one_node, provider_of);
+  const base::Environment only = base::environment("FI_PROVIDER");
+  const std::string left_out =
+      only.found ? fmt::format(" (FI_PROVIDER={} leaves out all others)", only.value) : "";
   if (provider.empty())
     throw Error(Errc::bad_config,
-                fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}{}",
-                            error_text(answer), files_remark()));
+                fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}{}{}",
+                            error_text(answer), left_out, files_remark()));
   Info hints = copy_of(nullptr);
   name_provider(*hints, provider);
   const bool known = ask(hints, any) == 0;
   throw Error(Errc::bad_config,
-              fmt::format("fabric.ofi.provider is '{}', {}; those that fit: {}{}", provider,
+              fmt::format("fabric.ofi.provider is '{}', {}; those that fit: {}{}{}", provider,
                           known ? "which has no reliable datagrams (FI_EP_RDM) in order by itself"
                                 : "which libfabric does not have here",
-                          those, files_remark()));
+                          those, left_out, files_remark()));
 }
 
 }  // namespace
@@ -209,20 +218,24 @@ Info choose_provider(bool one_node, bool reads_remotely) {
     if (answer == 0)
       best = best_of(list.get(), provider, interface, one_node);
     else if (answer != -FI_ENODATA)
-      refuse(provider, strategy, answer);
+      refuse(provider, strategy, answer, one_node);
   }
   if (best == nullptr) {
     const Info hints = wishes(capabilities);
     name_provider(*hints, provider);
-    if (const int answer = ask(hints, list); answer != 0) refuse(provider, strategy, answer);
+    if (const int answer = ask(hints, list); answer != 0)
+      refuse(provider, strategy, answer, one_node);
     best = best_of(list.get(), provider, interface, one_node);
   }
+  if (best == nullptr && !provider.empty() && is_memory(*list))
+    throw Error(Errc::bad_config,
+                fmt::format("fabric.ofi.provider is '{}', which reaches no other node", provider));
   if (best == nullptr && !interface.empty())
     throw Error(
         Errc::bad_config,
         fmt::format("fabric.ofi.interface is '{}', which has no address that {}; there are: {}{}",
                     interface, one_node ? "serves" : "other hosts can reach",
-                    names(list.get(), interface_of), files_remark()));
+                    names(list.get(), one_node, interface_of), files_remark()));
   if (best == nullptr)
     throw Error(Errc::bad_config,
                 "ofi: no network interface has an address that other hosts can reach (loopback and "

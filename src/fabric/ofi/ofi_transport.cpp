@@ -445,6 +445,13 @@ std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
   }
 }
 
+std::string ofi_choice(bool one_node) {
+  const ofi::OfiSetup setup = ofi::setup_of(default_geometry(), {});
+  const ofi::Info info = ofi::choose_provider(one_node, setup.reads_remotely && !setup.is_tagged);
+  return fmt::format("{} over {}, fabric.security {}", info->fabric_attr->prov_name,
+                     info->domain_attr->name, setup.is_tagged ? "mac" : "plain");
+}
+
 static_assert(TransportProvider<decltype(&make_ofi_transport)>);
 
 }  // namespace weft::fabric

@@ -28,7 +28,9 @@ int raise_failure(MPI_Errhandler handler, const Failure& failure, const char* ca
 int raise_failure(Nobody /*nobody*/, const Failure& failure, const char* call) {
   const int code = failure.code();
   // MPI 15.3.10: the tool interface has codes of its own.
-  if (!std::string_view(call).starts_with("MPI_T_") || code >= MPI_T_ERR_CANNOT_INIT) return code;
+  const bool of_tool = std::string_view(call).starts_with("MPI_T_");
+  if (!of_tool) note_without_object(failure, call);
+  if (!of_tool || code >= MPI_T_ERR_CANNOT_INIT) return code;
   if (code == MPI_ERR_NO_MEM) return MPI_T_ERR_MEMORY;
   if (code == MPI_ERR_UNSUPPORTED_OPERATION) return MPI_T_ERR_NOT_SUPPORTED;
   return std::string_view(call) == "MPI_T_init_thread" ? MPI_T_ERR_CANNOT_INIT : MPI_T_ERR_INVALID;

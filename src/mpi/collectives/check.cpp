@@ -145,11 +145,16 @@ uint64_t together(const Counts& counts, int ranks) noexcept {
 Signature signature_of(const Call& call) {
   Signature mine{.kind = call.kind, .form = call.form};
   // Roots and sizes of the two sides of an inter-communicator differ, and some ranks' arguments do
-  // not count.
-  if (call.comm->inter) return mine;
+  // not count; but what is reduced for all is one thing on both.
+  const bool inter = call.comm->inter;
+  if (inter && is_rooted(call.kind)) return mine;
   if (const Op* const op = call.reduction.op; op != nullptr) {
     mine.has_op = 1;
     mine.op = op->predefined ? op->number : op->commutative ? -1 : -2;
+  }
+  if (inter) {
+    if (call.kind == Kind::allreduce) mine.all = same_for_all(call);
+    return mine;
   }
   if (is_rooted(call.kind)) mine.root = call.root;
   mine.all = same_for_all(call);

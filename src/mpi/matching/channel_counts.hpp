@@ -1,6 +1,7 @@
 // What a channel counts of its messages and receives (002 §IV).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -59,11 +60,12 @@ class ChannelCounts {
                              total(ChannelCount::withdrawn));
     return length > 0 ? static_cast<uint64_t>(length) : 0;  // sums of different moments
   }
-  [[nodiscard]] uint64_t most_posted() const noexcept {
-    return most_posted_.load(std::memory_order_relaxed);
+  /// Since the channel was made, or since its communicator got it.
+  [[nodiscard]] uint64_t most_posted(bool whole_life) const noexcept {
+    return read(most_posted_, whole_life);
   }
-  [[nodiscard]] uint64_t most_unexpected() const noexcept {
-    return most_unexpected_.load(std::memory_order_relaxed);
+  [[nodiscard]] uint64_t most_unexpected(bool whole_life) const noexcept {
+    return read(most_unexpected_, whole_life);
   }
   /// A blocking call begins to rely on the communicator, and is done with it.
   void begin_call() noexcept { add(ChannelCount::calls_begun); }
@@ -77,19 +79,28 @@ class ChannelCounts {
     const uint64_t over = cells_.read(index(ChannelCount::calls_over), std::memory_order_acquire);
     return total(ChannelCount::calls_begun) != over;
   }
-  void note_posted(uint64_t length) noexcept { raise(most_posted_, length); }
-  void note_unexpected(uint64_t length) noexcept { raise(most_unexpected_, length); }
+  void note_posted(uint64_t length) noexcept { raise(most_posted_.now, length); }
+  void note_unexpected(uint64_t length) noexcept { raise(most_unexpected_.now, length); }
 
   /// The next communicator begins at 0.
   void restart() noexcept {
     for (std::size_t i = 0; i < kCounts; ++i) {
       before_[i].store(cells_.read(i), std::memory_order_relaxed);
     }
-    most_posted_.store(0, std::memory_order_relaxed);
-    most_unexpected_.store(0, std::memory_order_relaxed);
+    for (Most* most : {&most_posted_, &most_unexpected_}) {
+      raise(most->before, most->now.exchange(0, std::memory_order_relaxed));
+    }
   }
 
  private:
+  struct Most {
+    std::atomic<uint64_t> now{0};
+    std::atomic<uint64_t> before{0};  ///< of earlier communicators
+  };
+  static uint64_t read(const Most& most, bool whole_life) noexcept {
+    const uint64_t now = most.now.load(std::memory_order_relaxed);
+    return whole_life ? std::max(now, most.before.load(std::memory_order_relaxed)) : now;
+  }
   static constexpr std::size_t kCounts = static_cast<std::size_t>(ChannelCount::kCount);
   static constexpr std::size_t index(ChannelCount what) noexcept {
     return static_cast<std::size_t>(what);
@@ -102,8 +113,8 @@ class ChannelCounts {
 
   base::MappedThreadCounters<kCounts> cells_;
   std::array<std::atomic<uint64_t>, kCounts> before_{};
-  std::atomic<uint64_t> most_posted_{0};
-  std::atomic<uint64_t> most_unexpected_{0};
+  Most most_posted_;
+  Most most_unexpected_;
 };
 
 }  // namespace weft::mpi

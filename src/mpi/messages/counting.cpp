@@ -64,9 +64,9 @@ constexpr ChannelCounter kChannelCounters[] = {
      [](const ChannelView& of) { return of.channel.unexpected(); }},
     {"posted_most", "Most receives that waited at once in one queue; with mpi.match_times.",
      CounterKind::high_water,
-     [](const ChannelView& of) { return of.channel.counts.most_posted(); }},
+     [](const ChannelView& of) { return of.channel.counts.most_posted(of.whole_life); }},
     {"unexpected_most", "Most messages that waited at once in one queue.", CounterKind::high_water,
-     [](const ChannelView& of) { return of.channel.counts.most_unexpected(); }},
+     [](const ChannelView& of) { return of.channel.counts.most_unexpected(of.whole_life); }},
 };
 
 /// Of several channels, each a queue: the sum, or the longest.

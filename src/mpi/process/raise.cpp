@@ -59,6 +59,14 @@ void note(const Failure& failure, const char* call, const Named& named) noexcept
   }
 }
 
+}  // namespace
+
+void note_without_object(const Failure& failure, const char* call) noexcept {
+  note(failure, call, {});
+}
+
+namespace {
+
 [[noreturn]] void end_process(const Failure& failure, const char* call, const Named& named) {
   std::fflush(nullptr);
   try {

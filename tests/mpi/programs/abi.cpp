@@ -344,6 +344,17 @@ void unsupported() {
                    MPI_File_open(MPI_COMM_WORLD, "x", MPI_MODE_RDONLY, MPI_INFO_NULL, &file));
   char port[MPI_MAX_PORT_NAME];
   WEFT_CHECK_CLASS(MPI_ERR_UNSUPPORTED_OPERATION, MPI_Open_port(MPI_INFO_NULL, port));
+  // Each says what is not there.
+  const auto told = [](int code) {
+    char text[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return std::string(text);
+  };
+  WEFT_CHECK(told(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win))
+                 .find("MPI_Win_create_dynamic is not there yet") != std::string::npos);
+  WEFT_CHECK(told(MPI_File_delete("x", MPI_INFO_NULL)).find("MPI_File_delete is not there yet") !=
+             std::string::npos);
 }
 
 }  // namespace

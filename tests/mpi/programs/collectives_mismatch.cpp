@@ -1,4 +1,5 @@
 // mpi.check_collectives: ranks that call unlike collectives are told which rank called what.
+#include <string>
 #include <vector>
 
 #include "collectives_check.hpp"
@@ -181,6 +182,16 @@ void test_makers() {
   expect(odd_one() ? MPI_Comm_dup(between, &whole) : MPI_Intercomm_merge(between, 0, &whole),
          MPI_ERR_OTHER, "Comm_dup with Intercomm_merge");
   expect(MPI_Intercomm_merge(between, rank % 2, &whole), MPI_SUCCESS, "Intercomm_merge");
+  int y = 0;
+  float f = 0;
+  float g = 0;
+  expect(MPI_Allreduce(&x, &y, 1, MPI_INT, odd_one() ? MPI_MAX : MPI_SUM, between), MPI_ERR_OP,
+         "two operations between sides");
+  expect(odd_one() ? MPI_Allreduce(&f, &g, 1, MPI_FLOAT, MPI_SUM, between)
+                   : MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_SUM, between),
+         MPI_ERR_TYPE, "two types between sides");
+  expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_SUM, between), MPI_SUCCESS,
+         "Allreduce between sides");
   MPI_Comm_free(&whole);
   MPI_Comm_free(&between);
   MPI_Comm_free(&made);
@@ -198,8 +209,14 @@ int main(int argc, char** argv) {
   int y = 0;
   int many[64] = {};
   expect(MPI_Barrier(world), MPI_SUCCESS, "Barrier");
-  expect(odd_one() ? MPI_Barrier(world) : MPI_Bcast(&x, 1, MPI_INT, 0, world), MPI_ERR_OTHER,
-         "Barrier with Bcast");
+  const int unlike = odd_one() ? MPI_Barrier(world) : MPI_Bcast(&x, 1, MPI_INT, 0, world);
+  expect(unlike, MPI_ERR_OTHER, "Barrier with Bcast");
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(unlike, text, &length);
+  const std::string who = "rank 0 called MPI_Bcast (root 0, 4 bytes of integers), but rank " +
+                          std::to_string(size - 1) + " called MPI_Barrier";
+  WEFT_EXPECT(std::string(text).find(who) != std::string::npos, text);
   expect(MPI_Bcast(&x, 1, MPI_INT, odd_one() ? 1 : 0, world), MPI_ERR_ROOT, "two roots");
   expect(MPI_Bcast(many, odd_one() ? 3 : 1, MPI_INT, 0, world), MPI_ERR_COUNT, "two sizes");
   expect(MPI_Allreduce(&x, &y, 1, MPI_INT, odd_one() ? MPI_MAX : MPI_SUM, world), MPI_ERR_OP,

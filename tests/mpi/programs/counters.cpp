@@ -143,6 +143,32 @@ void begin_anew() {
     sent_first(comm);
     MPI_Comm_free(&comm);
   }
+  // The longest of all stays.
+  WEFT_CHECK(Counter("unexpected_most").value() >= kMessages);
+}
+
+/// A list looks at all that came earlier.
+void passed_in_lists() {
+  const Counter passed("match_passed");
+  int in[kMessages];
+  MPI_Request requests[kMessages];
+  for (int i = 0; i < kMessages; ++i)
+    MPI_Irecv(&in[i], 1, MPI_INT, 0, i, MPI_COMM_SELF, &requests[i]);
+  for (int i = kMessages - 1; i >= 0; --i) MPI_Send(&i, 1, MPI_INT, 0, i, MPI_COMM_SELF);
+  MPI_Waitall(kMessages, requests, MPI_STATUSES_IGNORE);
+  WEFT_CHECK(passed.value() == kMessages * (kMessages - 1) / 2);
+}
+
+/// The largest tag.
+void upper_bound() {
+  int* upper = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &upper, &found);
+  int word = 0;
+  MPI_Status status;
+  MPI_Sendrecv(&found, 1, MPI_INT, 0, *upper, &word, 1, MPI_INT, 0, MPI_ANY_TAG, MPI_COMM_SELF,
+               &status);
+  WEFT_CHECK(found == 1 && word == 1 && status.MPI_TAG == *upper);
 }
 
 /// All devices together, and each where there are several.
@@ -173,6 +199,7 @@ void devices() {
 
 int main(int argc, char** argv) {
   const bool timed = argc > 1 && std::string(argv[1]) == "timed";
+  const bool are_lists = argc > 1 && std::string(argv[1]) == "lists";
   MPI_Init(&argc, &argv);
   int provided = 0;
   MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
@@ -186,6 +213,8 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);  // what comes of others next was not there yet
   large(one, two);
   begin_anew();
+  if (are_lists) passed_in_lists();
+  upper_bound();
   devices();
   MPI_Comm_free(&one);
   MPI_Comm_free(&two);

@@ -22,30 +22,60 @@ void expect(bool holds, const char* what) {
 
 constexpr int kTasks = 2000;
 
-/// A conversation with the same task of another rank: whoever is lower asks.
+/// A conversation with the same task of another rank: whoever is lower asks. Of one rank, with the
+/// next task.
 void converse(int64_t number, void* argument) {
   auto& done = *static_cast<std::atomic<int>*>(argument);
   const int peer = size - 1 - rank;
-  const int tag = static_cast<int>(number);
+  const bool within = size == 1;
+  const bool asks = within ? number % 2 == 0 : rank < peer;
+  const int tag = static_cast<int>(within ? number / 2 : number);
+  const int answers = tag + kTasks;  // so that who asks itself does not answer, too
   for (int turn = 0; turn < 5; ++turn) {
     int value = tag * 10 + turn;
-    if (rank < peer) {
+    if (asks) {
       MPI_Send(&value, 1, MPI_INT, peer, tag, MPI_COMM_WORLD);
-      MPI_Recv(&value, 1, MPI_INT, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Recv(&value, 1, MPI_INT, peer, answers, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       expect(value == tag * 10 + turn + 1, "an answer");
-    } else if (peer < rank) {
+    } else if (within || peer < rank) {
       MPI_Status status;
       MPI_Probe(peer, tag, MPI_COMM_WORLD, &status);
       MPI_Recv(&value, 1, MPI_INT, peer, tag, MPI_COMM_WORLD, &status);
       expect(value == tag * 10 + turn, "a question");
       ++value;
       MPI_Request request;
-      MPI_Isend(&value, 1, MPI_INT, peer, tag, MPI_COMM_WORLD, &request);
+      MPI_Isend(&value, 1, MPI_INT, peer, answers, MPI_COMM_WORLD, &request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     weft_mpi_yield();
   }
   ++done;
+}
+
+/// One task asks again and again, in each way that does not wait; the other, of the same worker, is
+/// the one that will answer.
+void ask_in_vain(int64_t number, void* /*argument*/) {
+  constexpr int kWays = 4;
+  for (int way = 0; way < kWays; ++way) {
+    int word = 0;
+    if (number == 1) {
+      for (int i = 0; i < 20; ++i) weft_mpi_yield();
+      MPI_Send(&way, 1, MPI_INT, 0, way, MPI_COMM_SELF);
+      continue;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    int done = 0;
+    int index = 0;
+    if (way != 3) MPI_Irecv(&word, 1, MPI_INT, 0, way, MPI_COMM_SELF, &request);
+    while (done == 0) {
+      if (way == 0) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (way == 1) MPI_Testany(1, &request, &index, &done, MPI_STATUS_IGNORE);
+      if (way == 2) MPI_Testall(1, &request, &done, MPI_STATUSES_IGNORE);
+      if (way == 3) MPI_Iprobe(0, way, MPI_COMM_SELF, &done, MPI_STATUS_IGNORE);
+    }
+    if (way == 3) MPI_Recv(&word, 1, MPI_INT, 0, way, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    expect(word == way, "what was asked for");
+  }
 }
 
 /// Each task blocks in a collective of its own communicator.
@@ -82,6 +112,8 @@ int main(int argc, char** argv) {
     expect(done == kTasks, "all conversations end");
     MPI_Barrier(MPI_COMM_WORLD);
   }
+  for (const int workers : {1, 2})
+    expect(weft_mpi_run(workers, 2, ask_in_vain, nullptr) == MPI_SUCCESS, "askers run");
   std::vector<MPI_Comm> comms(30);
   for (MPI_Comm& each : comms) MPI_Comm_dup(MPI_COMM_WORLD, &each);
   expect(weft_mpi_run(2, static_cast<int64_t>(comms.size()), reduce, &comms) == MPI_SUCCESS,
