@@ -298,6 +298,7 @@ class Device final : public fabric::Sink {
   void count(Count what, uint32_t n = 1) noexcept { counters_.add(what, n); }  // (lock)
   /// The sleeper, of which there is one: its own counter cell has one writer at a time.
   void note_sleep() noexcept { sleeps_.fetch_add(1, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t far_frames() const noexcept { return port_->far_frames(); }
   [[nodiscard]] uint64_t sleeps() const noexcept { return sleeps_.load(std::memory_order_relaxed); }
   /// The second look of a sleep found something here that had not rung.
   void note_unrung() noexcept { unrung_.fetch_add(1, std::memory_order_relaxed); }

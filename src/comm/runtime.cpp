@@ -608,6 +608,7 @@ Device& Runtime::device(uint32_t number) const {
 DeviceCounts Runtime::device_counts(uint32_t number) const {
   const Device& device = this->device(number);
   return {.frames = device.counters().read(Device::frames_in),
+          .far_frames = device.far_frames(),
           .polls = device.counters().read(Device::polls),
           .empty_polls = device.counters().read(Device::empty_polls),
           .held = device.counters().read(Device::held),

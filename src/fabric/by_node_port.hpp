@@ -72,6 +72,9 @@ class ByNodePort final : public Port {
   /// While what comes comes from far.
   [[nodiscard]] bool polls_dearly() const noexcept override { return last_ == far_.get(); }
   [[nodiscard]] bool rests() const noexcept override { return near_->rests(); }
+  [[nodiscard]] uint64_t far_frames() const noexcept override {
+    return far_frames_.load(std::memory_order_relaxed);  // relaxed: a statistic
+  }
   /// At near's lanes, if the last message came there: a look at the network is no few instructions.
   uint32_t linger(Sink& sink, uint32_t budget) override;
   /// From the side that yielded last.
@@ -110,6 +113,7 @@ class ByNodePort final : public Port {
 
   // ---- the polling thread's own ----
   alignas(base::kCacheLine) Port* last_;  // the side that yielded last
+  std::atomic<uint64_t> far_frames_{0};   // written by who polls
   uint32_t rested_ = 0;                   // polls since the last look at far
   uint32_t rest_ = 0;                     // and how many there are to be
   uint64_t rest_ticks_ = 0;               // in this time at most, but by polls that yield

@@ -41,6 +41,7 @@ class PassingPort : public Port {
   uint32_t poll(Sink& sink, uint32_t budget) override { return inner_->poll(sink, budget); }
   [[nodiscard]] bool polls_dearly() const noexcept override { return inner_->polls_dearly(); }
   [[nodiscard]] bool rests() const noexcept override { return inner_->rests(); }
+  [[nodiscard]] uint64_t far_frames() const noexcept override { return inner_->far_frames(); }
   void give_back(Loan loan) noexcept override { inner_->give_back(loan); }
   void give_back_all(Loan loan, std::span<const uint32_t> indices) noexcept override {
     inner_->give_back_all(loan, indices);

@@ -122,3 +122,16 @@ weft_mpi_by_large_counts(collectives_neighbours RANKS 4)
 weft_mpi_by_large_counts(collectives_inter RANKS 3 5)
 weft_mpi_by_large_counts(collectives_errors RANKS 2)
 weft_mpi_by_large_counts(collectives_many RANKS 3)
+
+# Over three pretended nodes of three ranks, as over three hosts: how many messages go between them.
+weft_mpi_program(collectives_levels programs/collectives_levels.cpp)
+foreach(how levels one_level)
+  set(test mpi.collectives_${how}.9)
+  if(how STREQUAL one_level)
+    set(without flat)
+  endif()
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --fake-nodes 3 -n 9 --timeout 100
+    $<TARGET_FILE:mpi_program_collectives_levels> ${without})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+    ENVIRONMENT "WEFT_FABRIC_TRANSPORT=by_node;WEFT_MPI_NODE_AWARE=$<IF:$<STREQUAL:${how},levels>,true,false>")
+endforeach()

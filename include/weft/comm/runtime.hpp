@@ -68,6 +68,7 @@ class Device;
 /// What a device has counted so far.
 struct DeviceCounts {
   uint64_t frames = 0;       ///< that arrived
+  uint64_t far_frames = 0;   ///< of them, those from other nodes, in jobs of several
   uint64_t polls = 0;        ///< looks at what arrived
   uint64_t empty_polls = 0;  ///< of them, those that found nothing
   uint64_t held = 0;         ///< frames left where they were until there was room for them
@@ -118,7 +119,7 @@ class Runtime {
   uint32_t progress();
   /// The same for a program that asks again and again whether something has come. Where such looks
   /// follow close upon each other and bring nothing for a microsecond, or another process wants the
-  /// core, it gives the core away. In a task it does not: that has a yield of its own.
+  /// core, it gives the core away; in a task, its worker to other tasks.
   uint32_t progress_for_asker();
 
   /// Returns when `done` is ready. Progresses meanwhile (mode waiters: one waiting thread per

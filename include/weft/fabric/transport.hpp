@@ -243,6 +243,8 @@ class Port {
   /// Something may be there that `poll` leaves for a fraction of a microsecond, as above. The
   /// polling thread's question, as `poll`.
   [[nodiscard]] virtual bool rests() const noexcept { return false; }
+  /// Frames that came from other nodes, where this one's are told apart (by_node). Any thread.
+  [[nodiscard]] virtual uint64_t far_frames() const noexcept { return 0; }
   /// A few more looks where the last message came from: for callers whose `poll` took nothing and
   /// who would come again at once, from further away.
   virtual uint32_t linger(Sink& sink, uint32_t budget);

@@ -19,8 +19,10 @@ Schedule broadcast(const Team& team, const NodeMap* levels, const Block& data, i
 /// Down a tree, on each level, whatever the size: for ranks that may not all know it after a death.
 Schedule broadcast_by_trees(Team team, const NodeMap* levels, Block data, int root);
 /// `mine` is nullptr-typed (in place) or what this rank gives; `all` is looked at by the root only.
-Schedule gather(const Team& team, const Block& mine, const Parts& all, int root);
-Schedule scatter(const Team& team, const Parts& all, const Block& mine, int root);
+Schedule gather(const Team& team, const NodeMap* levels, const Block& mine, const Parts& all,
+                int root);
+Schedule scatter(const Team& team, const NodeMap* levels, const Parts& all, const Block& mine,
+                 int root);
 /// Only the root knows the sizes: straight.
 Schedule gather_straight(Team team, Block mine, Parts all, int root);
 Schedule scatter_straight(Team team, Parts all, Block mine, int root);
@@ -47,9 +49,11 @@ Schedule reduce(const Team& team, const NodeMap* levels, const Reduction& reduct
 Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,
                     const void* from, void* to);
 /// Part i of the vector at `from`, combined, to rank i's `to`. `parts` tells counts alone.
-Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void* from, void* to,
-                        const Parts& parts);
-Schedule scan(Team team, Reduction reduction, const void* from, void* to);
-Schedule exclusive_scan(Team team, Reduction reduction, const void* from, void* to);
+Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                        const void* from, void* to, const Parts& parts);
+Schedule scan(const Team& team, const NodeMap* levels, const Reduction& reduction, const void* from,
+              void* to);
+Schedule exclusive_scan(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                        const void* from, void* to);
 
 }  // namespace weft::mpi

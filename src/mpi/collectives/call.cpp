@@ -85,11 +85,12 @@ Schedule intra_schedule_of(const Call& call) {
     case Kind::bcast:
       return broadcast(team, node_levels(comm), call.in.whole(), call.root);
     case Kind::gather:
-      return gather(team, mine, call.in, call.root);
+      return gather(team, node_levels(comm), mine, call.in, call.root);
     case Kind::gatherv:
       return gather_straight(team, mine, call.in, call.root);
     case Kind::scatter:
-      return scatter(team, call.out, call.in_place ? Block{} : call.in.whole(), call.root);
+      return scatter(team, node_levels(comm), call.out, call.in_place ? Block{} : call.in.whole(),
+                     call.root);
     case Kind::scatterv:
       return scatter_straight(team, call.out, call.in_place ? Block{} : call.in.whole(), call.root);
     case Kind::allgather:
@@ -113,11 +114,11 @@ Schedule intra_schedule_of(const Call& call) {
       return all_reduce(team, node_levels(comm), call.reduction, from, to);
     case Kind::reduce_scatter:
     case Kind::reduce_scatter_block:
-      return reduce_scatter(team, call.reduction, from, to, call.in);
+      return reduce_scatter(team, node_levels(comm), call.reduction, from, to, call.in);
     case Kind::scan:
-      return scan(team, call.reduction, from, to);
+      return scan(team, node_levels(comm), call.reduction, from, to);
     case Kind::exscan:
-      return exclusive_scan(team, call.reduction, from, to);
+      return exclusive_scan(team, node_levels(comm), call.reduction, from, to);
     default:
       return neighbour_exchange(call);
   }

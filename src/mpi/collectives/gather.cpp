@@ -1,6 +1,8 @@
-// Gather and scatter: straight to and from the root, along a binomial tree in packed form, or, to
-// scatter little inside a node, by its board.
+// Gather and scatter: straight to and from the root, along a binomial tree in packed form, in two
+// levels, or, to scatter little inside a node, by its board.
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/node_board.hpp"
@@ -12,7 +14,13 @@ namespace {
 
 constexpr int64_t kTreeBlock = 2 << 10;  // of one block: up to this a tree
 constexpr int kTreeRanks = 4;
-constexpr int kNodeRanks = 32;  // all on one node: up to this without a tree
+constexpr int kNodeRanks = 32;              // all on one node: up to this without a tree
+constexpr int64_t kLevelsBlock = 16 << 10;  // of one block: up to this by nodes
+constexpr int kManyNodes = 32;              // from so many on their leaders form a tree
+
+bool by_levels(const NodeMap* levels, int64_t bytes) {
+  return levels != nullptr && bytes <= kLevelsBlock && choices().gather == GatherBy::automatic;
+}
 
 bool by_tree(const Team& team, int64_t bytes) {
   const GatherBy by = choices().gather;
@@ -152,16 +160,166 @@ Schedule scatter_straight(Team team, Parts all, Block mine, int root) {
   if (mine.type != nullptr) copy(all[root], mine);
 }
 
-Schedule gather(const Team& team, const Block& mine, const Parts& all, int root) {
+namespace {
+
+/// Their leaders form a tree, for which all nodes need as many ranks.
+bool even_and_many(const NodeMap& map) {
+  const std::size_t first = map.nodes.front().size();
+  return map.nodes.size() >= static_cast<std::size_t>(kManyNodes) &&
+         std::all_of(map.nodes.begin(), map.nodes.end(),
+                     [first](const std::vector<int>& ranks) { return ranks.size() == first; });
+}
+
+/// What the ranks of each node have, one after the other, as a part of its own; the same number of
+/// bytes each. With room for all of it.
+struct ByNode {
+  ByNode(const NodeMap& the_map, int64_t each) : map(the_map), bytes(each) {
+    MPI_Count at = 0;
+    for (const auto& ranks : map.nodes) {
+      places.push_back(at);
+      sizes.push_back(each * static_cast<MPI_Count>(ranks.size()));
+      at += sizes.back();
+    }
+    parts = {.base = room.bytes(at),
+             .type = &byte_type(),
+             .counts = Counts(sizes.data()),
+             .places = Counts(places.data())};
+  }
+  ByNode(const ByNode&) = delete;
+  ByNode& operator=(const ByNode&) = delete;
+
+  /// Calls `each` with every rank and its bytes.
+  template <class Each>
+  void for_each(Each each) const {
+    const std::byte* at = parts.base;
+    for (const auto& ranks : map.nodes) {
+      for (const int rank : ranks) {
+        each(rank, bytes_at(at, bytes));
+        at += bytes;
+      }
+    }
+  }
+  const NodeMap& map;
+  int64_t bytes;
+  std::vector<MPI_Count> sizes;
+  std::vector<MPI_Count> places;
+  Scratch room;
+  Parts parts;
+};
+
+/// One rank of each node, the root among them.
+struct Leaders {
+  Leaders(const Team& team, const NodeMap& map, int root)
+      : ranks(map.leaders(root)),
+        own(ranks[static_cast<std::size_t>(map.mine)]),
+        across{team.comm, team.tag, map.mine, static_cast<int>(ranks.size()), ranks.data()},
+        root_node(map.node_of[static_cast<std::size_t>(root)]) {}
+  Leaders(const Leaders&) = delete;
+  Leaders& operator=(const Leaders&) = delete;
+
+  std::vector<int> ranks;
+  int own;  ///< this rank's node's
+  Team across;
+  int root_node;
+};
+
+/// Everybody's block to its node's leader, and from each leader one message to the root.
+Schedule gather_by_nodes(Team team, const NodeMap& map, Block mine, Parts all, int root,
+                         int64_t bytes) {
+  const Leaders leaders(team, map, root);
+  const Team node = map.node(*team.comm, team.tag);
+  const bool in_place = mine.type == nullptr;
+  const Block own = in_place ? all[team.rank] : mine;
+  Step<16> step;
+  if (team.rank != leaders.own) {
+    step.send(node, map.place_of(leaders.own), own);
+    co_await step;
+    co_return;
+  }
+  const bool is_root = team.rank == root;
+  const int64_t node_bytes = bytes * node.size;
+  Scratch room;
+  std::optional<ByNode> whole;
+  if (is_root) whole.emplace(map, bytes);
+  std::byte* const blocks = is_root ? whole->parts[map.mine].at : room.bytes(node_bytes);
+  for (int i = 0; i < node.size; ++i) {
+    const Block place = bytes_at(blocks + i * bytes, bytes);
+    if (i == node.rank) {
+      copy(own, place);
+      continue;
+    }
+    if (step.full()) co_await step;
+    step.recv(node, i, place);
+  }
+  co_await step;
+  const Block together = is_root ? Block{} : bytes_at(blocks, node_bytes);
+  const Parts parts = is_root ? whole->parts : Parts{};
+  const Schedule over =
+      even_and_many(map)
+          ? gather_tree(leaders.across, together, parts, leaders.root_node, node_bytes)
+          : gather_straight(leaders.across, together, parts, leaders.root_node);
+  co_await part(over);
+  if (!is_root) co_return;
+  whole->for_each([&](int rank, const Block& block) {
+    if (rank != root || !in_place) copy(block, all[rank]);
+  });
+}
+
+/// The way back.
+Schedule scatter_by_nodes(Team team, const NodeMap& map, Parts all, Block mine, int root,
+                          int64_t bytes) {
+  const Leaders leaders(team, map, root);
+  const Team node = map.node(*team.comm, team.tag);
+  Step<16> step;
+  if (team.rank != leaders.own) {
+    step.recv(node, map.place_of(leaders.own), mine);
+    co_await step;
+    co_return;
+  }
+  const bool is_root = team.rank == root;
+  const int64_t node_bytes = bytes * node.size;
+  Scratch room;
+  std::optional<ByNode> whole;
+  if (is_root) {
+    whole.emplace(map, bytes);
+    whole->for_each([&](int rank, const Block& block) { copy(all[rank], block); });
+  }
+  std::byte* const blocks = is_root ? whole->parts[map.mine].at : room.bytes(node_bytes);
+  const Block together = is_root ? Block{} : bytes_at(blocks, node_bytes);
+  const Parts parts = is_root ? whole->parts : Parts{};
+  const Schedule over =
+      even_and_many(map)
+          ? scatter_tree(leaders.across, parts, together, leaders.root_node, node_bytes)
+          : scatter_straight(leaders.across, parts, together, leaders.root_node);
+  co_await part(over);
+  for (int i = 0; i < node.size; ++i) {
+    const Block place = bytes_at(blocks + i * bytes, bytes);
+    if (i == node.rank) {
+      if (mine.type != nullptr) copy(place, mine);
+      continue;
+    }
+    if (step.full()) co_await step;
+    step.send(node, i, place);
+  }
+  co_await step;
+}
+
+}  // namespace
+
+Schedule gather(const Team& team, const NodeMap* levels, const Block& mine, const Parts& all,
+                int root) {
   const int64_t bytes = mine.type != nullptr ? mine.bytes() : all[team.rank].bytes();
   if (bytes == 0) return nothing();
+  if (by_levels(levels, bytes)) return gather_by_nodes(team, *levels, mine, all, root, bytes);
   return by_tree(team, bytes) ? gather_tree(team, mine, all, root, bytes)
                               : gather_straight(team, mine, all, root);
 }
 
-Schedule scatter(const Team& team, const Parts& all, const Block& mine, int root) {
+Schedule scatter(const Team& team, const NodeMap* levels, const Parts& all, const Block& mine,
+                 int root) {
   const int64_t bytes = mine.type != nullptr ? mine.bytes() : all[team.rank].bytes();
   if (bytes == 0) return nothing();
+  if (by_levels(levels, bytes)) return scatter_by_nodes(team, *levels, all, mine, root, bytes);
   if (team.board != nullptr) return scatter_shown(team, all, mine, root);
   return by_tree(team, bytes) ? scatter_tree(team, all, mine, root, bytes)
                               : scatter_straight(team, all, mine, root);

@@ -27,8 +27,8 @@ std::vector<MPI_Count> begins_of(const Parts& parts, int size) {
   return begins;
 }
 
-Schedule reduce_then_scatter(Team team, Reduction reduction, const void* from, void* to,
-                             Parts parts) {
+Schedule reduce_then_scatter(Team team, const NodeMap* levels, Reduction reduction,
+                             const void* from, void* to, Parts parts) {
   Scratch room;
   std::byte* all = nullptr;
   std::vector<MPI_Count> begins;
@@ -36,14 +36,14 @@ Schedule reduce_then_scatter(Team team, Reduction reduction, const void* from, v
     all = room.elements(reduction.count, *reduction.type, reduction.phase);
     begins = begins_of(parts, team.size);
   }
-  const Schedule up = reduce(team, nullptr, reduction, from, all, 0);
+  const Schedule up = reduce(team, levels, reduction, from, all, 0);
   co_await part(up);
   Parts scattered{.base = all, .count = parts.count, .type = reduction.type};
   scattered.counts = parts.counts;
   scattered.places = Counts(begins.data());
-  const Schedule down = scatter_straight(
-      team, scattered, {static_cast<std::byte*>(to), count_of(parts, team.rank), reduction.type},
-      0);
+  const Block mine{static_cast<std::byte*>(to), count_of(parts, team.rank), reduction.type};
+  const Schedule down = parts.counts.null() ? scatter(team, levels, scattered, mine, 0)
+                                            : scatter_straight(team, scattered, mine, 0);
   co_await part(down);
 }
 
@@ -112,8 +112,8 @@ Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* f
 
 }  // namespace
 
-Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void* from, void* to,
-                        const Parts& parts) {
+Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction& reduction,
+                        const void* from, void* to, const Parts& parts) {
   if (reduction.bytes() == 0) return nothing();
   if (team.size == 1) {
     if (from != to) copy(reduction.whole(from), reduction.whole(to));
@@ -127,7 +127,7 @@ Schedule reduce_scatter(const Team& team, const Reduction& reduction, const void
   }
   // A rank's own elements overlap nothing, but all of a vector may, which is given only.
   if (by == ReduceScatterBy::reduce_then_scatter && !reduction.interlaces()) {
-    return reduce_then_scatter(team, reduction, from, to, parts);
+    return reduce_then_scatter(team, levels, reduction, from, to, parts);
   }
   return reduction.op->commutative ? reduce_at_owners(team, reduction, from, to, parts)
                                    : reduce_at_owners_in_order(team, reduction, from, to, parts);

@@ -62,9 +62,9 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
     {.key = "mpi.node_aware",
      .type = ConfigType::boolean,
      .fallback = "true",
-     .help = "Barriers, broadcasts, reductions to one or to all, and allgathers go in two levels, "
-             "inside nodes and between their leaders, where nodes have "
-             "several ranks."},
+     .help =
+         "Short collectives, but all-to-all, Gatherv and Scatterv, go in two levels, inside nodes "
+         "and between their leaders, where nodes have several ranks."},
     {.key = "mpi.node_board",
      .type = ConfigType::boolean,
      .fallback = "true",

@@ -1,0 +1,192 @@
+// Collectives over nodes of several ranks each (weftrun --fake-nodes, transport by_node): as few
+// messages between nodes as there are other nodes, each way; and that what comes is right, also
+// where a node's ranks are not one after the other. With an argument: without two levels, where
+// there are more.
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "collectives_check.hpp"
+#include "pvar.hpp"
+
+namespace {
+
+constexpr int kNodes = 3;
+constexpr int kCalls = 50;
+
+/// Messages of one call that went between nodes, of all ranks together.
+double between_nodes(const std::function<void()>& call) {
+  const Counter far("device_far_frames");
+  MPI_Barrier(MPI_COMM_WORLD);  // whose own are counted in part, and those of the one behind
+  for (int i = 0; i < kCalls; ++i) call();
+  MPI_Barrier(MPI_COMM_WORLD);
+  uint64_t all = far.value();
+  MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  return static_cast<double>(all) / kCalls;
+}
+
+void count_messages(int rank, bool in_levels) {
+  const MPI_Comm world = MPI_COMM_WORLD;
+  int out[4] = {};
+  int in[64];
+  const struct {
+    const char* name;
+    std::function<void()> call;
+    int ways;
+  } calls[] = {
+      {"Barrier", [&] { MPI_Barrier(world); }, 2},
+      {"Bcast", [&] { MPI_Bcast(out, 4, MPI_INT, 1, world); }, 1},
+      {"Reduce", [&] { MPI_Reduce(out, in, 4, MPI_INT, MPI_SUM, 1, world); }, 1},
+      {"Allreduce", [&] { MPI_Allreduce(out, in, 4, MPI_INT, MPI_SUM, world); }, 2},
+      {"Gather", [&] { MPI_Gather(out, 4, MPI_INT, in, 4, MPI_INT, 1, world); }, 1},
+      {"Scatter", [&] { MPI_Scatter(in, 4, MPI_INT, out, 4, MPI_INT, 1, world); }, 1},
+      {"Allgather", [&] { MPI_Allgather(out, 4, MPI_INT, in, 4, MPI_INT, world); }, 2},
+      {"Reduce_scatter_block",
+       [&] { MPI_Reduce_scatter_block(in, out, 4, MPI_INT, MPI_SUM, world); }, 2},
+      {"Scan", [&] { MPI_Scan(out, in, 4, MPI_INT, MPI_SUM, world); }, 2},
+      {"Exscan", [&] { MPI_Exscan(out, in, 4, MPI_INT, MPI_SUM, world); }, 2},
+  };
+  for (const auto& each : calls) {
+    each.call();  // ranks of different nodes have met
+    const double messages = between_nodes(each.call);
+    const int wanted = each.ways * (kNodes - 1);
+    const double most = wanted + 0.5;  // two barriers are a fifth at most
+    WEFT_EXPECT(
+        in_levels ? messages >= wanted && messages <= most : messages > most,
+        std::string(each.name) + ": " + std::to_string(messages) + " of " + std::to_string(wanted));
+  }
+  if (rank == 0) std::printf("counted\n");
+}
+
+/// Everybody's numbers to each root and from there, in a communicator of any order.
+void gather_and_scatter(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  MPI_Datatype sparse;  // every other one
+  MPI_Type_vector(3, 1, 2, MPI_INT, &sparse);
+  MPI_Type_commit(&sparse);
+  for (int root = 0; root < size; ++root) {
+    for (const int count : {1, 3, 5000}) {  // the last one goes straight
+      for (const bool in_place : {false, true}) {
+        const auto number = [&](int of, int i) { return 100000 * of + 10 * i + root; };
+        const auto n = static_cast<std::size_t>(count);
+        std::vector<int> mine(n), all(n * static_cast<std::size_t>(size), -1);
+        for (int i = 0; i < count; ++i) mine[static_cast<std::size_t>(i)] = number(rank, i);
+        const bool as_place = in_place && rank == root;
+        const auto own = all.begin() + static_cast<std::ptrdiff_t>(n) * rank;
+        if (as_place) std::copy(mine.begin(), mine.end(), own);
+        MPI_Gather(as_place ? MPI_IN_PLACE : mine.data(), count, MPI_INT, all.data(), count,
+                   MPI_INT, root, comm);
+        if (rank == root) {
+          for (int of = 0; of < size; ++of)
+            for (int i = 0; i < count; ++i)
+              WEFT_EXPECT(all[n * static_cast<std::size_t>(of) + static_cast<std::size_t>(i)] ==
+                              number(of, i),
+                          "a gathered number");
+        }
+        std::vector<int> got(n, -1);
+        MPI_Scatter(all.data(), count, MPI_INT, as_place ? MPI_IN_PLACE : got.data(), count,
+                    MPI_INT, root, comm);
+        WEFT_EXPECT(as_place ? got[0] == -1 : got == mine, "scattered numbers");
+      }
+    }
+    // Each rank's three have gaps, the root's blocks have none, and the other way round.
+    int three[5] = {rank, -1, rank + 1, -1, rank + 2};
+    std::vector<int> all(3 * static_cast<std::size_t>(size));
+    MPI_Gather(three, 1, sparse, all.data(), 3, MPI_INT, root, comm);
+    int back[5] = {-1, -1, -1, -1, -1};
+    MPI_Scatter(all.data(), 3, MPI_INT, back, 1, sparse, root, comm);
+    WEFT_EXPECT(back[0] == rank && back[1] == -1 && back[2] == rank + 1 && back[4] == rank + 2,
+                "numbers with gaps");
+  }
+  MPI_Type_free(&sparse);
+}
+
+/// Reductions that do not commute, and all that goes in levels, on a communicator of any order.
+void others(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  std::vector<int> all(static_cast<std::size_t>(size), -1);
+  MPI_Allgather(&rank, 1, MPI_INT, all.data(), 1, MPI_INT, comm);
+  std::vector<int> ranks(all.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  WEFT_EXPECT(all == ranks, "Allgather");
+  MPI_Op last;  // keeps what comes later in the order of ranks
+  MPI_Op_create(
+      [](void* in, void* inout, int* count, MPI_Datatype*) {
+        for (int i = 0; i < *count; ++i) {
+          auto* const pair = static_cast<int*>(inout) + 2 * i;
+          const auto* const before = static_cast<int*>(in) + 2 * i;
+          if (before[1] + 1 != pair[0]) pair[1] = -1000000;  // not neighbours: out of order
+          pair[0] = before[0];
+        }
+      },
+      0, &last);
+  int span[2] = {rank, rank};
+  int whole[2] = {-7, -7};
+  for (const bool in_place : {false, true}) {
+    int here[2] = {rank, rank};
+    int* const result = in_place ? here : whole;
+    MPI_Scan(in_place ? MPI_IN_PLACE : span, result, 1, MPI_2INT, last, comm);
+    WEFT_EXPECT(result[0] == 0 && result[1] == rank, "Scan in order");
+    here[0] = here[1] = rank;
+    whole[0] = whole[1] = -7;
+    MPI_Exscan(in_place ? MPI_IN_PLACE : span, result, 1, MPI_2INT, last, comm);
+    const int first = in_place ? 0 : -7;  // which is left as it was
+    WEFT_EXPECT(rank == 0 ? result[0] == first : result[0] == 0 && result[1] == rank - 1,
+                "Exscan in order");
+  }
+  std::vector<int> vector(2 * static_cast<std::size_t>(size));
+  for (int i = 0; i < size; ++i)
+    vector[2 * static_cast<std::size_t>(i)] = vector[2 * static_cast<std::size_t>(i) + 1] = rank;
+  MPI_Reduce_scatter_block(vector.data(), whole, 1, MPI_2INT, last, comm);
+  WEFT_EXPECT(whole[0] == 0 && whole[1] == size - 1, "Reduce_scatter_block in order");
+  std::vector<int> counts(static_cast<std::size_t>(size), 1);
+  MPI_Reduce_scatter(vector.data(), whole, counts.data(), MPI_2INT, last, comm);
+  WEFT_EXPECT(whole[0] == 0 && whole[1] == size - 1, "Reduce_scatter in order");
+  for (int root = 0; root < size; ++root) {
+    MPI_Reduce(span, whole, 1, MPI_2INT, last, root, comm);
+    if (rank == root) WEFT_EXPECT(whole[0] == 0 && whole[1] == size - 1, "Reduce in order");
+    int word = rank == root ? root : -1;
+    MPI_Bcast(&word, 1, MPI_INT, root, comm);
+    WEFT_EXPECT(word == root, "Bcast");
+  }
+  MPI_Allreduce(span, whole, 1, MPI_2INT, last, comm);
+  WEFT_EXPECT(whole[0] == 0 && whole[1] == size - 1, "Allreduce in order");
+  MPI_Op_free(&last);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+  MPI_T_pvar_session_create(&session);
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  count_messages(rank, argc == 1);
+  MPI_Comm cyclic;  // node after node
+  MPI_Comm_split(MPI_COMM_WORLD, 0, rank % (size / kNodes) * kNodes + rank / (size / kNodes),
+                 &cyclic);
+  MPI_Comm odd;  // nodes of unlike sizes
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0 || rank == 4 ? MPI_UNDEFINED : 0, -rank, &odd);
+  for (const MPI_Comm comm : {MPI_COMM_WORLD, cyclic, odd}) {
+    if (comm == MPI_COMM_NULL) continue;
+    gather_and_scatter(comm);
+    others(comm);
+  }
+  if (odd != MPI_COMM_NULL) MPI_Comm_free(&odd);
+  MPI_Comm_free(&cyclic);
+  MPI_T_pvar_session_free(&session);
+  MPI_T_finalize();
+  const int read = result();
+  return check::finish() != 0 ? 1 : read;
+}
