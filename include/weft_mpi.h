@@ -1,7 +1,9 @@
 /* Tasks for MPI programs that run on weft: as many activities as there are conversations, each with plain
  * blocking MPI calls, on as few threads as there are cores.
  *
- * A blocking MPI call in a task suspends that task only; its thread runs another one meanwhile. Tasks are
+ * A blocking MPI call in a task suspends that task only; its thread runs another one meanwhile. So may a
+ * test or a probe of a task that has asked in vain for fifty microseconds: hold no lock of a thread's
+ * (std::mutex) across either. Tasks are
  * what docs/scheduler.md describes. These functions are in weft's libmpi_abi alone: a program that shall
  * also run on other MPI libraries looks them up with dlsym and uses threads where they are not there.
  *

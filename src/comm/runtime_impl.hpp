@@ -202,6 +202,8 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kYieldsBeforeSleep = 128;
   /// Looks with no more than so many yield times from end to end: nothing is done in between.
   static constexpr uint32_t kCloseLooks = 4;
+  /// So many yield times of them before a task lets others of its worker run.
+  static constexpr uint32_t kTaskLooks = 50;
   static constexpr uint32_t kShortTurn = 10;  ///< at most, in spin times
   bool takes_turns = false;  ///< the threads that wait do: the process has one core
   comm::Turns turns;

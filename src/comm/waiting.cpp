@@ -353,7 +353,11 @@ uint32_t Runtime::Impl::progress_for_asker(Device& own) {
   if (now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) {
     base::Parker& asker = base::this_parker();
     if (!asker.may_poll()) {
+      // Not soon: a few looks with a lock of the thread held are no mistake of the program's.
+      if (now - since <= kTaskLooks * yield_ticks) return served;
+      const uint64_t before = base::ticks();
       asker.yield();  // and may be in another thread then: nothing of this one's is touched
+      if (base::ticks() - before < yield_ticks) yield_core();  // no other task wanted it
       return served;
     }
     yield_core();

@@ -139,10 +139,7 @@ uint32_t ByNodePort::poll_far(Sink& sink, uint32_t budget) {
   }
   FarSink between(*this, sink);
   const uint32_t taken = far_->poll(between, budget);
-  if (taken != 0) {
-    far_frames_.store(far_frames_.load(std::memory_order_relaxed) + taken,
-                      std::memory_order_relaxed);
-  }
+  if (taken != 0) count_far(taken);
   looked_ = base::ticks();
   rested_ = 0;
   if (taken != 0 && !stray_told_) last_ = far_.get();

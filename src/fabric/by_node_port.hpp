@@ -79,7 +79,9 @@ class ByNodePort final : public Port {
   uint32_t linger(Sink& sink, uint32_t budget) override;
   /// From the side that yielded last.
   ShortFrame take_short(ShortFilter wanted, std::span<std::byte> into) noexcept override {
-    return last_->take_short(wanted, into);
+    const ShortFrame taken = last_->take_short(wanted, into);
+    if (last_ == far_.get() && taken.bytes != ShortFrame::kNone) count_far(1);
+    return taken;
   }
 
   void arm() noexcept override;
@@ -97,6 +99,10 @@ class ByNodePort final : public Port {
     if (!spoke_far_.load(std::memory_order_relaxed))
       spoke_far_.store(true, std::memory_order_relaxed);
     return *far_;
+  }
+  void count_far(uint64_t frames) noexcept {
+    far_frames_.store(far_frames_.load(std::memory_order_relaxed) + frames,
+                      std::memory_order_relaxed);
   }
   uint32_t poll_near(Sink& sink, uint32_t budget);
   uint32_t poll_far(Sink& sink, uint32_t budget);

@@ -635,7 +635,7 @@ class Contract(JobTest):
         with tempfile.TemporaryDirectory() as folder:
             gate = os.path.join(folder, "gate")
             os.mkfifo(gate)
-            job = self.start("-n", 4, "--report-missing", 0.2, *late, gate, PROBE)
+            job = self.start("-n", 4, "--report-missing", 3, *late, gate, PROBE)
             said = job.process.stderr.readline().decode()
             self.assertRegex(said, "ranks 1, 2 have not joined the job .*those that have may wait for them$")
             with open(gate, "w", encoding="ascii") as out:
@@ -644,7 +644,7 @@ class Contract(JobTest):
             job.finish()
         # Of programs that never join nothing is said, nor after all have, nor if not asked for.
         self.good("-n", 2, "--report-missing", 0.1, "sleep", 0.5)
-        self.good("-n", 2, "--report-missing", 0.1, "sh", "-c", "$0 start; sleep 0.5", PROBE)
+        self.good("-n", 2, "--report-missing", 3, "sh", "-c", "$0 start; sleep 3.5", PROBE)
         job = self.run_job("-n", 1, "--report-missing", 0, PROBE, "start", ":", "-n", 1, "sleep", 0.5)
         self.assertNotIn("joined", job.err)
 

@@ -168,7 +168,7 @@ class Contract(SeveralHostsTest):
             self.assertEqual((job.code, job.err), (137, f"weftrun: rank 5 {how}\n"))
 
     def test_ranks_that_are_missing(self):
-        job = self.start("--hosts", names(3), "-n", 3, "--report-missing", 0.2, "sh", "-c",
+        job = self.start("--hosts", names(3), "-n", 3, "--report-missing", 3, "sh", "-c",
                          "test $PMIX_RANK = 2 && exec sleep 1000; exec $0 exchange", PROBE)
         self.assertIn("rank 2 on host2 has not joined the job", job.process.stderr.readline().decode())
         job.process.terminate()
@@ -479,7 +479,7 @@ class Refusals(SeveralHostsTest):
 
     def test_nothing_is_no_host(self):
         for option in "--hosts", "--hostfile":
-            self.refused(2, "names no host", option, "", "-n", 1, "true")
+            self.refused(2, f"{option} '': names nothing", option, "", "-n", 1, "true")
 
     def test_too_few_descriptors(self):
         def may_have(number):

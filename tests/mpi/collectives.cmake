@@ -114,6 +114,10 @@ foreach(nodes 1 2)
   weft_short_deaths(outside_12 NODES ${nodes} ARGUMENTS 12 outside)
   weft_short_deaths(outside_15 NODES ${nodes} ARGUMENTS 15 outside)
 endforeach()
+# In the midst of two levels.
+foreach(moment 7 8 9 30)
+  weft_short_deaths(of_levels_${moment} NODES 2 ARGUMENTS ${moment})
+endforeach()
 
 # By the large-count twins.
 weft_mpi_by_large_counts(collectives_moving RANKS 4)
@@ -123,15 +127,20 @@ weft_mpi_by_large_counts(collectives_inter RANKS 3 5)
 weft_mpi_by_large_counts(collectives_errors RANKS 2)
 weft_mpi_by_large_counts(collectives_many RANKS 3)
 
-# Over three pretended nodes of three ranks, as over three hosts: how many messages go between them.
+# Over pretended nodes of three ranks, as over so many hosts: how many messages go between them.
 weft_mpi_program(collectives_levels programs/collectives_levels.cpp)
-foreach(how levels one_level)
-  set(test mpi.collectives_${how}.9)
-  if(how STREQUAL one_level)
-    set(without flat)
-  endif()
-  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --fake-nodes 3 -n 9 --timeout 100
-    $<TARGET_FILE:mpi_program_collectives_levels> ${without})
+foreach(arguments 3 4 "3 flat")
+  separate_arguments(words UNIX_COMMAND "${arguments}")
+  list(GET words 0 nodes)
+  math(EXPR ranks "3 * ${nodes}")
+  string(REPLACE " " "_" name "${arguments}")
+  set(test mpi.collectives_levels_${name}.${ranks})
+  add_test(NAME ${test} COMMAND $<TARGET_FILE:weftrun> --fake-nodes ${nodes} -n ${ranks} --timeout 100
+    $<TARGET_FILE:mpi_program_collectives_levels> ${words})
   set_tests_properties(${test} PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
-    ENVIRONMENT "WEFT_FABRIC_TRANSPORT=by_node;WEFT_MPI_NODE_AWARE=$<IF:$<STREQUAL:${how},levels>,true,false>")
+    ENVIRONMENT "WEFT_FABRIC_TRANSPORT=by_node;WEFT_MPI_NODE_AWARE=$<IF:$<STREQUAL:${arguments},3 flat>,false,true>")
 endforeach()
+# So many that their leaders form a tree; nothing is counted.
+add_test(NAME mpi.collectives_levels_32.64 COMMAND $<TARGET_FILE:weftrun> --fake-nodes 32 -n 64 --timeout 100
+  $<TARGET_FILE:mpi_program_collectives_levels> 32)
+set_tests_properties(mpi.collectives_levels_32.64 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs")

@@ -177,9 +177,12 @@ void Branch::accept_some() {
   for (;;) {
     Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (errno == EMFILE || errno == ENFILE)  // it would knock for ever
+      if (errno != EMFILE && errno != ENFILE) return;
+      // It would knock for ever. Strangers, of whom one may be a daemon, go first.
+      if (strangers_.empty())
         throw std::system_error(errno, std::generic_category(), "taking a daemon's connection");
-      return;
+      strangers_.erase(strangers_.begin());  // the oldest
+      continue;
     }
     if (strangers_.size() >= kMostStrangers + children_.size()) continue;
     const int on = 1;

@@ -68,12 +68,13 @@ const std::map<std::string_view, int> kOfOthers{
 /// A long name that nobody knows, and not a letter that is an option with its value behind it (-n4)
 /// or several in one word.
 bool is_no_short_one(std::string_view word) {
-  constexpr std::string_view kNumbers = "ncN", kFlags = "lqvh";
+  constexpr std::string_view kNumbers = "ncN", kTexts = "xfH", kFlags = "lqvh";
   if (word.size() < 3 || word[1] == '-') return false;
-  const bool number = kNumbers.find(word[1]) != std::string_view::npos;
-  if (number) return word[2] < '0' || word[2] > '9';
-  return kFlags.find(word[1]) != std::string_view::npos &&
-         word.substr(1).find_first_not_of(kFlags) != std::string_view::npos;
+  word.remove_prefix(std::min(word.find_first_not_of(kFlags, 1), word.size()));
+  if (word.empty() || kTexts.find(word[0]) != std::string_view::npos) return false;
+  const bool is_number = kNumbers.find(word[0]) != std::string_view::npos &&
+                         (word.size() == 1 || (word[1] >= '0' && word[1] <= '9'));
+  return !is_number;
 }
 
 }  // namespace
@@ -98,8 +99,12 @@ std::vector<std::string> with_two_dashes(const std::vector<std::string>& words,
   auto word = words.begin();
   while (word != words.end() && word->starts_with('-') && *word != "--") {
     std::string name = *word++;
-    if (const auto other = kOfOthers.find(name); other != kOfOthers.end()) {
-      for (int left = other->second; left > 0 && word != words.end(); --left) name += " " + *word++;
+    const std::size_t equals = name.find('=');  // then its value is there
+    if (const auto other = kOfOthers.find(std::string_view(name).substr(0, equals));
+        other != kOfOthers.end()) {
+      for (int left = other->second - (equals == std::string::npos ? 0 : 1);
+           left > 0 && word != words.end(); --left)
+        name += " " + *word++;
       notes.push_back(name + ": another launcher's, left out");
       continue;
     }

@@ -49,8 +49,9 @@ std::optional<Usage> add_hosts(const std::string& listed, const std::string& hos
     std::ifstream file(host_file, std::ios::binary);
     if (!file.is_open()) return Usage{kUsage, fmt::format("{}: {}", source, error_text(errno))};
     constexpr std::size_t kMost = std::size_t{16} << 20;
-    std::string text(kMost, '\0');
-    file.read(text.data(), kMost);
+    std::string text(kMost + 1, '\0');
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (file.bad()) return Usage{kUsage, fmt::format("{}: {}", source, error_text(EIO))};
     if (!file.eof()) return Usage{kUsage, fmt::format("{}: more than 16 MiB", source)};
     text.resize(static_cast<std::size_t>(file.gcount()));
     list = parse_host_file(text);
@@ -70,7 +71,6 @@ std::optional<Usage> add_hosts(const std::string& listed, const std::string& hos
 
 std::optional<Usage> choose_hosts(const HostOptions& hosts, Options& options) {
   std::vector<NodePart>& nodes = options.nodes;
-  if (hosts.each < 0) return Usage{kUsage, fmt::format("--ppn {}: must be 1 or more", hosts.each)};
   for (const HostOptions::Part& part : hosts.parts) {
     std::vector<HostSlots> named = with_own_name(part.hosts);
     if (hosts.each > 0)

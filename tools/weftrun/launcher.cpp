@@ -345,7 +345,8 @@ void Launcher::on_started(int rank, int pid, const std::string& place) {
 }
 
 void Launcher::on_start_failed(int rank, int error, const std::string& step) {
-  const std::string& program = options_.app_of(rank).program;
+  const App& app = options_.app_of(rank);
+  const std::string& program = step.starts_with("enter") ? app.folder : app.program;
   const bool is_there = error == ENOENT && step == "exec" && access(program.c_str(), F_OK) == 0;
   say(fmt::format(
       "rank {} could not be started{}: {} {}: {}{}", rank,

@@ -104,7 +104,7 @@ std::optional<Usage> check_folder(App& app) {
   if (app.folder.empty()) return std::nullopt;
   std::error_code error;
   const auto folder = std::filesystem::absolute(app.folder, error).lexically_normal();
-  if (error || !is_directory(folder))
+  if (error || !is_directory(folder.string()))
     return Usage{kUsage, fmt::format("--wdir {}: no such folder", app.folder)};
   app.folder = folder;
   app.env.insert(app.env.begin(), "PWD=" + app.folder);
@@ -130,10 +130,13 @@ std::optional<Usage> check(Section& section, Options& options) {
   }
   if (app.command.empty()) return Usage{kUsage, "no program given: weftrun -n N prog args…"};
   if (auto usage = check_folder(app)) return usage;
+  if (app.folder.empty()) return find_program(app.command.front(), app.program);
   const std::string& name = app.command.front();
-  const bool counts_from_folder =
-      !app.folder.empty() && name.front() != '/' && name.find('/') != std::string::npos;
-  return find_program(counts_from_folder ? app.folder + "/" + name : name, app.program);
+  const bool counts_from_folder = name.front() != '/' && name.find('/') != std::string::npos;
+  if (auto usage = find_program(counts_from_folder ? app.folder + "/" + name : name, app.program))
+    return usage;
+  app.program = std::filesystem::absolute(app.program).lexically_normal();
+  return std::nullopt;
 }
 
 std::optional<Usage> check(const Options& options) {
@@ -198,7 +201,7 @@ void add_job_options(CLI::App& app, Options& options, HostOptions& hosts) {
          "after the first one did; 0: never [30]")
       ->type_name("S");
   app.add_option("-N,--ppn,--perhost,--npernode", hosts.each,
-                 "how many ranks each host takes, whatever else was said of it")
+                 "how many ranks each of the hosts takes that are named")
       ->type_name("N");
   app.add_flag("-q,--quiet", options.quiet, "say nothing about how ranks ended");
   app.add_flag("-v,--verbose,--report-bindings", options.verbose,
@@ -265,9 +268,11 @@ std::optional<Usage> parse_section(const std::vector<std::string>& words, Option
             "unknown option {} (see --help){}", left.front(),
             options.apps.empty() ? "" : "; those of the whole job stand before the first program")};
   if (app.count("-n") == 0) return Usage{kUsage, "how many ranks? weftrun -n N prog args…"};
-  for (const char* option : {"--hosts", "--hostfile"})
+  for (const char* option : {"--hosts", "--hostfile", "--wdir"})
     if (app.count(option) > 0 && app[option]->as<std::string>().empty())
-      return Usage{kUsage, fmt::format("{} '': names no host", option)};
+      return Usage{kUsage, fmt::format("{} '': names nothing", option)};
+  if (app.get_option_no_throw("--ppn") != nullptr && app.count("--ppn") > 0 && hosts.each < 1)
+    return Usage{kUsage, fmt::format("--ppn {}: must be 1 or more", hosts.each)};
   if (!section.app.command.empty() && section.app.command.front() == "--")
     section.app.command.erase(section.app.command.begin());
   if (auto usage = check(section, options)) return usage;

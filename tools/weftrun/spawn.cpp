@@ -55,7 +55,7 @@ bool bind_to(const Place& place) {
   if (g_sigpipe != SIG_ERR) signal(SIGPIPE, g_sigpipe);
   if (g_sigchld != SIG_ERR) signal(SIGCHLD, g_sigchld);
   pthread_sigmask(SIG_SETMASK, &plan.signal_mask, nullptr);
-  if (plan.folder != nullptr && chdir(plan.folder) != 0) give_up("enter the folder of");
+  if (plan.folder != nullptr && chdir(plan.folder) != 0) give_up("enter the folder");
   execve(plan.program, plan.argv, plan.envp);
   give_up("exec");
 }

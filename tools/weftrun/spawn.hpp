@@ -50,7 +50,7 @@ struct SpawnPlan {
 struct SpawnResult {
   pid_t pid = -1;         ///< -1: failed
   int error = 0;          ///< errno of the failed step
-  const char* step = "";  ///< "fork", "bind", "enter the folder of", "exec"
+  const char* step = "";  ///< "fork", "bind", "enter the folder", "exec"
 };
 
 /// Starts a process in a process group of its own that the kernel kills when the calling thread

@@ -68,7 +68,7 @@ class Device;
 /// What a device has counted so far.
 struct DeviceCounts {
   uint64_t frames = 0;       ///< that arrived
-  uint64_t far_frames = 0;   ///< of them, those from other nodes, in jobs of several
+  uint64_t far_frames = 0;   ///< from other nodes, with transport by_node; returns, too
   uint64_t polls = 0;        ///< looks at what arrived
   uint64_t empty_polls = 0;  ///< of them, those that found nothing
   uint64_t held = 0;         ///< frames left where they were until there was room for them

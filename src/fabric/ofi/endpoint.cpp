@@ -185,7 +185,7 @@ std::string names(const fi_info* list, bool one_node, Name name) {
   const std::string those = names(fit.get(), one_node, provider_of);
   const base::Environment only = base::environment("FI_PROVIDER");
   const std::string left_out =
-      only.found ? fmt::format(" (FI_PROVIDER={} leaves out all others)", only.value) : "";
+      only.found && !only.value.empty() ? fmt::format(" (FI_PROVIDER={} is set)", only.value) : "";
   if (provider.empty())
     throw Error(Errc::bad_config,
                 fmt::format("ofi: no provider of libfabric has reliable datagrams in order: {}{}{}",
@@ -227,7 +227,7 @@ Info choose_provider(bool one_node, bool reads_remotely) {
       refuse(provider, strategy, answer, one_node);
     best = best_of(list.get(), provider, interface, one_node);
   }
-  if (best == nullptr && !provider.empty() && is_memory(*list))
+  if (best == nullptr && !one_node && !provider.empty() && is_memory(*list))
     throw Error(Errc::bad_config,
                 fmt::format("fabric.ofi.provider is '{}', which reaches no other node", provider));
   if (best == nullptr && !interface.empty())

@@ -162,10 +162,11 @@ Schedule scatter_straight(Team team, Parts all, Block mine, int root) {
 
 namespace {
 
-/// Their leaders form a tree, for which all nodes need as many ranks.
-bool even_and_many(const NodeMap& map) {
+/// Of many nodes with little each the leaders form a tree, for which all need as many ranks.
+bool leaders_form_tree(const NodeMap& map, int64_t bytes) {
   const std::size_t first = map.nodes.front().size();
   return map.nodes.size() >= static_cast<std::size_t>(kManyNodes) &&
+         bytes * static_cast<int64_t>(first) <= kLevelsBlock &&
          std::all_of(map.nodes.begin(), map.nodes.end(),
                      [first](const std::vector<int>& ranks) { return ranks.size() == first; });
 }
@@ -255,11 +256,11 @@ Schedule gather_by_nodes(Team team, const NodeMap& map, Block mine, Parts all, i
   const Block together = is_root ? Block{} : bytes_at(blocks, node_bytes);
   const Parts parts = is_root ? whole->parts : Parts{};
   const Schedule over =
-      even_and_many(map)
+      leaders_form_tree(map, bytes)
           ? gather_tree(leaders.across, together, parts, leaders.root_node, node_bytes)
           : gather_straight(leaders.across, together, parts, leaders.root_node);
-  co_await part(over);
-  if (!is_root) co_return;
+  const bool well = co_await part(over);
+  if (!is_root || !well) co_return;
   whole->for_each([&](int rank, const Block& block) {
     if (rank != root || !in_place) copy(block, all[rank]);
   });
@@ -288,7 +289,7 @@ Schedule scatter_by_nodes(Team team, const NodeMap& map, Parts all, Block mine, 
   const Block together = is_root ? Block{} : bytes_at(blocks, node_bytes);
   const Parts parts = is_root ? whole->parts : Parts{};
   const Schedule over =
-      even_and_many(map)
+      leaders_form_tree(map, bytes)
           ? scatter_tree(leaders.across, parts, together, leaders.root_node, node_bytes)
           : scatter_straight(leaders.across, parts, together, leaders.root_node);
   co_await part(over);

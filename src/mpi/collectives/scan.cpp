@@ -65,28 +65,29 @@ Schedule scan_by_nodes(Team team, const NodeMap& map, Reduction reduction, const
   std::byte* total = nullptr;
   if (is_last) {
     total = total_room.elements(reduction.count, *reduction.type, reduction.phase);
-    copy(reduction.whole(from), reduction.whole(total));  // which may be where the result goes
+    if (!inclusive) copy(reduction.whole(from), reduction.whole(total));  // `to` may be there
   }
   const Schedule inside = inclusive ? scan_flat(node, reduction, from, to)
                                     : exclusive_scan_flat(node, reduction, from, to);
-  co_await part(inside);
+  bool well = co_await part(inside);
   std::byte* const earlier =
       earlier_room.elements(reduction.count, *reduction.type, reduction.phase);
   if (is_last) {
     if (inclusive) {
       copy(reduction.whole(to), reduction.whole(total));
-    } else if (node.rank != 0) {
+    } else if (well && node.rank != 0) {
       reduction.fold(to, total, reduction.count);
     }
     std::vector<int> last;
     for (const auto& ranks : map.nodes) last.push_back(ranks.back());
     const Team across{team.comm, team.tag, map.mine, static_cast<int>(last.size()), last.data()};
     const Schedule over = exclusive_scan_flat(across, reduction, total, earlier);
-    co_await part(over);
+    well = co_await part(over);
   }
   if (map.mine == 0) co_return;
   const Schedule down = broadcast(node, nullptr, reduction.whole(earlier), node.size - 1);
-  co_await part(down);
+  well = co_await part(down);
+  if (!well) co_return;  // what came is nobody's
   if (inclusive || node.rank != 0) {
     reduction.fold(earlier, to, reduction.count);
   } else {

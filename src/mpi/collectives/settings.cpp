@@ -52,7 +52,7 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .fallback = "automatic",
      .choices = "automatic|binomial|linear",
      .help = "How MPI_Gather and MPI_Scatter go: along a binomial tree, or straight; automatic: by "
-             "size, and straight among few ranks of one node."},
+             "size, straight among few ranks of one node, and in two levels over several nodes."},
     {.key = "mpi.reduce_scatter",
      .type = ConfigType::choice,
      .fallback = "automatic",
@@ -63,8 +63,9 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .type = ConfigType::boolean,
      .fallback = "true",
      .help =
-         "Short collectives, but all-to-all, Gatherv and Scatterv, go in two levels, inside nodes "
-         "and between their leaders, where nodes have several ranks."},
+         "Collectives go in two levels, inside nodes and between their leaders, where nodes have "
+         "several ranks: all but Alltoall, Gatherv, Scatterv and neighbours' exchanges; of Gather, "
+         "Scatter and Reduce_scatter what is short."},
     {.key = "mpi.node_board",
      .type = ConfigType::boolean,
      .fallback = "true",

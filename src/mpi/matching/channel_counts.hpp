@@ -88,7 +88,8 @@ class ChannelCounts {
       before_[i].store(cells_.read(i), std::memory_order_relaxed);
     }
     for (Most* most : {&most_posted_, &most_unexpected_}) {
-      raise(most->before, most->now.exchange(0, std::memory_order_relaxed));
+      raise(most->before, most->now.load(std::memory_order_relaxed));
+      most->now.store(0, std::memory_order_relaxed);
     }
   }
 

@@ -105,7 +105,9 @@ struct DeviceCounter {
 
 constexpr DeviceCounter kDeviceCounters[] = {
     {"frames", "Frames that arrived.", &DeviceCounts::frames},
-    {"far_frames", "Frames that arrived from other nodes.", &DeviceCounts::far_frames},
+    {"far_frames",
+     "Frames that arrived from other nodes, where there are several (transport by_node).",
+     &DeviceCounts::far_frames},
     {"polls", "Looks at what arrived.", &DeviceCounts::polls},
     {"empty_polls", "Looks that found nothing.", &DeviceCounts::empty_polls},
     {"held", "Frames left where they were until there was room.", &DeviceCounts::held},

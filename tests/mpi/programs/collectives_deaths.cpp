@@ -23,15 +23,33 @@ int class_of(int code) {
   return error_class;
 }
 
+/// A sum that meets what ranks gave, or sums of that, and nothing else.
+void sum_of_ones(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
+  for (int i = 0; i < *count; ++i) {
+    const double more = static_cast<const double*>(in)[i];
+    double& sum = static_cast<double*>(inout)[i];
+    if (!(more >= 1 && more <= 64 && sum >= 1 && sum <= 64)) {
+      std::fprintf(stderr, "an operation met what nobody gave\n");
+      std::abort();
+    }
+    sum += more;
+  }
+}
+
 /// One of several collectives, blocking or not.
 int any_collective(int which, MPI_Comm comm) {
   static std::vector<double> from(100000, 1.0);
   static std::vector<double> to(100000 * 8);
+  static MPI_Op ours = [] {
+    MPI_Op op;
+    MPI_Op_create(sum_of_ones, 1, &op);
+    return op;
+  }();
   int size;
   MPI_Comm_size(comm, &size);
   MPI_Request request = MPI_REQUEST_NULL;
   int code = MPI_SUCCESS;
-  switch (which % 8) {
+  switch (which % 11) {
     case 0:
       return MPI_Allreduce(from.data(), to.data(), 1, MPI_DOUBLE, MPI_SUM, comm);
     case 1:
@@ -49,6 +67,17 @@ int any_collective(int which, MPI_Comm comm) {
     case 6:
       code = MPI_Ibarrier(comm, &request);
       break;
+    case 7:
+      return MPI_Scan(from.data(), to.data(), 40, MPI_DOUBLE, ours, comm);
+    case 8:
+      return MPI_Exscan(from.data(), to.data(), 2000, MPI_DOUBLE, ours, comm);
+    case 9: {
+      code =
+          MPI_Gather(from.data(), 100, MPI_DOUBLE, to.data(), 100, MPI_DOUBLE, which % size, comm);
+      const int back =
+          MPI_Scatter(from.data(), 100, MPI_DOUBLE, to.data(), 100, MPI_DOUBLE, which % size, comm);
+      return code != MPI_SUCCESS ? code : back;
+    }
     default:
       code = MPI_Ireduce(from.data(), to.data(), 20000, MPI_DOUBLE, MPI_MAX, which % size, comm,
                          &request);
