@@ -143,6 +143,9 @@ int overlap(Job& job, const Arguments&) {
       require(error.code() == Errc::no_such_peer, error.what());
     }
   }
+  // Who had left could not be asked any more, for which some launchers wait.
+  other.join();
+  job.fence();
   print("good");
   return 0;
 }
