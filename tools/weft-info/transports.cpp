@@ -15,24 +15,23 @@
 namespace weft::info {
 namespace {
 
-template <fabric::TransportProvider Provider>
-std::string try_to_make(Provider make, const char* use) {
+/// What came of an attempt, which answers what is there.
+template <class Attempt>
+std::string outcome_of(Attempt attempt) {
   try {
-    const auto job = fabric::make_local_job(1);
-    const auto made = make(*job.front(), fabric::default_geometry());
-    return fmt::format("yes: {}", use);
+    return fmt::format("yes: {}", attempt());
   } catch (const Error& error) {
     return fmt::format("no: {} ({})", error.what(), to_string(error.code()));
   }
 }
 
-/// Where loopback does not count.
-std::string between_nodes() {
-  try {
-    return fmt::format("yes: {}", fabric::ofi_choice(false));
-  } catch (const Error& error) {
-    return fmt::format("no: {} ({})", error.what(), to_string(error.code()));
-  }
+template <fabric::TransportProvider Provider>
+std::string try_to_make(Provider make, const char* use) {
+  return outcome_of([&] {
+    const auto job = fabric::make_local_job(1);
+    const auto made = make(*job.front(), fabric::default_geometry());
+    return use;
+  });
 }
 
 std::string_view name_of(fabric::TransportChoice choice) {
@@ -70,7 +69,8 @@ Section about_transports() {
            {"local", try_to_make(fabric::make_local_transport, "ranks as threads, for tests")},
            {"shm", try_to_make(fabric::make_shm_transport, "the ranks of one node")},
            {"ofi", try_to_make(fabric::make_ofi_transport, "all ranks, over libfabric")},
-           {"ofi between nodes", between_nodes()},
+           // Where loopback does not count.
+           {"ofi between nodes", outcome_of([] { return fabric::ofi_choice(false); })},
            {"used on one node", used(false)},
            {"used on several", used(true)}}};
 }

@@ -133,7 +133,7 @@ bool is_this_host(std::string_view name) {
   const std::string own = this_host();
   if (name == "localhost" || name == own || name == std::string_view(own).substr(0, own.find('.')))
     return true;
-  const std::vector<std::string> addresses = own_addresses();
+  static const std::vector<std::string> addresses = own_addresses();  // there may be many to ask of
   return std::find(addresses.begin(), addresses.end(), name) != addresses.end();
 }
 

@@ -119,7 +119,7 @@ class Runtime {
   uint32_t progress();
   /// The same for a program that asks again and again whether something has come. Where such looks
   /// follow close upon each other and bring nothing for a microsecond, or another process wants the
-  /// core, it gives the core away; in a task, its worker to other tasks.
+  /// core, it gives the core away; in a task, after fifty microseconds, its worker to other tasks.
   uint32_t progress_for_asker();
 
   /// Returns when `done` is ready. Progresses meanwhile (mode waiters: one waiting thread per

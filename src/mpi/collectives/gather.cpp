@@ -208,6 +208,30 @@ struct ByNode {
   Parts parts;
 };
 
+/// What a leader has room for: its node's blocks, and at the root those of all nodes.
+struct LeadersRoom {
+  LeadersRoom(const NodeMap& map, int ranks, int64_t bytes, bool is_root)
+      : node_bytes(bytes * ranks) {
+    if (is_root) {
+      whole.emplace(map, bytes);
+      parts = whole->parts;
+      blocks = parts[map.mine].at;
+    } else {
+      blocks = room.bytes(node_bytes);
+      together = bytes_at(blocks, node_bytes);
+    }
+  }
+  LeadersRoom(const LeadersRoom&) = delete;
+  LeadersRoom& operator=(const LeadersRoom&) = delete;
+
+  int64_t node_bytes;
+  std::optional<ByNode> whole;  ///< at the root
+  Scratch room;                 ///< elsewhere
+  std::byte* blocks;            ///< this node's, in the order of its ranks
+  Block together{};             ///< the same; at the root, where they are in place: none
+  Parts parts{};                ///< at the root: a part for each node
+};
+
 /// One rank of each node, the root among them.
 struct Leaders {
   Leaders(const Team& team, const NodeMap& map, int root)
@@ -237,14 +261,9 @@ Schedule gather_by_nodes(Team team, const NodeMap& map, Block mine, Parts all, i
     co_await step;
     co_return;
   }
-  const bool is_root = team.rank == root;
-  const int64_t node_bytes = bytes * node.size;
-  Scratch room;
-  std::optional<ByNode> whole;
-  if (is_root) whole.emplace(map, bytes);
-  std::byte* const blocks = is_root ? whole->parts[map.mine].at : room.bytes(node_bytes);
+  const LeadersRoom has(map, node.size, bytes, team.rank == root);
   for (int i = 0; i < node.size; ++i) {
-    const Block place = bytes_at(blocks + i * bytes, bytes);
+    const Block place = bytes_at(has.blocks + i * bytes, bytes);
     if (i == node.rank) {
       copy(own, place);
       continue;
@@ -253,15 +272,13 @@ Schedule gather_by_nodes(Team team, const NodeMap& map, Block mine, Parts all, i
     step.recv(node, i, place);
   }
   co_await step;
-  const Block together = is_root ? Block{} : bytes_at(blocks, node_bytes);
-  const Parts parts = is_root ? whole->parts : Parts{};
   const Schedule over =
       leaders_form_tree(map, bytes)
-          ? gather_tree(leaders.across, together, parts, leaders.root_node, node_bytes)
-          : gather_straight(leaders.across, together, parts, leaders.root_node);
+          ? gather_tree(leaders.across, has.together, has.parts, leaders.root_node, has.node_bytes)
+          : gather_straight(leaders.across, has.together, has.parts, leaders.root_node);
   const bool well = co_await part(over);
-  if (!is_root || !well) co_return;
-  whole->for_each([&](int rank, const Block& block) {
+  if (!has.whole || !well) co_return;
+  has.whole->for_each([&](int rank, const Block& block) {
     if (rank != root || !in_place) copy(block, all[rank]);
   });
 }
@@ -277,24 +294,15 @@ Schedule scatter_by_nodes(Team team, const NodeMap& map, Parts all, Block mine, 
     co_await step;
     co_return;
   }
-  const bool is_root = team.rank == root;
-  const int64_t node_bytes = bytes * node.size;
-  Scratch room;
-  std::optional<ByNode> whole;
-  if (is_root) {
-    whole.emplace(map, bytes);
-    whole->for_each([&](int rank, const Block& block) { copy(all[rank], block); });
-  }
-  std::byte* const blocks = is_root ? whole->parts[map.mine].at : room.bytes(node_bytes);
-  const Block together = is_root ? Block{} : bytes_at(blocks, node_bytes);
-  const Parts parts = is_root ? whole->parts : Parts{};
+  const LeadersRoom has(map, node.size, bytes, team.rank == root);
+  if (has.whole) has.whole->for_each([&](int rank, const Block& block) { copy(all[rank], block); });
   const Schedule over =
       leaders_form_tree(map, bytes)
-          ? scatter_tree(leaders.across, parts, together, leaders.root_node, node_bytes)
-          : scatter_straight(leaders.across, parts, together, leaders.root_node);
+          ? scatter_tree(leaders.across, has.parts, has.together, leaders.root_node, has.node_bytes)
+          : scatter_straight(leaders.across, has.parts, has.together, leaders.root_node);
   co_await part(over);
   for (int i = 0; i < node.size; ++i) {
-    const Block place = bytes_at(blocks + i * bytes, bytes);
+    const Block place = bytes_at(has.blocks + i * bytes, bytes);
     if (i == node.rank) {
       if (mine.type != nullptr) copy(place, mine);
       continue;
