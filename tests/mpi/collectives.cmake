@@ -115,8 +115,12 @@ foreach(nodes 1 2)
   weft_short_deaths(outside_15 NODES ${nodes} ARGUMENTS 15 outside)
 endforeach()
 # In the midst of two levels.
-foreach(moment 7 8 9 30)
+foreach(moment 7 8 9 10 11 30)
   weft_short_deaths(of_levels_${moment} NODES 2 ARGUMENTS ${moment})
+endforeach()
+# Of those who are their node's agent or leader.
+foreach(moment 4 10 11)
+  weft_short_deaths(of_agents_${moment} NODES 2 ARGUMENTS ${moment} any 4)
 endforeach()
 
 # By the large-count twins.

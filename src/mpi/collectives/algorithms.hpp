@@ -23,7 +23,11 @@ Schedule gather(const Team& team, const NodeMap* levels, const Block& mine, cons
                 int root);
 Schedule scatter(const Team& team, const NodeMap* levels, const Parts& all, const Block& mine,
                  int root);
-/// Only the root knows the sizes: straight.
+// With blocks of unlike sizes, which only the root knows all of.
+Schedule gather_unlike(const Team& team, const NodeMap* levels, const Block& mine, const Parts& all,
+                       int root);
+Schedule scatter_unlike(const Team& team, const NodeMap* levels, const Parts& all,
+                        const Block& mine, int root);
 Schedule gather_straight(Team team, Block mine, Parts all, int root);
 Schedule scatter_straight(Team team, Parts all, Block mine, int root);
 /// Everybody's block is in its place of `all` already.
@@ -33,7 +37,8 @@ Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all);
 Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& all);
 /// Block i of `out` to rank i, whose block goes to part i of `in`. `most_bytes`: of one block,
 /// where all ranks know it and blocks are equal; or else -1.
-Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t most_bytes);
+Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, const Parts& in,
+                    int64_t most_bytes);
 /// Whether exchange_in_pieces is what such blocks should go by.
 [[nodiscard]] bool goes_in_pieces(const Team& team, int64_t bytes);
 /// Block i of `out` to rank i, or to all this rank's own if they are `alike`; what comes from rank
@@ -41,7 +46,8 @@ Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t
 /// turn on a core. All know the blocks' sizes. This rank's own block is left out.
 Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike);
 /// The same with what is sent in the place of what is received.
-Schedule all_to_all_in_place(Team team, Parts data);
+Schedule all_to_all_in_place(const Team& team, const NodeMap* levels, const Parts& data,
+                             int64_t most_bytes);
 
 // Reductions. `from` and `to` may be the same: in place. `to` needs room on the root only.
 Schedule reduce(const Team& team, const NodeMap* levels, const Reduction& reduction,

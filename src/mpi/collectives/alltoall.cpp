@@ -1,8 +1,10 @@
 // All-to-all: Bruck's algorithm for tiny blocks, many at once, one partner after the other, in
-// place.
+// place; over several nodes what is short by agents.
 #include <algorithm>
 #include <deque>
+#include <vector>
 
+#include "mpi/collectives/agents.hpp"
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/settings.hpp"
 #include "mpi/process.hpp"
@@ -10,11 +12,19 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kBruckBlock = 256;         // of a block: up to this, where there are
-constexpr int kBruckRanks = 8;               // so many ranks,
-constexpr int kBruckRanksOfNode = 17;        // or so many that are all on one node
+// Bruck's: of a block up to so much, of so many ranks; where all are on one node, and over nodes.
+constexpr int64_t kBruckBlock = 256;
+constexpr int kBruckRanks = 17;
+constexpr int64_t kBruckFarBlock = 4 << 10;
+constexpr int kBruckFarRanks = 8;
 constexpr int64_t kLinearBytes = 32 << 10;   // of a block: up to this many at once
 constexpr int64_t kPiecesBytes = 256 << 10;  // on one node, of what is not eager: up to this
+// By nodes: of a block, up to this;
+constexpr int64_t kNodesBlock = 8 << 10;
+// where blocks may be unlike, up to this, among so many nodes, in so much room.
+constexpr int64_t kNodesUnlike = 8 << 10;
+constexpr std::size_t kNodesOfUnlike = 64;
+constexpr int64_t kNodesRoom = 16 << 20;
 
 /// In step k (a power of two) the blocks whose distance has bit k travel k ranks on: each gets home
 /// in as many hops as its distance has bits.
@@ -71,6 +81,72 @@ Schedule all_to_all_in_pieces(Team team, Parts out, Parts in) {
   copy(out[team.rank], in[team.rank]);
 }
 
+/// A tournament: in each round everybody has one partner, who has the same (or none).
+Schedule all_to_all_in_turns(Team team, Parts data) {
+  Step<2> step;
+  for (int round = 0; round < team.size; ++round) {
+    const int partner = (round - team.rank + team.size) % team.size;
+    if (partner == team.rank) continue;
+    const Block block = data[partner];
+    if (block.bytes() == 0) continue;
+    Scratch room;
+    const Block going = bytes_at(room.bytes(block.bytes()), block.bytes());
+    copy(block, going);
+    step.recv(team, partner, block);
+    step.send(team, partner, going);
+    co_await step;
+  }
+}
+
+/// Parts of which some are left out: they have no bytes there.
+struct SomeParts {
+  template <class Keep>
+  SomeParts(const Parts& all, int size, Keep keep) : parts(all) {
+    for (int i = 0; i < size; ++i) {
+      const auto place = static_cast<std::size_t>(i);
+      const bool equal = all.counts.null();
+      counts.push_back(!keep(i) ? 0 : equal ? all.count : all.counts[place]);
+      if (equal) places.push_back(i * all.count);
+    }
+    parts.counts = Counts(counts.data());
+    if (!places.empty()) parts.places = Counts(places.data());
+  }
+  SomeParts(const SomeParts&) = delete;
+  SomeParts& operator=(const SomeParts&) = delete;
+
+  std::vector<MPI_Count> counts;
+  std::vector<MPI_Count> places;
+  Parts parts;
+};
+
+/// Short blocks for other nodes by agents, the others straight. `in_place`: `out` and `in` are the
+/// same.
+Schedule all_to_all_by_nodes(Team team, const NodeMap& map, Parts out, Parts in, int64_t limit,
+                             bool in_place) {
+  std::vector<char> straight(static_cast<std::size_t>(team.size), 1);
+  const Schedule far = exchange_by_agents(team, map, out, in, limit, straight);
+  co_await part(far);
+  const SomeParts rest_in(in, team.size,
+                          [&](int rank) { return straight[static_cast<std::size_t>(rank)] != 0; });
+  const SomeParts rest_out(out, team.size, [&](int rank) {
+    return map.node_of[static_cast<std::size_t>(rank)] == map.mine || out[rank].bytes() > limit;
+  });
+  const Schedule rest = in_place ? all_to_all_in_turns(team, rest_in.parts)
+                                 : all_to_all_straight<8>(team, rest_out.parts, rest_in.parts);
+  co_await part(rest);
+}
+
+/// Up to how many bytes a block goes by nodes; -1: none does. `bytes`: see all_to_all.
+int64_t by_nodes_up_to(const NodeMap* levels, int64_t bytes) {
+  if (levels == nullptr || choices().alltoall != AlltoallBy::automatic) return -1;
+  if (bytes >= 0) return bytes <= kNodesBlock ? bytes : -1;
+  // All that two nodes may have for each other is room at both agents.
+  std::size_t most = 0;
+  for (const auto& ranks : levels->nodes) most = std::max(most, ranks.size());
+  const int64_t each = kNodesRoom / static_cast<int64_t>(most * most);
+  return levels->nodes.size() <= kNodesOfUnlike ? std::min(each, kNodesUnlike) : -1;
+}
+
 }  // namespace
 
 bool goes_in_pieces(const Team& team, int64_t bytes) {
@@ -108,17 +184,21 @@ Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike) {
   for (const Packed& each : coming) each.unpack();
 }
 
-Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t bytes) {
+Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, const Parts& in,
+                    int64_t bytes) {
   AlltoallBy by = bytes >= 0 ? choices().alltoall : AlltoallBy::linear;
   if (bytes == 0) return nothing();
   if (team.comm->inter) by = AlltoallBy::linear;
+  if (const int64_t limit = by_nodes_up_to(levels, bytes); limit >= 0)
+    return all_to_all_by_nodes(team, *levels, out, in, limit, false);
   if (by == AlltoallBy::automatic) {
     // Fewer steps are worth more messages where ranks take turns on cores: each step is a turn.
     if (goes_in_pieces(team, bytes)) return all_to_all_in_pieces(team, out, in);
     const bool near = node_map(*team.comm).nodes.size() == 1;
     const int64_t most = near ? static_cast<int64_t>(runtime().eager_bytes()) : kLinearBytes;
     by = bytes <= most ? AlltoallBy::linear : AlltoallBy::pairwise;
-    if (team.size >= (near ? kBruckRanksOfNode : kBruckRanks) && bytes <= kBruckBlock)
+    if (team.size >= (near ? kBruckRanks : kBruckFarRanks) &&
+        bytes <= (near ? kBruckBlock : kBruckFarBlock))
       by = AlltoallBy::bruck;
   }
   switch (by) {
@@ -131,21 +211,12 @@ Schedule all_to_all(const Team& team, const Parts& out, const Parts& in, int64_t
   }
 }
 
-Schedule all_to_all_in_place(Team team, Parts data) {
-  Step<2> step;
-  // A tournament: in each round everybody has one partner, who has the same (or none).
-  for (int round = 0; round < team.size; ++round) {
-    const int partner = (round - team.rank + team.size) % team.size;
-    if (partner == team.rank) continue;
-    const Block block = data[partner];
-    if (block.bytes() == 0) continue;
-    Scratch room;
-    const Block going = bytes_at(room.bytes(block.bytes()), block.bytes());
-    copy(block, going);
-    step.recv(team, partner, block);
-    step.send(team, partner, going);
-    co_await step;
-  }
+Schedule all_to_all_in_place(const Team& team, const NodeMap* levels, const Parts& data,
+                             int64_t bytes) {
+  if (bytes == 0) return nothing();
+  const int64_t limit = by_nodes_up_to(levels, bytes);
+  return limit < 0 ? all_to_all_in_turns(team, data)
+                   : all_to_all_by_nodes(team, *levels, data, data, limit, true);
 }
 
 }  // namespace weft::mpi

@@ -3,9 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
+#include "mpi/collectives/frames.hpp"
 #include "mpi/counts.hpp"
 #include "mpi/datatype.hpp"
 
@@ -56,13 +55,13 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
-    if (large_ != nullptr) std::free(large_);
+    if (large_ != nullptr) release_frame(large_, size_);
   }
   /// Once per object. Throws std::bad_alloc.
   [[nodiscard]] std::byte* bytes(int64_t count) {
     if (count <= static_cast<int64_t>(sizeof small_)) return small_;
-    large_ = static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(count)));
-    if (large_ == nullptr) throw std::bad_alloc();
+    size_ = static_cast<std::size_t>(count);
+    large_ = static_cast<std::byte*>(allocate_frame(size_));
     return large_;
   }
   /// Room for elements: the address that plays the buffer, which need not be the room's start. It
@@ -74,6 +73,7 @@ class Scratch {
 
  private:
   std::byte* large_ = nullptr;
+  std::size_t size_ = 0;
   alignas(kAlignment) std::byte small_[256];
 };
 

@@ -87,12 +87,13 @@ Schedule intra_schedule_of(const Call& call) {
     case Kind::gather:
       return gather(team, node_levels(comm), mine, call.in, call.root);
     case Kind::gatherv:
-      return gather_straight(team, mine, call.in, call.root);
+      return gather_unlike(team, node_levels(comm), mine, call.in, call.root);
     case Kind::scatter:
       return scatter(team, node_levels(comm), call.out, call.in_place ? Block{} : call.in.whole(),
                      call.root);
     case Kind::scatterv:
-      return scatter_straight(team, call.out, call.in_place ? Block{} : call.in.whole(), call.root);
+      return scatter_unlike(team, node_levels(comm), call.out,
+                            call.in_place ? Block{} : call.in.whole(), call.root);
     case Kind::allgather:
     case Kind::allgatherv:
       if (!call.in_place) copy(mine, call.in[comm.rank]);
@@ -102,12 +103,12 @@ Schedule intra_schedule_of(const Call& call) {
       }
       return all_gather(team, node_levels(comm), call.in);
     case Kind::alltoall:
-      if (call.in_place) return all_to_all_in_place(team, call.in);
-      return all_to_all(team, call.out, call.in, call.in.whole().bytes());
     case Kind::alltoallv:
-    case Kind::alltoallw:
-      if (call.in_place) return all_to_all_in_place(team, call.in);
-      return all_to_all(team, call.out, call.in, -1);
+    case Kind::alltoallw: {
+      const int64_t bytes = call.kind == Kind::alltoall ? call.in.whole().bytes() : -1;
+      if (call.in_place) return all_to_all_in_place(team, node_levels(comm), call.in, bytes);
+      return all_to_all(team, node_levels(comm), call.out, call.in, bytes);
+    }
     case Kind::reduce:
       return reduce(team, node_levels(comm), call.reduction, from, to, call.root);
     case Kind::allreduce:

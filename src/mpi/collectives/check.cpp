@@ -278,8 +278,8 @@ Schedule compare_all_to_all(const Call& call, Mismatch& found) {
   for (int i = 0; i < comm.size(); ++i) {
     gives[static_cast<std::size_t>(i)] = share_of(call.in_place ? call.in[i] : call.out[i]);
   }
-  const Schedule swap =
-      all_to_all(everybody(comm, call.check_tag), parts_of(gives), parts_of(gets), sizeof(Share));
+  const Schedule swap = all_to_all(everybody(comm, call.check_tag), node_levels(comm),
+                                   parts_of(gives), parts_of(gets), sizeof(Share));
   co_await part(swap);
   for (int i = 0; i < comm.size(); ++i) {
     note(found, i, comm.rank, gets[static_cast<std::size_t>(i)], share_of(call.in[i]));

@@ -1,6 +1,7 @@
-// Free lists of coroutine frames, by thread and size.
+// Free lists of coroutine frames and of room for blocks, by thread and size.
 #include "mpi/collectives/frames.hpp"
 
+#include <bit>
 #include <cstdint>
 #include <new>
 #include <utility>
@@ -8,9 +9,14 @@
 namespace weft::mpi {
 namespace {
 
-constexpr std::size_t kStep = 256;    // sizes are rounded up to multiples of this
-constexpr std::size_t kClasses = 24;  // larger frames come from the heap
-constexpr uint32_t kMostFrames = 32;  // of a size, kept by a thread
+constexpr std::size_t kStep = 256;         // small sizes are rounded up to multiples of this,
+constexpr std::size_t kSmallClasses = 24;  // of which there are so many;
+constexpr std::size_t kLargeBits = 13;     // larger ones to powers of two, from this one
+constexpr std::size_t kLargeClasses = 6;   // up to 256 KiB
+constexpr std::size_t kClasses = kSmallClasses + kLargeClasses;
+// What a thread keeps.
+constexpr uint32_t kMostFrames = 32;           // of a size
+constexpr std::size_t kMostLarge = 512 << 10;  // bytes of large ones
 
 struct Free {
   Free* next;
@@ -20,7 +26,8 @@ struct Free {
 struct FrameCache {
   Free* first[kClasses] = {};
   uint32_t count[kClasses] = {};
-  bool closed = false;  ///< the thread ends: nothing is kept any more
+  std::size_t large = 0;  ///< bytes of large ones
+  bool closed = false;    ///< the thread ends: nothing is kept any more
 
   ~FrameCache() {
     closed = true;
@@ -32,7 +39,17 @@ struct FrameCache {
 
 thread_local constinit FrameCache cache;
 
-constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / kStep; }
+/// Beyond the last one: from the heap alone.
+constexpr std::size_t class_of(std::size_t bytes) noexcept {
+  if (bytes <= kSmallClasses * kStep) return (bytes - 1) / kStep;
+  return kSmallClasses + static_cast<std::size_t>(std::bit_width(bytes - 1)) - kLargeBits;
+}
+constexpr std::size_t bytes_of(std::size_t size_class) noexcept {
+  return size_class < kSmallClasses ? (size_class + 1) * kStep
+                                    : std::size_t{1} << (size_class - kSmallClasses + kLargeBits);
+}
+static_assert(class_of(6144) == 23 && class_of(6145) == 24 && bytes_of(24) == 8192);
+static_assert(class_of(256 << 10) == kClasses - 1 && bytes_of(kClasses - 1) == 256 << 10);
 
 }  // namespace
 
@@ -44,18 +61,22 @@ constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) 
   if (Free* frame = mine.first[size]; frame != nullptr) [[likely]] {
     mine.first[size] = frame->next;
     --mine.count[size];
+    if (size >= kSmallClasses) mine.large -= bytes_of(size);
     return frame;
   }
-  return ::operator new((size + 1) * kStep);
+  return ::operator new(bytes_of(size));
 }
 
 [[gnu::noinline]] void release_frame(void* frame, std::size_t bytes) noexcept {
   const std::size_t size = class_of(bytes);
   FrameCache& mine = cache;
-  if (size >= kClasses || mine.closed || mine.count[size] == kMostFrames) {
+  const std::size_t large = size < kSmallClasses || size >= kClasses ? 0 : bytes_of(size);
+  if (size >= kClasses || mine.closed || mine.count[size] == kMostFrames ||
+      mine.large + large > kMostLarge) {
     ::operator delete(frame);
     return;
   }
+  mine.large += large;
   mine.first[size] = new (frame) Free{mine.first[size]};
   ++mine.count[size];
 }

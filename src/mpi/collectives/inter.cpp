@@ -255,7 +255,7 @@ Schedule inter_schedule_of(const Call& call) {
     case Kind::alltoall:
     case Kind::alltoallv:
     case Kind::alltoallw:
-      return all_to_all(their_side(call), call.out, call.in, -1);
+      return all_to_all(their_side(call), nullptr, call.out, call.in, -1);
     case Kind::reduce:
       return inter_reduce(call);
     case Kind::allreduce:

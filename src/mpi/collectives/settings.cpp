@@ -46,13 +46,15 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .choices = "automatic|bruck|linear|pairwise",
      .help =
          "How MPI_Alltoall goes: in a logarithm of steps through copies, everything at once, or "
-         "one partner after the other; automatic: by size."},
+         "one partner after the other; automatic: by size, and what is short by nodes, also of "
+         "MPI_Alltoallv and w."},
     {.key = "mpi.gather",
      .type = ConfigType::choice,
      .fallback = "automatic",
      .choices = "automatic|binomial|linear",
      .help = "How MPI_Gather and MPI_Scatter go: along a binomial tree, or straight; automatic: by "
-             "size, straight among few ranks of one node, and in two levels over several nodes."},
+             "size, straight among few ranks of one node, and in two levels over several nodes, as "
+             "MPI_Gatherv and MPI_Scatterv then do."},
     {.key = "mpi.reduce_scatter",
      .type = ConfigType::choice,
      .fallback = "automatic",
@@ -63,9 +65,10 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .type = ConfigType::boolean,
      .fallback = "true",
      .help =
-         "Collectives go in two levels, inside nodes and between their leaders, where nodes have "
-         "several ranks: all but Alltoall, Gatherv, Scatterv and neighbours' exchanges; of Gather, "
-         "Scatter and Reduce_scatter what is short."},
+         "Collectives go in two levels, inside nodes and between one rank of each, where nodes "
+         "have "
+         "several ranks: all but neighbours' exchanges; of Gather(v), Scatter(v), Alltoall(v, w) "
+         "and Reduce_scatter what is short."},
     {.key = "mpi.node_board",
      .type = ConfigType::boolean,
      .fallback = "true",

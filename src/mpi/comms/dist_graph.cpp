@@ -128,8 +128,8 @@ Parts parts_of(Parcels& parcels) noexcept {
 std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& met) {
   Parcels out = pack(given, comm.size());
   Parcels in(comm.size());
-  run_part(all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out.counts),
-                      parts_of(in.counts), sizeof(int)),
+  run_part(all_to_all(everybody(comm, next_collective_tag(comm)), node_levels(comm),
+                      parts_of(out.counts), parts_of(in.counts), sizeof(int)),
            met);
   // Others pass counts on: who met a death may have none, and waits for no edges. The AND then
   // tells all: theirs are messages without bytes, for which nobody need wait.
@@ -145,9 +145,9 @@ std::vector<Edge> deliver(Comm& comm, const std::vector<Edge>& given, Trouble& m
     fail(MPI_ERR_NO_MEM, "a process is in more edges than a message can tell it");
   in.place();
   constexpr int64_t kUnlike = -1;
-  run_part(
-      all_to_all(everybody(comm, next_collective_tag(comm)), parts_of(out), parts_of(in), kUnlike),
-      met);
+  run_part(all_to_all(everybody(comm, next_collective_tag(comm)), node_levels(comm), parts_of(out),
+                      parts_of(in), kUnlike),
+           met);
   return std::move(in.edges);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "collectives_check.hpp"
 
@@ -36,6 +37,33 @@ void sum_of_ones(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
   }
 }
 
+/// Blocks of unlike sizes between pairs, some by agents of nodes and some straight; or to a root
+/// and back.
+int of_unlike(bool has_root, int root, const std::vector<double>& from, std::vector<double>& to,
+              MPI_Comm comm) {
+  int rank;
+  int size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const auto between = [](int a, int b) { return (a + b) % 3 == 0 ? 3000 : (a + b) % 3; };
+  const int mine = between(rank, root);
+  std::vector<int> counts;
+  std::vector<int> places;
+  for (int i = 0; i < size; ++i) {
+    counts.push_back(between(i, has_root ? root : rank));
+    places.push_back(3000 * i);
+  }
+  if (!has_root) {
+    return MPI_Alltoallv(from.data(), counts.data(), places.data(), MPI_DOUBLE, to.data(),
+                         counts.data(), places.data(), MPI_DOUBLE, comm);
+  }
+  const int code = MPI_Gatherv(from.data(), mine, MPI_DOUBLE, to.data(), counts.data(),
+                               places.data(), MPI_DOUBLE, root, comm);
+  const int back = MPI_Scatterv(from.data(), counts.data(), places.data(), MPI_DOUBLE, to.data(),
+                                mine, MPI_DOUBLE, root, comm);
+  return code != MPI_SUCCESS ? code : back;
+}
+
 /// One of several collectives, blocking or not.
 int any_collective(int which, MPI_Comm comm) {
   static std::vector<double> from(100000, 1.0);
@@ -49,7 +77,7 @@ int any_collective(int which, MPI_Comm comm) {
   MPI_Comm_size(comm, &size);
   MPI_Request request = MPI_REQUEST_NULL;
   int code = MPI_SUCCESS;
-  switch (which % 11) {
+  switch (which % 13) {
     case 0:
       return MPI_Allreduce(from.data(), to.data(), 1, MPI_DOUBLE, MPI_SUM, comm);
     case 1:
@@ -78,6 +106,9 @@ int any_collective(int which, MPI_Comm comm) {
           MPI_Scatter(from.data(), 100, MPI_DOUBLE, to.data(), 100, MPI_DOUBLE, which % size, comm);
       return code != MPI_SUCCESS ? code : back;
     }
+    case 10:
+    case 11:
+      return of_unlike(which % 13 == 11, which % size, from, to, comm);
     default:
       code = MPI_Ireduce(from.data(), to.data(), 20000, MPI_DOUBLE, MPI_MAX, which % size, comm,
                          &request);

@@ -29,8 +29,14 @@ double between_nodes(const std::function<void()>& call) {
 
 void count_messages(int rank, bool in_levels) {
   const MPI_Comm world = MPI_COMM_WORLD;
-  int out[4] = {};
+  int out[64] = {};
   int in[64];
+  int each[16];  // of each rank's four, and where
+  int places[16];
+  for (int i = 0; i < 16; ++i) {
+    each[i] = 4;
+    places[i] = 4 * i;
+  }
   const struct {
     const char* name;
     std::function<void()> call;
@@ -42,6 +48,14 @@ void count_messages(int rank, bool in_levels) {
       {"Allreduce", [&] { MPI_Allreduce(out, in, 4, MPI_INT, MPI_SUM, world); }, 4, 6},
       {"Gather", [&] { MPI_Gather(out, 4, MPI_INT, in, 4, MPI_INT, 1, world); }, 2, 3},
       {"Scatter", [&] { MPI_Scatter(in, 4, MPI_INT, out, 4, MPI_INT, 1, world); }, 2, 3},
+      {"Gatherv", [&] { MPI_Gatherv(out, 4, MPI_INT, in, each, places, MPI_INT, 1, world); }, 2, 3},
+      {"Scatterv", [&] { MPI_Scatterv(in, each, places, MPI_INT, out, 4, MPI_INT, 1, world); }, 2,
+       3},
+      {"Alltoall", [&] { MPI_Alltoall(out, 4, MPI_INT, in, 4, MPI_INT, world); }, 6, 12},
+      {"Alltoall in place", [&] { MPI_Alltoall(MPI_IN_PLACE, 4, MPI_INT, in, 4, MPI_INT, world); },
+       6, 12},
+      {"Alltoallv",
+       [&] { MPI_Alltoallv(out, each, places, MPI_INT, in, each, places, MPI_INT, world); }, 6, 12},
       {"Allgather", [&] { MPI_Allgather(out, 4, MPI_INT, in, 4, MPI_INT, world); }, 4, 6},
       {"Reduce_scatter_block",
        [&] { MPI_Reduce_scatter_block(in, out, 4, MPI_INT, MPI_SUM, world); }, 4, 6},
@@ -104,6 +118,137 @@ void gather_and_scatter(MPI_Comm comm) {
                 "numbers with gaps");
   }
   MPI_Type_free(&sparse);
+}
+
+/// Everybody's numbers to everybody: as many for all, or not; in a communicator of any order.
+void exchange(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const auto number = [](int from, int to, int i) { return from * 1000000 + to * 10000 + i; };
+  const auto peers = static_cast<std::size_t>(size);
+  for (const int count : {1, 5, 5000}) {  // the last one goes straight
+    const auto n = static_cast<std::size_t>(count);
+    std::vector<int> out(n * peers), in(n * peers, -1), wanted(n * peers);
+    for (int peer = 0; peer < size; ++peer) {
+      for (int i = 0; i < count; ++i) {
+        const auto at = n * static_cast<std::size_t>(peer) + static_cast<std::size_t>(i);
+        out[at] = number(rank, peer, i);
+        wanted[at] = number(peer, rank, i);
+      }
+    }
+    MPI_Alltoall(out.data(), count, MPI_INT, in.data(), count, MPI_INT, comm);
+    WEFT_EXPECT(in == wanted, "Alltoall");
+    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, out.data(), count, MPI_INT, comm);
+    WEFT_EXPECT(out == wanted, "Alltoall in place");
+  }
+  // Pairs have none, a few, or so many that these go straight; the same both ways, for in place.
+  // Each has a hole behind it.
+  const auto of_pair = [](int a, int b) {
+    constexpr int kCounts[] = {0, 1, 7, 1024, 1025, 3000, 40000};
+    return kCounts[(a + b + a * b) % 7];
+  };
+  std::vector<int> counts, places;
+  int room = 0;
+  for (int peer = 0; peer < size; ++peer) {
+    counts.push_back(of_pair(rank, peer));
+    places.push_back(room);
+    room += counts.back() + 1;
+  }
+  std::vector<int> out(static_cast<std::size_t>(room), -1), in(out), wanted(out);
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    for (int i = 0; i < counts[peer]; ++i) {
+      const auto at = static_cast<std::size_t>(places[peer] + i);
+      out[at] = number(rank, static_cast<int>(peer), i);
+      wanted[at] = number(static_cast<int>(peer), rank, i);
+    }
+  }
+  MPI_Alltoallv(out.data(), counts.data(), places.data(), MPI_INT, in.data(), counts.data(),
+                places.data(), MPI_INT, comm);
+  WEFT_EXPECT(in == wanted, "Alltoallv");
+  const std::vector<MPI_Datatype> types(peers, MPI_INT);
+  std::vector<int> offsets;
+  for (const int place : places) offsets.push_back(place * 4);
+  std::fill(in.begin(), in.end(), -1);
+  MPI_Request request;
+  MPI_Ialltoallw(out.data(), counts.data(), offsets.data(), types.data(), in.data(), counts.data(),
+                 offsets.data(), types.data(), comm, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  WEFT_EXPECT(in == wanted, "Alltoallw");
+  in = out;
+  MPI_Alltoallv(MPI_IN_PLACE, nullptr, nullptr, MPI_INT, in.data(), counts.data(), places.data(),
+                MPI_INT, comm);
+  WEFT_EXPECT(in == wanted, "Alltoallv in place");
+
+  for (int root = 0; root < size; root += 1 + size / 16) {
+    for (const bool in_place : {false, true}) {
+      std::vector<int> lengths, at;
+      int all = 0;
+      for (int of = 0; of < size; ++of) {
+        lengths.push_back(of_pair(of, root));
+        at.push_back(all);
+        all += lengths.back() + 1;
+      }
+      const bool as_place = in_place && rank == root;
+      const auto own = static_cast<std::size_t>(rank);
+      std::vector<int> mine(static_cast<std::size_t>(lengths[own])), back(mine.size(), -1);
+      for (int i = 0; i < lengths[own]; ++i) mine[static_cast<std::size_t>(i)] = number(rank, 0, i);
+      std::vector<int> whole(static_cast<std::size_t>(all), -1);
+      if (as_place) std::copy(mine.begin(), mine.end(), whole.begin() + at[own]);
+      // What only the root knows, others need not give.
+      int* const counted = rank == root ? lengths.data() : nullptr;
+      int* const placed = rank == root ? at.data() : nullptr;
+      MPI_Gatherv(as_place ? MPI_IN_PLACE : mine.data(), lengths[own], MPI_INT, whole.data(),
+                  counted, placed, MPI_INT, root, comm);
+      for (int of = 0; rank == root && of < size; ++of) {
+        const auto place = static_cast<std::size_t>(of);
+        for (int i = 0; i < lengths[place]; ++i)
+          WEFT_EXPECT(whole[static_cast<std::size_t>(at[place] + i)] == number(of, 0, i),
+                      "Gatherv");
+        WEFT_EXPECT(whole[static_cast<std::size_t>(at[place] + lengths[place])] == -1, "a hole");
+      }
+      MPI_Scatterv(whole.data(), counted, placed, MPI_INT,
+                   as_place ? MPI_IN_PLACE : static_cast<void*>(back.data()), lengths[own], MPI_INT,
+                   root, comm);
+      WEFT_EXPECT(as_place || back == mine, "Scatterv");
+    }
+  }
+}
+
+/// Who gives more than is expected is told of, by those who expected less; also over an agent.
+void unlike(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  MPI_Comm other;
+  MPI_Comm_dup(comm, &other);
+  MPI_Comm_set_errhandler(other, MPI_ERRORS_RETURN);
+  const auto peers = static_cast<std::size_t>(size);
+  std::vector<int> out(2 * peers), in(2 * peers), places, gives(peers, 1);
+  const std::vector<int> gets(peers, 1);
+  for (int i = 0; i < size; ++i) places.push_back(2 * i);
+  if (rank == 0) gives[peers - 1] = 2;
+  const int exchanged = MPI_Alltoallv(out.data(), gives.data(), places.data(), MPI_INT, in.data(),
+                                      gets.data(), places.data(), MPI_INT, other);
+  int error = MPI_SUCCESS;
+  if (exchanged != MPI_SUCCESS) MPI_Error_class(exchanged, &error);
+  WEFT_EXPECT(rank == size - 1 ? error == MPI_ERR_TRUNCATE : true, "Alltoallv of unlike counts");
+  const int gathered = MPI_Gatherv(out.data(), rank == size - 1 ? 2 : 1, MPI_INT, in.data(),
+                                   gets.data(), places.data(), MPI_INT, 0, other);
+  if (rank == 0) {
+    MPI_Error_class(gathered, &error);
+    WEFT_EXPECT(error == MPI_ERR_TRUNCATE, "Gatherv of unlike counts");
+  }
+  const int scattered = MPI_Scatterv(out.data(), gives.data(), places.data(), MPI_INT, in.data(), 1,
+                                     MPI_INT, 0, other);
+  if (rank == size - 1) {
+    MPI_Error_class(scattered, &error);
+    WEFT_EXPECT(error == MPI_ERR_TRUNCATE, "Scatterv of unlike counts");
+  }
+  MPI_Barrier(other);
+  MPI_Comm_free(&other);
 }
 
 /// Reductions that do not commute, and all that goes in levels, on a communicator of any order.
@@ -182,6 +327,8 @@ int main(int argc, char** argv) {
   for (const MPI_Comm comm : {MPI_COMM_WORLD, cyclic, odd}) {
     if (comm == MPI_COMM_NULL) continue;
     gather_and_scatter(comm);
+    exchange(comm);
+    unlike(comm);
     others(comm);
   }
   if (odd != MPI_COMM_NULL) MPI_Comm_free(&odd);

@@ -1,0 +1,163 @@
+// Exchanges by agents: ranks to their node's agents, agents to agents, agents to ranks.
+#include "mpi/collectives/agents.hpp"
+
+#include <cstddef>
+#include <deque>
+
+#include "mpi/collectives/bundle.hpp"
+
+namespace weft::mpi {
+namespace {
+
+/// Another node.
+struct Other {
+  const std::vector<int>& ranks;
+  int agent;  ///< for it, here: a place in the node
+  int peer;   ///< its agent for this node: a rank
+};
+
+/// The three steps of this rank. Messages of a pair follow each other in the order of other nodes.
+struct Exchange {
+  Exchange(const Team& the_team, const NodeMap& map, int64_t the_limit)
+      : team(the_team), node(map.node(*team.comm, team.tag)), limit(the_limit) {
+    for (int i = 0; i < static_cast<int>(map.nodes.size()); ++i) {
+      const auto& ranks = map.nodes[static_cast<std::size_t>(i)];
+      const auto here = static_cast<std::size_t>(map.mine);
+      if (i != map.mine) others.push_back({ranks, i % node.size, ranks[here % ranks.size()]});
+    }
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  Schedule to_agents(Parts out);
+  Schedule between_agents();
+  Schedule from_agents();
+
+  [[nodiscard]] bool is_mine(const Other& other) const noexcept { return other.agent == node.rank; }
+  /// Room for what all of this node and one other have for each other, or `ranks` of this one.
+  Bundle& bundle_of(std::deque<Bundle>& bundles, const Other& other, int ranks) const {
+    return bundles.emplace_back(other.ranks.size() * static_cast<std::size_t>(ranks), limit);
+  }
+  [[nodiscard]] uint32_t most_posts() const noexcept {
+    return static_cast<uint32_t>(others.size()) * static_cast<uint32_t>(node.size);
+  }
+
+  const Team team;
+  const Team node;
+  const int64_t limit;
+  std::vector<Other> others;
+  std::deque<Bundle> own;      ///< for each other node: what this rank gives, then what it gets
+  std::deque<Bundle> across;   ///< for those with this agent: what goes there, by rank here
+  std::deque<Bundle> arrived;  ///< what comes from there, by rank there
+};
+
+Schedule Exchange::to_agents(Parts out) {
+  std::deque<Bundle> given;  // of those with this agent: by each other rank here
+  BigStep step(most_posts());
+  for (const Other& other : others) {
+    Bundle& mine = bundle_of(own, other, 1);
+    for (const int rank : other.ranks) mine.add(out[rank]);
+    for (int i = 1; is_mine(other) && i < node.size; ++i) bundle_of(given, other, 1);
+  }
+  auto room = given.begin();
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (!is_mine(others[i])) step.send(node, others[i].agent, own[i].message());
+    for (int rank = 0; is_mine(others[i]) && rank < node.size; ++rank) {
+      if (rank != node.rank) step.recv(node, rank, (room++)->room());
+    }
+  }
+  co_await step;
+  auto next = given.begin();
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (!is_mine(others[i])) continue;
+    Bundle& together = bundle_of(across, others[i], node.size);
+    for (int rank = 0; rank < node.size; ++rank) together.add(rank == node.rank ? own[i] : *next++);
+  }
+}
+
+Schedule Exchange::between_agents() {
+  BigStep step(2 * static_cast<uint32_t>(across.size()));
+  for (const Other& other : others) {
+    if (is_mine(other)) bundle_of(arrived, other, node.size);
+  }
+  auto going = across.begin();
+  auto coming = arrived.begin();
+  for (const Other& other : others) {
+    if (!is_mine(other)) continue;
+    step.recv(team, other.peer, (coming++)->room());
+    step.send(team, other.peer, (going++)->message());
+  }
+  co_await step;
+  across.clear();
+}
+
+Schedule Exchange::from_agents() {
+  std::deque<Bundle> parted;  // of those with this agent: for each rank here
+  BigStep step(most_posts());
+  own.clear();
+  auto next = arrived.begin();
+  for (const Other& other : others) {
+    bundle_of(own, other, 1);
+    if (!is_mine(other)) continue;
+    const std::size_t first = parted.size();
+    for (int rank = 0; rank < node.size; ++rank) bundle_of(parted, other, 1);
+    for (std::size_t from = 0; from < other.ranks.size(); ++from) {
+      for (std::size_t i = first; i < parted.size(); ++i) parted[i].add(next->next());
+    }
+    ++next;
+  }
+  arrived.clear();
+  auto going = parted.begin();
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (!is_mine(others[i])) {
+      step.recv(node, others[i].agent, own[i].room());
+      continue;
+    }
+    for (int rank = 0; rank < node.size; ++rank, ++going) {
+      if (rank != node.rank) {
+        step.send(node, rank, going->message());
+      } else {
+        own[i].add(*going);
+      }
+    }
+  }
+  co_await step;
+}
+
+/// Brings what came to its place, and tells what comes straight: as its sender says, or if that is
+/// lost, as is expected.
+void take(Exchange& exchange, const Parts& in, bool well, std::vector<char>& straight,
+          Trouble& trouble) {
+  for (std::size_t i = 0; i < exchange.others.size(); ++i) {
+    for (const int rank : exchange.others[i].ranks) {
+      const Bundle::Item item = exchange.own[i].next();
+      const Block to = in[rank];
+      const int64_t bytes = well ? item.bytes : to.bytes();
+      straight[static_cast<std::size_t>(rank)] = bytes > exchange.limit ? 1 : 0;
+      if (!well || !item.is_here()) continue;
+      if (bytes > to.bytes()) {
+        trouble.note(MPI_ERR_TRUNCATE, exchange.team.comm->process(rank));
+      } else {
+        copy(item.block(), to);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Schedule exchange_by_agents(Team team, const NodeMap& map, Parts out, Parts in, int64_t limit,
+                            std::vector<char>& straight) {
+  Exchange exchange(team, map, limit);
+  const Schedule there = exchange.to_agents(out);
+  co_await part(there);
+  const Schedule over = exchange.between_agents();
+  co_await part(over);
+  const Schedule back = exchange.from_agents();
+  const bool well = co_await part(back);
+  Trouble trouble;
+  take(exchange, in, well, straight, trouble);
+  co_await trouble;
+}
+
+}  // namespace weft::mpi

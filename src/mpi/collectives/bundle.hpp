@@ -1,0 +1,90 @@
+// Several blocks in one message, for exchanges by nodes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "mpi/collectives/blocks.hpp"
+
+namespace weft::mpi {
+
+/// A number of blocks, one after the other: their sizes, then the bytes of those that are not
+/// larger than a limit. Larger ones are named only: they go straight to whom they are for.
+///
+/// Written by `add`, sent as `message`; or received into `room`, and read by `next`. What nobody
+/// wrote is blocks without bytes. One thread.
+class Bundle {
+ public:
+  struct Item {
+    int64_t bytes = 0;              ///< of the block, as its sender says
+    const std::byte* at = nullptr;  ///< nullptr: not here
+
+    [[nodiscard]] bool is_here() const noexcept { return at != nullptr; }
+    [[nodiscard]] Block block() const noexcept { return bytes_at(at, is_here() ? bytes : 0); }
+  };
+
+  /// With room for `most` bytes of blocks. Throws std::bad_alloc.
+  Bundle(std::size_t blocks, int64_t limit, int64_t most)
+      : limit_(limit),
+        sizes_(static_cast<int64_t>(blocks) * kSize),
+        end_(sizes_ + most),
+        start_(memory_.bytes(end_)),
+        filled_(sizes_),
+        read_(sizes_) {
+    std::memset(start_, 0, static_cast<std::size_t>(sizes_));
+  }
+  Bundle(std::size_t blocks, int64_t limit)
+      : Bundle(blocks, limit, limit * static_cast<int64_t>(blocks)) {}
+  Bundle(const Bundle&) = delete;
+  Bundle& operator=(const Bundle&) = delete;
+  ~Bundle() = default;
+
+  /// Writes the next block. There must be room.
+  void add(const Block& block) { write(block.bytes(), block); }
+  void add(const Item& item) { write(item.bytes, item.block()); }
+  /// All that `other` has left to read.
+  void add(Bundle& other) {
+    while (other.next_read_ != other.sizes_) add(other.next());
+  }
+  /// Reads the next block, of no more than there are.
+  [[nodiscard]] Item next() noexcept {
+    Item item;
+    std::memcpy(&item.bytes, start_ + next_read_, sizeof item.bytes);
+    next_read_ += kSize;
+    // It came from elsewhere: it may say anything.
+    item.bytes = std::max<int64_t>(item.bytes, 0);
+    if (item.bytes <= limit_ && item.bytes <= end_ - read_) {
+      item.at = start_ + read_;
+      read_ += item.bytes;
+    }
+    return item;
+  }
+  [[nodiscard]] Block message() const noexcept { return bytes_at(start_, filled_); }
+  [[nodiscard]] Block room() const noexcept { return bytes_at(start_, end_); }
+
+ private:
+  static constexpr int64_t kSize = sizeof(int64_t);
+
+  void write(int64_t bytes, const Block& block) {
+    std::memcpy(start_ + next_write_, &bytes, sizeof bytes);
+    next_write_ += kSize;
+    if (bytes > limit_) return;
+    copy(block, bytes_at(start_ + filled_, block.bytes()));
+    filled_ += block.bytes();
+  }
+
+  int64_t limit_;
+  int64_t sizes_;  ///< bytes of all sizes, in front
+  int64_t end_;
+  Scratch memory_;
+  std::byte* start_;
+  // Offsets of the next size and the next block.
+  int64_t next_write_ = 0;
+  int64_t filled_;
+  int64_t next_read_ = 0;
+  int64_t read_;
+};
+
+}  // namespace weft::mpi
