@@ -15,9 +15,17 @@ struct Buffers {
       : in(static_cast<std::size_t>(std::max(bytes, 8)) / sizeof(double) *
                static_cast<std::size_t>(ranks),
            1),
-        out(in.size(), 0) {}
+        out(in.size(), 0) {
+    const int doubles = static_cast<int>(in.size()) / ranks;
+    for (int i = 0; i < ranks; ++i) {
+      counts.push_back(doubles);
+      places.push_back(i * doubles);
+    }
+  }
   std::vector<double> in;
   std::vector<double> out;
+  std::vector<int> counts;  ///< of each rank's, in doubles
+  std::vector<int> places;
 };
 
 using CallCollective = void (*)(Buffers& data, int doubles, int root);
@@ -53,6 +61,22 @@ inline CallCollective find_collective(const std::string& name) {
        [](Buffers& data, int doubles, int root) {
          MPI_Scatter(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), doubles, MPI_DOUBLE,
                      root, MPI_COMM_WORLD);
+       }},
+      {"gatherv",
+       [](Buffers& data, int doubles, int root) {
+         MPI_Gatherv(data.in.data(), doubles, MPI_DOUBLE, data.out.data(), data.counts.data(),
+                     data.places.data(), MPI_DOUBLE, root, MPI_COMM_WORLD);
+       }},
+      {"scatterv",
+       [](Buffers& data, int doubles, int root) {
+         MPI_Scatterv(data.in.data(), data.counts.data(), data.places.data(), MPI_DOUBLE,
+                      data.out.data(), doubles, MPI_DOUBLE, root, MPI_COMM_WORLD);
+       }},
+      {"alltoallv",
+       [](Buffers& data, int, int) {
+         MPI_Alltoallv(data.in.data(), data.counts.data(), data.places.data(), MPI_DOUBLE,
+                       data.out.data(), data.counts.data(), data.places.data(), MPI_DOUBLE,
+                       MPI_COMM_WORLD);
        }},
       {"allgather",
        [](Buffers& data, int doubles, int) {

@@ -8,7 +8,8 @@ import os
 CORES = len(os.sched_getaffinity(0))
 # By size of what each rank gives to, or gets from, another.
 COLLECTIVES = ("barrier", *(f"{name}-{size}" for size in ("8", "64K") for name in ("allreduce", "bcast")),
-               *(f"{name}-8" for name in ("reduce", "gather", "scatter", "allgather", "alltoall", "reduce-scatter")))
+               *(f"{name}-8" for name in ("reduce", "gather", "gatherv", "scatter", "scatterv", "allgather",
+                                          "alltoall", "alltoallv", "reduce-scatter")), "alltoall-1K")
 # Measures between hosts, unless others are asked for; where a host has several ranks, collectives.
 BETWEEN_HOSTS = ["latency", "rate", "pingpong-64K", "pingpong-1M", "pingpong-4M", "bandwidth-64K", "bandwidth-1M",
                  "bandwidth-4M", "bandwidth-mt", "pairwise", "pingpong", "latency-mt", *COLLECTIVES,
@@ -119,7 +120,7 @@ def measures(threads):
     for application, posted, unexpected in QUEUE_SHAPES:
         with_threads("shapes", ["depth", "--length", str(posted), "--unexpected", str(unexpected)],
                      "M/s", [1, 2], length=posted, label=application, engines=("list", "tail"))
-    sizes = {"8": 8, "64K": 1 << 16}
+    sizes = {"8": 8, "1K": 1 << 10, "64K": 1 << 16}
     for ranks in dict.fromkeys((2, 8, max(8, CORES))):
         for each in COLLECTIVES:
             call, _, size = each.rpartition("-") if each != "barrier" else (each, "", "8")

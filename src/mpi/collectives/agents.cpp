@@ -29,7 +29,7 @@ struct Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  Schedule to_agents(Parts out);
+  Schedule to_agents(Parts out, const Parts* in);
   Schedule between_agents();
   Schedule from_agents();
 
@@ -51,9 +51,10 @@ struct Exchange {
   std::deque<Bundle> arrived;  ///< what comes from there, by rank there
 };
 
-Schedule Exchange::to_agents(Parts out) {
+/// And, unless `in` is nullptr, this node's own short blocks.
+Schedule Exchange::to_agents(Parts out, const Parts* in) {
   std::deque<Bundle> given;  // of those with this agent: by each other rank here
-  BigStep step(most_posts());
+  BigStep step(most_posts() + 2 * static_cast<uint32_t>(node.size));
   for (const Other& other : others) {
     Bundle& mine = bundle_of(own, other, 1);
     for (const int rank : other.ranks) mine.add(out[rank]);
@@ -65,6 +66,12 @@ Schedule Exchange::to_agents(Parts out) {
     for (int rank = 0; is_mine(others[i]) && rank < node.size; ++rank) {
       if (rank != node.rank) step.recv(node, rank, (room++)->room());
     }
+  }
+  for (int i = 0; in != nullptr && i < node.size; ++i) {
+    const Block to = (*in)[node.at(i)];
+    const Block from = out[node.at(i)];
+    if (i != node.rank && to.bytes() <= limit) step.recv(node, i, to);
+    if (i != node.rank && from.bytes() <= limit) step.send(node, i, from);
   }
   co_await step;
   auto next = given.begin();
@@ -147,9 +154,14 @@ void take(Exchange& exchange, const Parts& in, bool well, std::vector<char>& str
 }  // namespace
 
 Schedule exchange_by_agents(Team team, const NodeMap& map, Parts out, Parts in, int64_t limit,
-                            std::vector<char>& straight) {
+                            bool in_place, std::vector<char>& straight) {
   Exchange exchange(team, map, limit);
-  const Schedule there = exchange.to_agents(out);
+  for (int i = 0; i < exchange.node.size; ++i) {
+    const int rank = exchange.node.at(i);
+    straight[static_cast<std::size_t>(rank)] =
+        in_place || rank == team.rank || in[rank].bytes() > limit ? 1 : 0;
+  }
+  const Schedule there = exchange.to_agents(out, in_place ? nullptr : &in);
   co_await part(there);
   const Schedule over = exchange.between_agents();
   co_await part(over);

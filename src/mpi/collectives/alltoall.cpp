@@ -119,17 +119,18 @@ struct SomeParts {
   Parts parts;
 };
 
-/// Short blocks for other nodes by agents, the others straight. `in_place`: `out` and `in` are the
+/// Short blocks by agents of nodes, the others straight. `in_place`: `out` and `in` are the
 /// same.
 Schedule all_to_all_by_nodes(Team team, const NodeMap& map, Parts out, Parts in, int64_t limit,
                              bool in_place) {
   std::vector<char> straight(static_cast<std::size_t>(team.size), 1);
-  const Schedule far = exchange_by_agents(team, map, out, in, limit, straight);
+  const Schedule far = exchange_by_agents(team, map, out, in, limit, in_place, straight);
   co_await part(far);
   const SomeParts rest_in(in, team.size,
                           [&](int rank) { return straight[static_cast<std::size_t>(rank)] != 0; });
   const SomeParts rest_out(out, team.size, [&](int rank) {
-    return map.node_of[static_cast<std::size_t>(rank)] == map.mine || out[rank].bytes() > limit;
+    const bool near = map.node_of[static_cast<std::size_t>(rank)] == map.mine;
+    return (near && in_place) || rank == team.rank || out[rank].bytes() > limit;
   });
   const Schedule rest = in_place ? all_to_all_in_turns(team, rest_in.parts)
                                  : all_to_all_straight<8>(team, rest_out.parts, rest_in.parts);
