@@ -67,8 +67,10 @@ void discard(Extracted& message) noexcept;
 
 /// Serves what waits. Returns how much.
 uint32_t progress();
-/// The same in a call that only looks (MPI_Test, MPI_Iprobe): who does so time after time in vain
-/// gives its core away.
+/// Until nothing more waits: for who is about to tell what nobody received.
+void serve_what_came();
+/// As progress, in a call that only looks (MPI_Test, MPI_Iprobe): who does so time after time in
+/// vain gives its core away.
 uint32_t progress_for_asker();
 /// The caller, if it is a task that may park while others progress.
 [[nodiscard]] base::Parker* parking_task() noexcept;

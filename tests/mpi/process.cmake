@@ -32,6 +32,13 @@ weft_mpi_test(late_finalize RANKS 1 2 SOURCES programs/late_finalize.cpp)
 weft_mpi_test(late_finalize_by_handler PROGRAM late_finalize RANKS 1 2 ARGUMENTS handler)
 weft_mpi_test(misuse RANKS 2 SOURCES programs/misuse.cpp ARGUMENTS nothing)
 target_include_directories(mpi_program_misuse PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+# One process, of which all others are children.
+weft_mpi_program(outside programs/outside.cpp)
+weft_left_out_of_tsan(mpi_program_outside)
+target_include_directories(mpi_program_outside PRIVATE ${PROJECT_BINARY_DIR}/generated)
+add_test(NAME mpi.outside COMMAND mpi_program_outside)
+weft_test_properties(mpi.outside mpi_program_outside "mpi;jobs")
+weft_long_if_sanitized(mpi.outside)
 
 # Across hosts made of namespaces.
 if(OFI_FOUND AND NOT WEFT_SANITIZE)

@@ -144,19 +144,15 @@ class Ends(JobTest):
         for left in ['communicators not freed (1): "forgotten" (1 processes', "groups not freed (1): 1 processes",
                      "datatypes of MPI_Type_contiguous not freed (1)", "datatypes of MPI_Type_vector not freed (1)",
                      "operations not freed (1)", "error handlers not freed (1)", "info objects not freed (1)",
-                     "key values not freed (1)", "requests not freed (2): receive from rank 0 tag 77 on MPI_COMM_WORLD (pending), made",
+                     "key values not freed (2): one of communicators, made", "one of datatypes, made",
+                     "requests not freed (2): receive from rank 0 tag 77 on MPI_COMM_WORLD (pending), made",
                      "persistent request on MPI_COMM_WORLD (ended), made",
                      "messages that were probed and never received, not freed (1): context"]:
             self.assertIn(left, job.err)
         # And where the program made them: where addr2line is, in which function of it.
-        program = os.path.basename(MISUSE)
-        for kind in "communicators", "groups", "datatypes", "operations", "error handlers", "info objects", "messages":
-            place = re.search(rf"{kind}.* not freed.*, made (in \S+ )?at {program}\+(0x[0-9a-f]+)", job.err)
-            self.assertIsNotNone(place, kind + " in " + job.err)
-            if shutil.which("addr2line"):
-                function = subprocess.run(["addr2line", "-Cfe", MISUSE, place[2]], capture_output=True, text=True,
-                                          check=True).stdout
-                self.assertRegex(function, r"^(main|.*leak)")
+        for kind in ("communicators", "groups", "datatypes", "operations", "error handlers", "info objects", "messages",
+                     "key values"):
+            self.told_where(f"{kind}.* not freed.*", job.err)
         self.assertNotIn("not freed", self.good("-n", 1, MISUSE, "leak").err)
         # What nobody left is not told.
         job = self.run_job("-n", 1, MISUSE, "nothing", env={"WEFT_MPI_REPORT_LEAKS": "1"})
@@ -164,6 +160,48 @@ class Ends(JobTest):
         self.assertNotIn("not freed", job.err)
         job = self.run_job("-n", 1, MISUSE, "leak-session", env={"WEFT_MPI_REPORT_LEAKS": "1"})
         self.assertIn("sessions not freed (1)", job.err)
+        self.assertRegex(job.err, r"attached buffers not detached \(1\): a session's, \d+ bytes, made")
+
+    def told_where(self, what, said):
+        """That leaks are told with a place in the program, which is where they were made."""
+        place = re.search(rf"{what}, made (in \S+ )?at {os.path.basename(MISUSE)}\+(0x[0-9a-f]+)", said)
+        self.assertIsNotNone(place, what + " in " + said)
+        if shutil.which("addr2line"):
+            function = subprocess.run(["addr2line", "-Cfe", MISUSE, place[2]], capture_output=True, text=True,
+                                      check=True).stdout
+            self.assertRegex(function, r"^(main|.*lea[kv])")
+
+    def test_buffers_and_what_is_of_tools(self):
+        job = self.run_job("-n", 1, MISUSE, "leak-buffers", env={"WEFT_MPI_REPORT_LEAKS": "1"})
+        self.assertEqual(job.code, 0, job.err)
+        self.assertIn("attached buffers not detached (2):", job.err)
+        for what in (r"the process's, \d+ bytes", r"that of MPI_COMM_WORLD, \d+ bytes",
+                     r"sessions of performance variables not freed \(1\): one",
+                     r"handles of performance variables not freed \(1\): waits",
+                     r"handles of control variables not freed \(1\): mpi\.stats"):
+            self.told_where(what, job.err)
+        self.assertNotRegex(self.good("-n", 1, MISUSE, "leak-buffers").err, "not (freed|detached)")
+
+    def test_messages_that_nobody_received(self):
+        for engine in "keyed", "hash", "list", "tail":
+            job = self.run_job("-n", 3, "--timeout", 60, MISUSE, "leak-messages",
+                               env={"WEFT_MPI_REPORT_LEAKS": "1", "WEFT_MPI_MATCHING": engine})
+            self.assertEqual(job.code, 0, job.err)
+            self.assertIn(
+                "rank 0: weft warn: messages on MPI_COMM_WORLD that were not received until it ended (9): "
+                "2 times from rank 0 tag 5 (4 bytes), from rank 0 tag 6 (0 bytes), "
+                "2 times from rank 1 tag 5 (4 bytes), from rank 1 tag 7 (0 bytes), "
+                "2 times from rank 2 tag 5 (4 bytes), from rank 2 tag 8 (0 bytes)", job.err)
+            self.assertEqual(job.err.count("messages on MPI_COMM_WORLD"), 1)
+            self.assertRegex(job.err, r"rank 0: weft warn: messages for context \d+, of a communicator that this rank has freed "
+                             r"or never made, from the job's ranks \(1\): from rank 1 tag 9 \(4 bytes\)")
+            for rank in range(3):  # when it is freed, not at the end
+                self.assertRegex(
+                    job.err, rf"(?s)rank {rank}: weft warn: messages on the bird's own that were not received until it "
+                    rf"ended \(1\): from rank 0 tag 7 \(4 bytes\)\n.*rank {rank} has freed it")
+        job = self.run_job("-n", 3, MISUSE, "leak-messages")
+        self.assertEqual(job.code, 0, job.err)
+        self.assertNotIn("messages", job.err)
 
     def test_sends_that_ended_at_once(self):
         """Each has a request of its own where leaks are told: a forgotten one is, and so is a stale copy."""

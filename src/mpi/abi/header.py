@@ -177,5 +177,6 @@ inline constexpr ErrorText kErrorTexts[] = {{
 
 
 def names():
-    """For tests: every function's name, without its prefix."""
-    return "".join(f'"{name}",\n' for function in functions() for name in function.names())
+    """For tests: a macro of each function, with its name, without prefix, and its state."""
+    return "".join(f"WEFT_MPI_FUNCTION({name}, {function.state})\n"
+                   for function in functions() for name in function.names())

@@ -8,6 +8,7 @@
 #include "mpi/comms/group_sets.hpp"
 #include "mpi/comms/new_comm.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/process.hpp"
 #include "mpi/request.hpp"
 
 namespace weft::mpi {
@@ -39,6 +40,7 @@ void free_comm(MPI_Comm* handle) {
     fail(code, "the delete callback of an attribute answered code " + std::to_string(code) +
                    "; the communicator stays");
   }
+  if (settings().report_leaks) serve_what_came();
   if (Comm* freed = comms().remove(*handle)) drop_when_unused(freed);
   *handle = MPI_COMM_NULL;
 }

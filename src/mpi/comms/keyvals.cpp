@@ -1,10 +1,15 @@
 // The register of key values.
 #include "mpi/comms/keyvals.hpp"
 
+#include <algorithm>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "mpi/failure.hpp"
+#include "mpi/handle.hpp"
+#include "mpi/process/caller.hpp"
 
 namespace weft::mpi {
 
@@ -12,6 +17,7 @@ namespace {
 
 struct Registered {
   Keyval keyval;
+  const void* made_at = nullptr;  ///< see program_call
   int uses = 0;
   bool freed = false;
 };
@@ -33,9 +39,10 @@ Register& all_keyvals() {
 
 int register_keyval(const Keyval& keyval) {
   Register& all = all_keyvals();
+  const void* const call = program_call();
   const std::scoped_lock guard(all.lock);
   const int number = all.next++;
-  all.entries.emplace(number, Registered{keyval});
+  all.entries.emplace(number, Registered{keyval, call});
   return number;
 }
 
@@ -78,11 +85,20 @@ void count_uses(int number, int change) noexcept {
   if (found->second.freed && found->second.uses == 0) all.entries.erase(found);
 }
 
-int forget_keyvals() noexcept {
+std::vector<std::string> forget_keyvals() {
   Register& all = all_keyvals();
   const std::scoped_lock guard(all.lock);
-  int kept = 0;
-  for (const auto& [number, entry] : all.entries) kept += entry.freed ? 0 : 1;
+  std::vector<int> numbers;  // in the order in which they were made
+  for (const auto& [number, entry] : all.entries)
+    if (!entry.freed) numbers.push_back(number);
+  std::sort(numbers.begin(), numbers.end());
+  std::vector<std::string> kept;
+  for (const int number : numbers) {
+    const Registered& entry = all.entries.at(number);
+    kept.push_back(
+        (entry.keyval.kind == AttributeOf::comm ? "one of communicators" : "one of datatypes") +
+        made_at(entry.made_at));
+  }
   all.entries.clear();
   return kept;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "mpi/abi/mpi.h"
 #include "mpi/attributes.hpp"
@@ -42,8 +44,8 @@ void free_keyval(AttributeOf kind, int number);
 void use_keyval(AttributeOf kind, int number);
 /// An attribute more (+1), or less (-1), uses it.
 void count_uses(int number, int change) noexcept;
-/// Forgets them all and answers how many the program had not freed.
-int forget_keyvals() noexcept;
+/// Forgets them all; of those that the program had not freed, what and where made.
+std::vector<std::string> forget_keyvals();
 
 /// The attributes of a datatype, made on first use.
 [[nodiscard]] AttributeSet& attributes_of(Datatype& type);

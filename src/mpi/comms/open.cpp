@@ -52,7 +52,7 @@ void end_leaked(HandleTable<T, Handle>& table, const char* what, Describe descri
     handles.push_back(handle);
     names.push_back(describe(*object) + made_at(call));
   });
-  tell_leaks(what, names.size(), names);
+  tell_leaks(what, names);
   for (const Handle handle : handles) table.remove(handle)->drop();
 }
 
@@ -86,7 +86,7 @@ void close_comms() {
   end_leaked(groups(), "groups",
              [](const Group& group) { return fmt::format("{} processes", group.size()); });
   end_leaked(sessions(), "sessions", [](const Session&) { return std::string("a session"); });
-  tell_leaks("key values", static_cast<std::size_t>(forget_keyvals()));
+  tell_leaks("key values", forget_keyvals());
   comms().define(MPI_COMM_WORLD, nullptr);
   comms().define(MPI_COMM_SELF, nullptr);
   groups().define(MPI_GROUP_EMPTY, nullptr);

@@ -82,6 +82,7 @@ void Engine::open(Channel& channel, Group* group, bool may_overtake, bool exact_
 void Engine::close(Channel& channel) {
   std::vector<Arrived*> left;
   channel.take_messages(left);
+  if (!left.empty()) tell_unreceived(channel, left);
   for (Arrived* message : left) drop(*message);
   open(channel, nullptr, false, false);
   name(channel, {});

@@ -199,6 +199,7 @@ class Engine final : public Matcher {
   void let_go() noexcept;
 
   // what_waits.cpp
+  static void tell_unreceived(const Channel& channel, const std::vector<Arrived*>& messages);
   [[nodiscard]] bool looks_wrong();
   [[nodiscard]] std::string what_waits_for_room();
 

@@ -1,16 +1,20 @@
 // What an MPI program waits for where nothing comes for long, in MPI's words (comm.report_quiet,
-// mpi.report_waits).
+// mpi.report_waits), and what it never asked for (mpi.report_leaks).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "mpi/comms/context_ids.hpp"
 #include "mpi/messages/engine.hpp"
+#include "mpi/process.hpp"
 #include "mpi/process/caller.hpp"
+#include "mpi/process/leaks.hpp"
 #include "weft/base/parker.hpp"
 
 namespace weft::mpi {
@@ -96,6 +100,28 @@ std::string list_of(const Channel& channel, const Receives& receives) {
 }
 
 }  // namespace
+
+/// Of the program's. (A collective that failed leaves messages, too; so do those of the house.)
+void Engine::tell_unreceived(const Channel& channel, const std::vector<Arrived*>& messages) {
+  if (channel.plane != Plane::program || channel.context == ContextIds::kCarrier ||
+      !settings().report_leaks)
+    return;
+  const bool open = channel.group != nullptr;
+  std::vector<std::string> which;
+  std::vector<std::tuple<int, int, uint64_t>> by_rank;
+  for (const Arrived* message : messages)
+    by_rank.emplace_back(open ? channel.group->rank_of(message->process) : message->process.value,
+                         message->tag, message->bytes);
+  std::sort(by_rank.begin(), by_rank.end());
+  for (const auto& [rank, tag, bytes] : by_rank)
+    which.push_back(fmt::format("from rank {} tag {} ({} bytes)", rank, tag, bytes));
+  tell_left(
+      open ? fmt::format("messages on {} that were not received until it ended", name_of(channel))
+           : fmt::format("messages for context {}, of a communicator that this rank has freed "
+                         "or never made, from the job's ranks",
+                         channel.context),
+      which);
+}
 
 /// (channels_lock_) Asked without need every now and then: leaves channels alone where it can.
 bool Engine::looks_wrong() {

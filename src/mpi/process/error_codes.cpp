@@ -6,6 +6,8 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/abi/error_texts.hpp"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <map>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "mpi/info.hpp"
 #include "mpi/process.hpp"
 #include "mpi/process/caller.hpp"
+#include "mpi/tool/tool.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft::mpi {
@@ -17,9 +19,9 @@ namespace {
 constexpr std::size_t kMostNamed = 20;
 }  // namespace
 
-void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std::string>& which) {
-  if (number == 0 || !settings().report_leaks) return;
-  std::string text = fmt::format("MPI_Finalize: {} not freed ({})", kind, number);
+void tell_left(std::string_view what, const std::vector<std::string>& which) {
+  if (which.empty() || !settings().report_leaks) return;
+  std::string text = fmt::format("{} ({})", what, which.size());
   std::map<std::string_view, std::size_t> times;
   for (const std::string& one : which) ++times[one];
   const char* between = ": ";
@@ -39,17 +41,23 @@ void tell_leaks(std::string_view kind, std::size_t number, const std::vector<std
   base::log(base::LogLevel::warn, text);
 }
 
+void tell_leaks(std::string_view kind, const std::vector<std::string>& which) {
+  tell_left(fmt::format("MPI_Finalize: {} not freed", kind), which);
+}
+
 void tell_leaks_that_outlast() {
   if (!settings().report_leaks) return;
   // Not looked into: other threads may free them meanwhile.
   std::vector<std::string> objects, handlers;
   infos().for_each(
       [&](MPI_Info, const Info*, const void* call) { objects.push_back("one" + made_at(call)); });
-  tell_leaks("info objects", objects.size(), objects);
+  tell_leaks("info objects", objects);
   errhandlers().for_each([&](MPI_Errhandler, const Errhandler*, const void* call) {
     handlers.push_back("one" + made_at(call));
   });
-  tell_leaks("error handlers", handlers.size(), handlers);
+  tell_leaks("error handlers", handlers);
+  tool::tell_leaks_of_pvars();
+  tool::tell_leaks_of_cvars();
 }
 
 }  // namespace weft::mpi

@@ -105,6 +105,7 @@ void open_all() {
 }
 
 void close_all() {
+  if (settings().report_leaks) serve_what_came();
   tell_leaks_that_outlast();
   close_requests();
   close_comms();

@@ -44,9 +44,11 @@ constexpr base::ConfigKey kKeys[] = {
     {.key = "mpi.report_leaks",
      .type = ConfigType::boolean,
      .fallback = "false",
-     .help = "MPI_Finalize warns of handles that were not freed, and tells where they were made; a "
-             "send that ends at once has a request of its own, so that using a copy of it is told, "
-             "too."},
+     .help =
+         "MPI_Finalize warns of handles that were not freed and buffers that were not detached, "
+         "and tells where they were made; messages that nobody received are told when their "
+         "communicator ends; a send that ends at once has a request of its own, so that using "
+         "a copy of it is told, too."},
     {.key = "mpi.report_waits",
      .type = ConfigType::nanoseconds,
      .fallback = "0",

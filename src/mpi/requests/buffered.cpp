@@ -1,13 +1,19 @@
 // The calls of buffered sends, and which buffer serves them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/comms/session.hpp"
 #include "mpi/messages.hpp"
+#include "mpi/process.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/requests/pool.hpp"
 #include "mpi/requests/send_buffer.hpp"
 
@@ -103,6 +109,24 @@ BufferPtr detach(Map& buffers, const typename Map::key_type& key) {
   }
 }
 
+/// Whose each is, and what.
+std::vector<std::string> all_attached() {
+  Attached& all = attached();
+  const std::scoped_lock guard(all.lock);
+  std::vector<std::string> which;
+  if (all.process) which.push_back("the process's, " + all.process->described());
+  for (const auto& [session, buffer] : all.sessions)
+    which.push_back("a session's, " + buffer->described());
+  for (const auto& [comm, buffer] : all.comms) {
+    const std::scoped_lock named(const_cast<Comm*>(comm)->lock);
+    which.push_back(
+        fmt::format("that of {}, {}",
+                    comm->name.empty() ? fmt::format("context {}", comm->context) : comm->name,
+                    buffer->described()));
+  }
+  return which;
+}
+
 /// Tells the program what it has back.
 void tell(const BufferPtr& buffer, void* address, MPI_Count* size) {
   if (address != nullptr) *static_cast<void**>(address) = buffer ? buffer->memory() : nullptr;
@@ -173,6 +197,7 @@ void detach_buffer_of(Comm& comm) { (void)detach(attached().comms, &comm); }
 void detach_buffer_of(MPI_Session session) { (void)detach(attached().sessions, session); }
 
 void detach_all_buffers() {
+  if (settings().report_leaks) tell_left("attached buffers not detached", all_attached());
   (void)detach_process();
   Attached& all = attached();
   while (!all.comms.empty()) (void)detach(all.comms, all.comms.begin()->first);

@@ -110,7 +110,7 @@ void tell_leaked_requests() {
   request_pool().for_each([&](Request& leaked) {
     which.push_back(described(leaked) + made_at(request_pool().maker_of(leaked)));
   });
-  tell_leaks("requests", which.size(), which);
+  tell_leaks("requests", which);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ void end_leaked_messages() {
         handles.push_back(handle);
         which.push_back(fmt::format("context {}{}", leaked->comm->context, made_at(call)));
       });
-  tell_leaks("messages that were probed and never received,", which.size(), which);
+  tell_leaks("messages that were probed and never received,", which);
   for (const MPI_Message handle : handles) {
     const std::unique_ptr<MatchedMessage> leaked(matched_messages().remove(handle));
     if (leaked) discard(*leaked->message);

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "mpi/messages.hpp"
+#include "mpi/process/caller.hpp"
 
 namespace weft::mpi {
 
@@ -166,6 +167,11 @@ void SendBuffer::send(Comm& comm, const Piece& piece, int to, int tag) {
     release(*block);
     if (error != MPI_SUCCESS) fail(error, "a buffered send could not begin");
   }
+}
+
+std::string SendBuffer::described() const {
+  return (automatic_ ? std::string("automatic") : fmt::format("{} bytes", int64_t{bytes_})) +
+         made_at(made_at_);
 }
 
 bool SendBuffer::empty() const noexcept {

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "mpi/comm.hpp"
+#include "mpi/handle.hpp"
 #include "mpi/request.hpp"
 #include "mpi/requests/arguments.hpp"
 #include "mpi/transfer.hpp"
@@ -30,13 +32,16 @@ class SendBuffer {
   SendBuffer(void* memory, MPI_Count bytes) noexcept
       : memory_(static_cast<std::byte*>(memory)),
         bytes_(bytes),
-        automatic_(memory == MPI_BUFFER_AUTOMATIC) {}
+        automatic_(memory == MPI_BUFFER_AUTOMATIC),
+        made_at_(program_call()) {}
   ~SendBuffer() = default;
   SendBuffer(const SendBuffer&) = delete;
   SendBuffer& operator=(const SendBuffer&) = delete;
 
   [[nodiscard]] void* memory() const noexcept { return memory_; }
   [[nodiscard]] MPI_Count bytes() const noexcept { return automatic_ ? 0 : bytes_; }
+  /// "64 bytes", or that it is automatic, and where it was attached.
+  [[nodiscard]] std::string described() const;
 
   /// Copies the message, begins to send the copy. Throws MPI_ERR_BUFFER if there is no room.
   void send(Comm& comm, const Piece& piece, int to, int tag);
@@ -67,6 +72,7 @@ class SendBuffer {
   std::byte* const memory_;
   const MPI_Count bytes_;
   const bool automatic_;
+  const void* const made_at_;  ///< see program_call
 
   mutable base::SpinLock lock_;  ///< of what follows
   Block* first_ = nullptr;
@@ -85,7 +91,7 @@ bool is_in_buffers(const Comm& comm);
 /// The communicator ends: waits for what is in its buffer, and lets that go.
 void detach_buffer_of(Comm& comm);
 void detach_buffer_of(MPI_Session session);
-/// The same for all there are, at the end.
+/// The same for all there are, at the end; with mpi.report_leaks, tells of them.
 void detach_all_buffers();
 
 }  // namespace weft::mpi

@@ -5,10 +5,15 @@
 // initialized, and after it was ended.
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "mpi/abi/calls.hpp"
+#include "mpi/handle.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/caller.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/tool/tool.hpp"
 
 namespace weft::mpi {
@@ -20,16 +25,16 @@ using base::ConfigType;
 
 constexpr int kTextLength = 1024;
 
-/// The handles that were given out, each a record of its own.
-std::set<const ConfigKey* const*>& given() {
-  static auto& one = *new std::set<const ConfigKey* const*>;
+/// The handles that were given out, each a record of its own, and where (program_call).
+std::map<const ConfigKey* const*, const void*>& given() {
+  static auto& one = *new std::map<const ConfigKey* const*, const void*>;
   return one;
 }
 
 const ConfigKey& variable(MPI_T_cvar_handle handle) {
   const auto found = given().find(reinterpret_cast<const ConfigKey* const*>(handle));
   if (found == given().end()) fail(MPI_T_ERR_INVALID_HANDLE, "not a handle of a control variable");
-  return ***found;
+  return **found->first;
 }
 
 MPI_Datatype type_of(const ConfigKey& key) noexcept {
@@ -85,6 +90,17 @@ std::string written(const ConfigKey& key, const void* in) {
 }
 
 }  // namespace
+
+void tell_leaks_of_cvars() {
+  std::vector<std::string> which;
+  {
+    const std::scoped_lock guard(lock());
+    for (const auto& [record, call] : given())
+      which.push_back(std::string((*record)->key) + made_at(call));
+  }
+  tell_leaks("handles of control variables", which);
+}
+
 }  // namespace tool
 
 namespace calls {
@@ -127,7 +143,7 @@ void T_cvar_handle_alloc(int cvar_index, void* obj_handle, MPI_T_cvar_handle* ha
   check_index(cvar_index, variables().size());
   if (handle == nullptr) fail(MPI_T_ERR_INVALID, "no place for the handle");
   auto* record = new const ConfigKey*(variables()[static_cast<std::size_t>(cvar_index)]);
-  given().insert(record);
+  given().emplace(record, program_call());
   *handle = reinterpret_cast<MPI_T_cvar_handle>(record);
   put(count, type_of(**record) == MPI_CHAR ? kTextLength : 1);
 }

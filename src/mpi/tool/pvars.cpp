@@ -7,12 +7,18 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "mpi/abi/calls.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/counters.hpp"
+#include "mpi/handle.hpp"
 #include "mpi/process.hpp"
+#include "mpi/process/caller.hpp"
+#include "mpi/process/leaks.hpp"
 #include "mpi/tool/tool.hpp"
 
 namespace weft::mpi {
@@ -32,6 +38,7 @@ struct Variable {
   uint64_t start = 0;    ///< what the counter showed then
   uint64_t last = 0;     ///< what it showed when it could last be read
   uint64_t process = 0;  ///< which one's counter that was
+  const void* made_at = program_call();
 
   [[nodiscard]] const CounterEntry& entry() const { return counters()[index]; }
   uint64_t now() {
@@ -57,6 +64,7 @@ struct Variable {
 };
 
 struct Session {
+  const void* made_at = program_call();
   std::set<std::unique_ptr<Variable>> variables;
 };
 
@@ -118,6 +126,21 @@ void give(void* out, uint64_t value) {
 }
 
 }  // namespace
+
+void tell_leaks_of_pvars() {
+  std::vector<std::string> open, handles;
+  {
+    const std::scoped_lock guard(lock());
+    for (const Session* session : sessions()) {
+      open.push_back("one" + made_at(session->made_at));
+      for (const auto& held : session->variables)
+        handles.push_back(held->entry().name + made_at(held->made_at));
+    }
+  }
+  tell_leaks("sessions of performance variables", open);
+  tell_leaks("handles of performance variables", handles);
+}
+
 }  // namespace tool
 
 namespace calls {

@@ -48,6 +48,10 @@ struct Enumeration {
 const Enumeration* enumeration_of(const base::ConfigKey& key);
 MPI_T_enum handle_of(const Enumeration* enumeration) noexcept;
 
+/// Of handles and sessions that nobody freed (process/leaks.hpp).
+void tell_leaks_of_pvars();
+void tell_leaks_of_cvars();
+
 /// Throws `code` unless 0 <= index < size.
 inline void check_index(int index, std::size_t size, int code = MPI_T_ERR_INVALID_INDEX) {
   if (index < 0 || static_cast<std::size_t>(index) >= size)

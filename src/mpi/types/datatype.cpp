@@ -60,7 +60,7 @@ void end_leaked_types() {
         fmt::format("{} bytes{}", type->size(), made_at(call)));
   });
   for (const auto& [combiner, which] : by_combiner) {
-    tell_leaks(fmt::format("datatypes of {}", maker_name(combiner)), which.size(), which);
+    tell_leaks(fmt::format("datatypes of {}", maker_name(combiner)), which);
   }
   for (const MPI_Datatype handle : left) {
     if (Datatype* type = datatypes().remove(handle); type != nullptr) type->drop();
@@ -74,7 +74,7 @@ void end_leaked_ops() {
     left.push_back(handle);
     which.push_back("one" + made_at(call));
   });
-  tell_leaks("operations", left.size(), which);
+  tell_leaks("operations", which);
   for (const MPI_Op handle : left) {
     if (Op* leaked = ops().remove(handle); leaked != nullptr) leaked->drop();
   }

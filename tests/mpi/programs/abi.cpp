@@ -13,7 +13,9 @@
 namespace {
 
 constexpr const char* kNames[] = {
+#define WEFT_MPI_FUNCTION(name, state) #name,
 #include "mpi/abi/names.inc"
+#undef WEFT_MPI_FUNCTION
 };
 
 static_assert(sizeof(MPI_Status) == 32 && offsetof(MPI_Status, MPI_TAG) == 4 &&

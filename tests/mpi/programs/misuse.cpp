@@ -84,6 +84,7 @@ void leave_handles() {
   MPI_Info_set(info, "a key", "its value");
   int keyval = 0;
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, nullptr);
+  MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &keyval, nullptr);
   static int words[2];
   MPI_Request requests[2];
   MPI_Irecv(&words[0], 1, MPI_INT, rank, 77, MPI_COMM_WORLD, &requests[0]);
@@ -91,6 +92,49 @@ void leave_handles() {
   MPI_Message message;
   MPI_Send(&words[1], 1, MPI_INT, rank, 79, MPI_COMM_WORLD);
   MPI_Mprobe(rank, 79, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+}
+
+/// Buffers of the process and of a communicator, and what is MPI_T's.
+void leave_buffers_and_tools() {
+  static char room[3][MPI_BSEND_OVERHEAD];
+  MPI_Buffer_attach(room[0], sizeof room[0]);
+  MPI_Comm_attach_buffer(MPI_COMM_WORLD, room[1], sizeof room[1]);
+  MPI_Comm_attach_buffer(MPI_COMM_SELF, room[2], sizeof room[2]);
+  void* back = nullptr;
+  int bytes = 0;
+  MPI_Comm_detach_buffer(MPI_COMM_SELF, &back, &bytes);
+  int provided = 0;
+  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+  MPI_T_pvar_session session;
+  MPI_T_pvar_session_create(&session);
+  int index = 0;
+  int count = 0;
+  MPI_T_pvar_get_index("waits", MPI_T_PVAR_CLASS_COUNTER, &index);
+  MPI_T_pvar_handle variable;
+  MPI_T_pvar_handle_alloc(session, index, nullptr, &variable, &count);
+  MPI_T_cvar_get_index("mpi.stats", &index);
+  MPI_T_cvar_handle setting;
+  MPI_T_cvar_handle_alloc(index, nullptr, &setting, &count);
+  MPI_T_finalize();
+}
+
+/// All ranks send to the first what it does not receive, the second on a communicator that it has
+/// freed, too; and each to itself on one that it frees.
+void leave_messages() {
+  const int word = 1;
+  for (int i = 0; i < 2; ++i) MPI_Send(&word, 1, MPI_INT, 0, 5, MPI_COMM_WORLD);
+  MPI_Send(&word, 0, MPI_INT, 0, 6 + rank, MPI_COMM_WORLD);
+  MPI_Comm own, all;
+  MPI_Comm_dup(MPI_COMM_WORLD, &all);
+  MPI_Comm_dup(MPI_COMM_SELF, &own);
+  MPI_Comm_set_name(own, "the bird's own");
+  MPI_Send(&word, 1, MPI_INT, 0, 7, own);
+  MPI_Comm_free(&own);
+  std::fprintf(stderr, "rank %d has freed it\n", rank);
+  if (rank == 0) MPI_Comm_free(&all);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 1) MPI_Send(&word, 1, MPI_INT, 0, 9, all);
+  if (rank != 0) MPI_Comm_free(&all);
 }
 
 /// Waits twice for a send that had ended at once, by a copy of its handle.
@@ -197,11 +241,15 @@ int main(int argc, char** argv) {
   }
   if (asked(what, "stay")) leave_a_thread_in_mpi();
   if (asked(what, "leak")) leave_handles();
+  if (asked(what, "leak-buffers")) leave_buffers_and_tools();
+  if (asked(what, "leak-messages")) leave_messages();
   if (asked(what, "leak-send")) leave_send();
   if (asked(what, "stale-send")) use_stale_send();
   if (asked(what, "leak-session")) {
     MPI_Session session;
     MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+    static char room[MPI_BSEND_OVERHEAD];
+    MPI_Session_attach_buffer(session, room, sizeof room);
   }
   if (asked(what, "session-abort")) {
     MPI_Session session;
