@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "comm/users_code.hpp"
 #include "fabric/small_copy.hpp"
 #include "weft/base/asymmetric_fence.hpp"
+#include "weft/base/buffers.hpp"
 
 namespace weft {
 
@@ -106,7 +105,7 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
   op->completion = completion != nullptr ? completion : spec.at_source;
   op->context = context;
   if (pieces.size() > 1) {
-    op->buffer = static_cast<std::byte*>(std::malloc(bytes));
+    op->buffer = base::take_buffer(bytes);
     if (op->buffer == nullptr) {
       if (op->counted) runtime.end_request(to);
       runtime.operations->release_post(*op);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/comm/matcher.hpp"
@@ -103,7 +104,7 @@ std::span<const std::byte> OpenPacket::whole(Errc& error) noexcept {
       there = now;
     if (there == open_.bytes) return open_.pieces[0];
   }
-  aside_.reset(static_cast<std::byte*>(std::malloc(open_.bytes)));
+  aside_.reset(base::take_buffer(open_.bytes));
   if (aside_ == nullptr) {
     error = Errc::no_memory;
     return {};

@@ -14,10 +14,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <span>
 
+#include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
 #include "weft/fabric/transport.hpp"
@@ -110,10 +110,8 @@ class OpenPacket {
   fabric::Transport& transport_;
   Rank source_;
   const fabric::OpenLoan& open_;
-  struct Free {
-    void operator()(std::byte* memory) const noexcept { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> aside_;  ///< what `whole` brought together, or read
+  std::unique_ptr<std::byte, base::GiveBackBuffer>
+      aside_;  ///< what `whole` brought together, or read
 };
 
 }  // namespace weft::comm

@@ -12,12 +12,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <span>
 #include <vector>
 
 #include "comm/wire.hpp"
+#include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/records.hpp"
@@ -73,7 +73,7 @@ struct alignas(base::kCacheLine) Operation {
   Work work;
   Errc error;
   bool answers;         ///< the peer waits for `finished`
-  bool owns_buffer;     ///< from malloc: pieces gathered for a rendezvous
+  bool owns_buffer;     ///< from take_buffer: pieces gathered for a rendezvous
   uint16_t reply_port;  ///< the peer's port for answers
   uint16_t reads;       ///< of `fetch`, under way: the buffer is the network's, too
   uint16_t chunks;      ///< from the back, of `share` that are here, of `help` that were sent
@@ -304,7 +304,7 @@ class OperationTable {
   }
   static void retire(Operation& op) noexcept {
     if (op.owns_buffer) [[unlikely]]
-      std::free(op.buffer);
+      base::give_back_buffer(op.buffer);
     // relaxed: a record has one owner at a time; `find` reads it only to refuse late answers.
     op.generation.store(op.generation.load(std::memory_order_relaxed) + 1,
                         std::memory_order_relaxed);

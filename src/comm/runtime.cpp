@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "comm/users_code.hpp"
+#include "weft/base/buffers.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
 #include "weft/base/log.hpp"
@@ -186,6 +186,7 @@ Runtime::~Runtime() {
       base::log(base::LogLevel::warn, fmt::format("at the end: {}", error.what()));
     }
   }
+  base::drop_kept_buffers();
 }
 
 /// Objects that outlive their runtime crash when they end, without a word.

@@ -55,7 +55,7 @@ struct Transfer : Entry {
   int64_t count = 0;
   Channel* channel = nullptr;  ///< where it is posted
 
-  std::byte* packed = nullptr;  ///< a copy in packed form, for layouts with holes (malloc)
+  std::byte* packed = nullptr;  ///< a copy in packed form, for layouts with holes (take_buffer)
   AnnouncementName name;        ///< sends that were announced or wait in the backlog
 
   [[nodiscard]] bool ended() const noexcept {

@@ -1,9 +1,9 @@
 // Messages that arrive: in order, to the receive that waits, or kept until it comes.
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "mpi/messages/engine.hpp"
+#include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 
 namespace weft::mpi {
@@ -58,7 +58,7 @@ void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
   const bool fits = message.bytes <= static_cast<uint64_t>(transfer.capacity);
   auto room = fits ? static_cast<std::size_t>(message.bytes) : 0;
   if (fits && !transfer.type->contiguous()) {
-    into = transfer.packed = static_cast<std::byte*>(std::malloc(room == 0 ? 1 : room));
+    into = transfer.packed = base::take_buffer(room);
     if (into == nullptr) {
       transfer.outcome.error = MPI_ERR_NO_MEM;  // kept: see end_fetch
       room = 0;
@@ -67,7 +67,7 @@ void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
   under_way_.fetch_add(1, std::memory_order_relaxed);
   if (endpoint_->fetch(message, {into, room}, &fetched_, &transfer) == Post::posted) return;
   under_way_.fetch_sub(1, std::memory_order_relaxed);
-  std::free(std::exchange(transfer.packed, nullptr));
+  base::give_back_buffer(std::exchange(transfer.packed, nullptr));
   {
     const std::scoped_lock guard(stalled_lock_);
     unfetched_.emplace_back(&transfer, message);
@@ -86,7 +86,7 @@ void Engine::end_fetch(void* argument, const Event& event) {
     if (event.error == Errc::ok) {
       transfer.type->unpack(transfer.buffer, transfer.count, 0, {transfer.packed, event.bytes});
     }
-    std::free(std::exchange(transfer.packed, nullptr));
+    base::give_back_buffer(std::exchange(transfer.packed, nullptr));
   }
   transfer.channel->counts.add(ChannelCount::received, ChannelCount::received_bytes, event.bytes);
   // release: pairs with shut. The last access: its end may let the program finalize.
@@ -128,7 +128,7 @@ Arrived* Engine::record_of(Channel& channel, const Delivery& message) {
   record->holds = Arrived::Holds::inlined;
   if (record->bytes > Arrived::kInlineBytes) {
     record->holds = Arrived::Holds::heap;
-    into = record->heap = static_cast<std::byte*>(std::malloc(record->bytes));
+    into = record->heap = base::take_buffer(record->bytes);
     if (into == nullptr) {
       records_.release(*record);
       return nullptr;
@@ -136,7 +136,7 @@ Arrived* Engine::record_of(Channel& channel, const Delivery& message) {
   }
   if (message.payload.copy({into, record->bytes}) != Errc::ok) [[unlikely]] {
     // Its sender died before it was sent: it is offered no more.
-    if (record->holds == Arrived::Holds::heap) std::free(record->heap);
+    if (record->holds == Arrived::Holds::heap) base::give_back_buffer(record->heap);
     records_.release(*record);
     return nullptr;
   }
@@ -148,7 +148,7 @@ void Engine::release(Arrived& message) noexcept {
   const Rank source = message.process;
   const auto bytes = static_cast<int64_t>(message.bytes) + kRecordBytes;
   const Arrived::Holds holds = message.holds;
-  if (holds == Arrived::Holds::heap) std::free(message.heap);
+  if (holds == Arrived::Holds::heap) base::give_back_buffer(message.heap);
   records_.release(message);
   if (holds != Arrived::Holds::announced) discharge(source, bytes);
 }
@@ -328,7 +328,7 @@ void Engine::peer_down(Rank peer) noexcept {
   for (Transfer* each : over) each->outcome.error = MPI_ERR_PROC_ABORTED;
   over.insert(over.end(), taken_back.begin(), taken_back.end());
   for (Transfer* each : over) {
-    std::free(std::exchange(each->packed, nullptr));
+    base::give_back_buffer(std::exchange(each->packed, nullptr));
     each->end();
   }
 }

@@ -2,11 +2,11 @@
 // number, when that has gone; what was announced by asking its receiver, over the device that
 // announced it, so behind it. He answers only if he has the message still: its end tells the sender
 // which it was. What has gone eagerly has ended.
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 
 #include "mpi/messages/engine.hpp"
+#include "weft/base/buffers.hpp"
 
 namespace weft::mpi {
 
@@ -45,7 +45,7 @@ void Engine::recall(Transfer& transfer) {
       runtime_.progress();
     return;
   }
-  std::free(std::exchange(transfer.packed, nullptr));
+  base::give_back_buffer(std::exchange(transfer.packed, nullptr));
   transfer.outcome.cancelled = true;
   transfer.end();
 }

@@ -1,12 +1,12 @@
 // Sends: at once, announced, or in the backlog of their peer until there is room.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <mutex>
 
 #include "mpi/messages/engine.hpp"
 #include "mpi/messages/under_way.hpp"
 #include "mpi/process.hpp"
+#include "weft/base/buffers.hpp"
 
 namespace weft::mpi {
 
@@ -82,7 +82,7 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   if (!transfer.type->contiguous()) {
     std::byte* into = small.data();
     if (!eager || sequenced_ || bytes > small.size()) {
-      into = transfer.packed = static_cast<std::byte*>(std::malloc(bytes == 0 ? 1 : bytes));
+      into = transfer.packed = base::take_buffer(bytes);
       if (into == nullptr) {
         transfer.outcome.error = MPI_ERR_NO_MEM;
         transfer.end();
@@ -108,7 +108,8 @@ void Engine::send(Transfer& transfer, SendMode mode) {
       return;
     }
     if (answer == Post::done) [[likely]] {
-      if (transfer.packed != nullptr) std::free(std::exchange(transfer.packed, nullptr));
+      if (transfer.packed != nullptr)
+        base::give_back_buffer(std::exchange(transfer.packed, nullptr));
       transfer.end();
       return;
     }
@@ -128,8 +129,7 @@ void Engine::stall(Transfer& transfer, Peer& peer) {
   transfer.channel->counts.add(ChannelCount::stalls);
   if (!transfer.type->contiguous() && transfer.packed == nullptr) {
     // It was packed on the stack.
-    transfer.packed =
-        static_cast<std::byte*>(std::malloc(static_cast<std::size_t>(transfer.capacity)));
+    transfer.packed = base::take_buffer(static_cast<std::size_t>(transfer.capacity));
     if (transfer.packed == nullptr) {
       transfer.outcome.error = MPI_ERR_NO_MEM;
       transfer.end();
@@ -259,7 +259,7 @@ Tried Engine::try_again() noexcept {
     all = all && unfetched_.empty() && recalls_.empty();
   }
   for (Transfer* each : over) {
-    std::free(std::exchange(each->packed, nullptr));
+    base::give_back_buffer(std::exchange(each->packed, nullptr));
     each->end();
   }
   return all ? Tried::all : over.empty() ? Tried::nothing : Tried::some;
@@ -267,7 +267,7 @@ Tried Engine::try_again() noexcept {
 
 void Engine::end_send(void* argument, const Event& event) {
   auto& transfer = *static_cast<Transfer*>(event.context);
-  std::free(std::exchange(transfer.packed, nullptr));
+  base::give_back_buffer(std::exchange(transfer.packed, nullptr));
   transfer.outcome.cancelled = event.error == Errc::cancelled;
   if (!transfer.outcome.cancelled) transfer.outcome.error = error_class_of(event.error);
   // release: pairs with shut. The last access: its end may let the program finalize.
