@@ -105,6 +105,8 @@ Topology::Topology() {
     numa_os_index_.push_back(static_cast<int>(node->os_index));
   }
   numa_nodes_ = std::max(1, static_cast<int>(numa_os_index_.size()));
+  // Complete: with those that a container or an affinity leaves out.
+  processors_ = std::max(1, hwloc_bitmap_weight(hwloc_topology_get_complete_cpuset(t)));
 
   const std::vector<bool> allowed =
       faked_ ? faked_mask(config_text(kFakedAffinityKey), t) : affinity_mask();

@@ -54,6 +54,11 @@ weft_collectives_by(many_nodes PROGRAM collectives_reducing RANKS 10 NODES 5)
 weft_collectives_by(nodes PROGRAM collectives_inter RANKS 6 NODES 2)
 weft_collectives_by(nodes PROGRAM collectives_board RANKS 7 NODES 2)
 weft_collectives_by(messages PROGRAM collectives_board RANKS 4 ENV WEFT_MPI_NODE_BOARD=false)
+# As where no two ranks share a core.
+weft_collectives_by(cores PROGRAM collectives_moving RANKS 5 ENV "WEFT_BASE_TOPOLOGY=core:16 pu:1")
+weft_collectives_by(cores PROGRAM collectives_reducing RANKS 5 ENV "WEFT_BASE_TOPOLOGY=core:16 pu:1")
+weft_collectives_by(turns PROGRAM collectives_reducing RANKS 6
+  ENV "WEFT_BASE_TOPOLOGY=core:4 pu:1" WEFT_MPI_NODE_BOARD=false)
 weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_many RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)

@@ -23,6 +23,9 @@ class Topology {
   [[nodiscard]] const std::vector<Core>& cores() const noexcept { return cores_; }
   /// That mask leaves out processors which the machine has for this container or login.
   [[nodiscard]] bool narrowed() const noexcept { return narrowed_; }
+  /// Processors of the machine, whichever of them this process may use: the same number for all
+  /// processes on it.
+  [[nodiscard]] int processors() const noexcept { return processors_; }
   [[nodiscard]] int numa_nodes() const noexcept { return numa_nodes_; }
   [[nodiscard]] bool faked() const noexcept { return faked_; }
   /// The memory node of the core that the calling thread is bound to, or runs on now.
@@ -41,6 +44,7 @@ class Topology {
   std::vector<Core> cores_;
   std::vector<int> node_of_processor_;  // by os_index; -1: no such processor
   std::vector<int> numa_os_index_;      // by node
+  int processors_ = 1;
   int numa_nodes_ = 1;
   bool faked_ = false;
   bool narrowed_ = false;

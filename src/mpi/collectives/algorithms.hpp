@@ -11,6 +11,11 @@
 
 namespace weft::mpi {
 
+/// Whether vectors go straight to the root and from there, rather than along a tree, whose depth is
+/// waited for at every level: short ones of few ranks, and longer ones where ranks take turns,
+/// unless the root had so much to do that the others' cores stood still.
+[[nodiscard]] bool goes_straight(const Team& team, int64_t bytes);
+
 // Each picks an algorithm by size; roots are members of the team. `levels`: node_levels of the
 // communicator if the team is everybody, or nullptr.
 
@@ -39,12 +44,6 @@ Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& 
 /// where all ranks know it and blocks are equal; or else -1.
 Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, const Parts& in,
                     int64_t most_bytes);
-/// Whether exchange_in_pieces is what such blocks should go by.
-[[nodiscard]] bool goes_in_pieces(const Team& team, int64_t bytes);
-/// Block i of `out` to rank i, or to all this rank's own if they are `alike`; what comes from rank
-/// i to part i of `in`. Everything at once, in pieces that go eagerly: nobody waits for anybody's
-/// turn on a core. All know the blocks' sizes. This rank's own block is left out.
-Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike);
 /// The same with what is sent in the place of what is received.
 Schedule all_to_all_in_place(const Team& team, const NodeMap* levels, const Parts& data,
                              int64_t most_bytes);

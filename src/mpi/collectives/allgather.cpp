@@ -13,7 +13,8 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kBruckBytes = 16 << 10;  // of all blocks together: up to this
+constexpr int64_t kBruckBytes = 16 << 10;    // of all blocks together: up to this
+constexpr int64_t kLinearBytes = 256 << 10;  // of a block, on one node: up to this
 
 /// Part `p`, then p + 1, … around the ring.
 int64_t bytes_from(const Parts& all, int size, int first, int count) {
@@ -80,10 +81,8 @@ Schedule pick(const Team& team, const Parts& all) {
     // On a node a ring has no shorter ways, and each rank waits for all before it.
     const bool near = node_map(*team.comm).nodes.size() == 1;
     const int64_t each = bytes / team.size;  // the same for all, whatever their blocks
-    const bool eager = each <= static_cast<int64_t>(runtime().eager_bytes());
-    if (goes_in_pieces(team, each)) return exchange_in_pieces(team, all, all, true);
     by = team.size > 2 && bytes <= kBruckBytes ? AllgatherBy::bruck
-         : near && eager                       ? AllgatherBy::linear
+         : near && each <= kLinearBytes        ? AllgatherBy::linear
                                                : AllgatherBy::ring;
   }
   switch (by) {

@@ -6,6 +6,7 @@
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/halving.hpp"
 #include "mpi/collectives/node_board.hpp"
+#include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
 #include "mpi/process.hpp"
 
@@ -16,6 +17,9 @@ constexpr int64_t kWholeBytes = 32 << 10;  // of more than four ranks: up to thi
 constexpr int64_t kPairBytes = 256 << 10;  // of two ranks: up to this whole vectors
 constexpr int64_t kRingBytes = 4 << 20;    // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
+// Where ranks take turns: of more than so many, up to so much, by the first.
+constexpr int kPairingRanks = 4;
+constexpr int64_t kFirstBytes = 64 << 10;
 
 std::byte* as_bytes(const void* at) noexcept {
   return static_cast<std::byte*>(const_cast<void*>(at));
@@ -148,12 +152,27 @@ Schedule all_reduce_ring(Team team, Reduction reduction, const void* from, void*
   }
 }
 
+/// To the first and back.
+Schedule all_reduce_straight(Team team, Reduction reduction, const void* from, void* to) {
+  const Schedule up = reduce(team, nullptr, reduction, from, to, 0);
+  co_await part(up);
+  const Schedule down = broadcast(team, nullptr, reduction.whole(to), 0);
+  co_await part(down);
+}
+
+/// Many that take turns. Not of what boards are for: a result shall not depend on there being one.
+bool goes_by_first(const Team& team, int64_t bytes) {
+  return team.size > kPairingRanks && bytes > static_cast<int64_t>(Board::kBytes) &&
+         bytes <= kFirstBytes && goes_straight(team, bytes) && take_turns(team);
+}
+
 Schedule pick(const Team& team, const Reduction& reduction, const void* from, void* to) {
   AllreduceBy by = choices().allreduce;
   const bool commutes = reduction.op->commutative;
   if (by == AllreduceBy::ring && !commutes) by = AllreduceBy::automatic;
   if (by == AllreduceBy::automatic) {
     const int64_t bytes = reduction.bytes();
+    if (goes_by_first(team, bytes)) return all_reduce_straight(team, reduction, from, to);
     const auto eager = static_cast<int64_t>(runtime().eager_bytes());
     // What goes eagerly goes whole. Of two ranks halves are worth while if they do, or much later.
     const bool whole = bytes <= (team.size <= 4 ? eager : std::min(eager, kWholeBytes)) ||
@@ -170,14 +189,6 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
   if (by == AllreduceBy::rabenseifner) return all_reduce_halving(team, reduction, from, to);
   if (team.size == 2 && from != to && commutes) return all_reduce_pair(team, reduction, from, to);
   return all_reduce_doubling(team, reduction, from, to);
-}
-
-/// To the first and back. What lies at `to` takes part.
-Schedule all_reduce_straight(Team team, Reduction reduction, void* to) {
-  const Schedule up = reduce(team, nullptr, reduction, to, to, 0);
-  co_await part(up);
-  const Schedule down = broadcast(team, nullptr, reduction.whole(to), 0);
-  co_await part(down);
 }
 
 /// With as few messages as there can be, one to and one from each but one, and a step less than to
@@ -207,7 +218,7 @@ Schedule all_reduce_sparing(Team team, Reduction reduction, void* to) {
 Schedule across_nodes(const Team& leaders, const Reduction& reduction, void* to) {
   const bool is_short = reduction.bytes() <= static_cast<int64_t>(runtime().eager_bytes());
   if (leaders.size > 2 && is_short && choices().allreduce == AllreduceBy::automatic)
-    return leaders.size <= kStraightLeaders ? all_reduce_straight(leaders, reduction, to)
+    return leaders.size <= kStraightLeaders ? all_reduce_straight(leaders, reduction, to, to)
                                             : all_reduce_sparing(leaders, reduction, to);
   return pick(leaders, reduction, to, to);
 }
@@ -220,7 +231,7 @@ void fold_all(const Team& node, bool alone, const Reduction& reduction, std::byt
   };
   const ReduceBy by = choices().reduce;
   const bool straight = by == ReduceBy::linear ||
-                        (by == ReduceBy::automatic && goes_straight(node.size, reduction.bytes()));
+                        (by == ReduceBy::automatic && goes_straight(node, reduction.bytes()));
   if (!alone && straight && reduction.type->contiguous()) {  // reduce_straight
     for (int i = 1; i < node.size; ++i) fold(0, i);
     return;

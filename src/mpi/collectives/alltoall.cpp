@@ -17,8 +17,9 @@ constexpr int64_t kBruckBlock = 256;
 constexpr int kBruckRanks = 17;
 constexpr int64_t kBruckFarBlock = 4 << 10;
 constexpr int kBruckFarRanks = 8;
-constexpr int64_t kLinearBytes = 32 << 10;   // of a block: up to this many at once
-constexpr int64_t kPiecesBytes = 256 << 10;  // on one node, of what is not eager: up to this
+// Many at once, of blocks up to so much; on one node, and over nodes.
+constexpr int64_t kAtOnceBytes = 128 << 10;
+constexpr int64_t kAtOnceFarBytes = 32 << 10;
 // By nodes: of a block, up to this;
 constexpr int64_t kNodesBlock = 8 << 10;
 // where blocks may be unlike, up to this, among so many nodes, in so much room.
@@ -73,12 +74,6 @@ Schedule all_to_all_straight(Team team, Parts out, Parts in) {
   }
   co_await step;
   if (!inter) copy(out[team.rank], in[team.rank]);
-}
-
-Schedule all_to_all_in_pieces(Team team, Parts out, Parts in) {
-  const Schedule others = exchange_in_pieces(team, out, in, false);
-  co_await part(others);
-  copy(out[team.rank], in[team.rank]);
 }
 
 /// A tournament: in each round everybody has one partner, who has the same (or none).
@@ -150,41 +145,6 @@ int64_t by_nodes_up_to(const NodeMap* levels, int64_t bytes) {
 
 }  // namespace
 
-bool goes_in_pieces(const Team& team, int64_t bytes) {
-  return bytes > static_cast<int64_t>(runtime().eager_bytes()) && bytes <= kPiecesBytes &&
-         node_map(*team.comm).nodes.size() == 1;
-}
-
-Schedule exchange_in_pieces(Team team, Parts out, Parts in, bool alike) {
-  const auto piece = static_cast<int64_t>(runtime().eager_bytes());
-  const auto before = [&](int distance) { return (team.rank - distance + team.size) % team.size; };
-  const auto after = [&](int distance) { return (team.rank + distance) % team.size; };
-  // By distance, all before anything is posted. A type with gaps may be another on the other side.
-  std::deque<Packed> going;
-  std::deque<Packed> coming;
-  if (alike) going.emplace_back(out[team.rank], true);
-  for (int distance = 1; distance < team.size; ++distance) {
-    if (!alike) going.emplace_back(out[after(distance)], true);
-    coming.emplace_back(in[before(distance)], false);
-  }
-  Step<32> step;
-  for (int distance = 1; distance < team.size; ++distance) {
-    const auto i = static_cast<std::size_t>(distance - 1);
-    std::byte* const from = going[alike ? 0 : i].at();
-    std::byte* const to = coming[i].at();
-    const int64_t sent = out[alike ? team.rank : after(distance)].bytes();
-    const int64_t received = in[before(distance)].bytes();
-    for (int64_t at = 0; at < std::max(sent, received); at += piece) {
-      if (step.full(2)) co_await step;
-      const auto left = [&](int64_t bytes) { return std::clamp<int64_t>(bytes - at, 0, piece); };
-      step.recv(team, before(distance), bytes_at(to + at, left(received)));
-      step.send(team, after(distance), bytes_at(from + at, left(sent)));
-    }
-  }
-  co_await step;
-  for (const Packed& each : coming) each.unpack();
-}
-
 Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, const Parts& in,
                     int64_t bytes) {
   AlltoallBy by = bytes >= 0 ? choices().alltoall : AlltoallBy::linear;
@@ -194,10 +154,9 @@ Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, c
     return all_to_all_by_nodes(team, *levels, out, in, limit, false);
   if (by == AlltoallBy::automatic) {
     // Fewer steps are worth more messages where ranks take turns on cores: each step is a turn.
-    if (goes_in_pieces(team, bytes)) return all_to_all_in_pieces(team, out, in);
     const bool near = node_map(*team.comm).nodes.size() == 1;
-    const int64_t most = near ? static_cast<int64_t>(runtime().eager_bytes()) : kLinearBytes;
-    by = bytes <= most ? AlltoallBy::linear : AlltoallBy::pairwise;
+    by = bytes <= (near ? kAtOnceBytes : kAtOnceFarBytes) ? AlltoallBy::linear
+                                                          : AlltoallBy::pairwise;
     if (team.size >= (near ? kBruckRanks : kBruckFarRanks) &&
         bytes <= (near ? kBruckBlock : kBruckFarBlock))
       by = AlltoallBy::bruck;

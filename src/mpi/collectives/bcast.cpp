@@ -4,6 +4,7 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/node_board.hpp"
+#include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -112,19 +113,17 @@ Schedule broadcast_chain(Team team, Block data, int root, int64_t segment) {
   if (place != 0) packed.unpack();
 }
 
+BcastBy by_size(const Team& team, int64_t bytes) {
+  if (goes_straight(team, bytes)) return BcastBy::linear;
+  if (team.size == 2 || bytes <= kTreeBytes || take_turns(team)) return BcastBy::binomial;
+  return bytes <= kSplitBytes && team.size > 3 ? BcastBy::scatter_allgather : BcastBy::chain;
+}
+
 Schedule pick(const Team& team, const Block& data, int root) {
   const int64_t bytes = data.bytes();
   if (team.size <= 1 || bytes == 0) return nothing();
   BcastBy by = choices().bcast;
-  if (by == BcastBy::automatic) {
-    if (goes_straight(team.size, bytes)) {
-      by = BcastBy::linear;
-    } else if (team.size == 2 || bytes <= kTreeBytes) {
-      by = BcastBy::binomial;
-    } else {
-      by = bytes <= kSplitBytes && team.size > 3 ? BcastBy::scatter_allgather : BcastBy::chain;
-    }
-  }
+  if (by == BcastBy::automatic) by = by_size(team, bytes);
   switch (by) {
     case BcastBy::linear:
       return broadcast_straight(team, data, root);
@@ -160,6 +159,13 @@ Schedule broadcast_by_nodes(Team team, const NodeMap& map, Block data, int root)
 }
 
 }  // namespace
+
+bool goes_straight(const Team& team, int64_t bytes) {
+  constexpr int64_t kShort = 4 << 10;
+  constexpr int64_t kTurnsWork = 32 << 20;  // bytes times ranks squared: below
+  if (bytes <= kShort && team.size <= static_cast<int>(kFewRanks) + 1) return true;
+  return team.size > 2 && bytes < kTurnsWork / team.size / team.size && take_turns(team);
+}
 
 Schedule broadcast_by_trees(Team team, const NodeMap* levels, Block data, int root) {
   if (levels == nullptr) {

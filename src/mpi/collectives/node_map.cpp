@@ -8,6 +8,7 @@
 
 #include "mpi/collectives/settings.hpp"
 #include "mpi/process.hpp"
+#include "weft/base/topology.hpp"
 #include "weft/fabric/job.hpp"
 
 namespace weft::mpi {
@@ -53,6 +54,18 @@ const NodeMap* node_levels(Comm& comm) {
   const bool worth_while =
       map.nodes.size() > 1 && map.nodes.size() < static_cast<std::size_t>(comm.size());
   return worth_while ? &map : nullptr;
+}
+
+bool on_one_node(const Team& team) {
+  if (team.comm->inter) return false;
+  const NodeMap& map = node_map(*team.comm);
+  return team.members == nullptr
+             ? map.nodes.size() == 1
+             : team.members == map.nodes[static_cast<std::size_t>(map.mine)].data();
+}
+
+bool take_turns(const Team& team) {
+  return team.size > base::Topology::machine().processors() && on_one_node(team);
 }
 
 }  // namespace weft::mpi

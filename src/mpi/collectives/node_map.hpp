@@ -30,6 +30,12 @@ class NodeMap {
   [[nodiscard]] std::vector<int> leaders(int with) const;
 };
 
+/// The team's members are all on one node, as everybody's, or as what NodeMap::node gives.
+[[nodiscard]] bool on_one_node(const Team& team);
+/// They are, and there are more of them than processors: each step of an algorithm is a turn of
+/// all, and so few steps are worth more than little work for each.
+[[nodiscard]] bool take_turns(const Team& team);
+
 /// The map of an intra-communicator. Lives as long as that does.
 [[nodiscard]] const NodeMap& node_map(Comm& comm);
 /// The same if two levels are worth while: there are several nodes, one of them has several

@@ -169,7 +169,7 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
     // Of two ranks halves are worth while if they go eagerly and the whole does not.
     const bool whole =
         team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kReduceTreeBytes;
-    by = goes_straight(team.size, bytes)        ? ReduceBy::linear
+    by = goes_straight(team, bytes)             ? ReduceBy::linear
          : whole || reduction.count < team.size ? ReduceBy::binomial
                                                 : ReduceBy::rabenseifner;
   }

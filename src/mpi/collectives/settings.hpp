@@ -30,13 +30,6 @@ struct Choices {
 inline constexpr uint32_t kFewRanks = 7;    ///< beside the root
 inline constexpr int kStraightLeaders = 4;  ///< of nodes: up to these all go by the first
 
-/// Of few ranks short messages go straight to the root and from there: a tree's depth is waited for
-/// at every level, and where ranks share cores each level is a turn of all of them.
-[[nodiscard]] constexpr bool goes_straight(int ranks, int64_t bytes) noexcept {
-  constexpr int64_t kMostBytes = 4 << 10;
-  return ranks <= static_cast<int>(kFewRanks) + 1 && bytes <= kMostBytes;
-}
-
 /// Registers the collectives' part of the room's table; register_mpi_config does.
 void register_collectives_config();
 
