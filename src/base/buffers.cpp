@@ -70,6 +70,23 @@ std::byte* take_kept(List& list) noexcept {
   return reinterpret_cast<std::byte*>(first);
 }
 
+/// Of other sizes, the largest first, until there is room: what is taken and given back now is more
+/// likely to be again than what lies there.
+bool make_room(std::size_t own_class, std::size_t bytes) noexcept {
+  if (bytes > kMostKept) return false;
+  for (std::size_t other = kClasses; other-- > 0;) {
+    if (other == own_class) continue;
+    while (kept_bytes.load(std::memory_order_relaxed) + bytes > kMostKept) {
+      std::byte* const kept = take_kept(lists[other]);
+      if (kept == nullptr) break;
+      // relaxed: a bound, of nothing else.
+      kept_bytes.fetch_sub(bytes_of(other), std::memory_order_relaxed);
+      std::free(start_of(kept, other));
+    }
+  }
+  return kept_bytes.load(std::memory_order_relaxed) + bytes <= kMostKept;
+}
+
 }  // namespace
 
 std::byte* take_buffer(std::size_t bytes) noexcept {
@@ -93,8 +110,10 @@ void give_back_buffer(std::byte* buffer) noexcept {
   if (size_class != kNoClass) {
     const std::size_t bytes = bytes_of(size_class);
     List& list = lists[size_class];
-    // relaxed: as above. Counted before it is there, so that who takes it finds it counted.
-    const bool fits = kept_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes <= kMostKept;
+    const bool fits = make_room(size_class, bytes);
+    // Counted before it is there, so that who takes it finds it counted. Threads that do so at the
+    // same time may keep a buffer each too many.
+    kept_bytes.fetch_add(bytes, std::memory_order_relaxed);
     if (fits && list.lock.try_lock()) {
       const std::lock_guard guard(list.lock, std::adopt_lock);
       list.first = new (buffer) Kept{list.first};

@@ -1,12 +1,12 @@
 // Messages taken from a queue: where their bytes lie, and how they are given back.
 #include "weft/comm/message.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
-#include "weft/base/buffers.hpp"
 
 namespace weft {
 
@@ -14,10 +14,10 @@ namespace {
 
 class HeapAllocator final : public Allocator {
  public:
-  std::byte* allocate(std::size_t bytes) noexcept override { return base::take_buffer(bytes); }
-  void release(std::byte* memory, std::size_t /*bytes*/) noexcept override {
-    base::give_back_buffer(memory);
+  std::byte* allocate(std::size_t bytes) noexcept override {
+    return static_cast<std::byte*>(std::malloc(bytes == 0 ? 1 : bytes));
   }
+  void release(std::byte* memory, std::size_t /*bytes*/) noexcept override { std::free(memory); }
 };
 
 }  // namespace

@@ -65,6 +65,19 @@ TEST_F(Buffers, AreKeptUpToABound) {
   EXPECT_EQ(kept_buffer_bytes(), 0u);
 }
 
+TEST_F(Buffers, GiveWayToThoseOfOtherSizes) {
+  std::vector<std::byte*> taken;
+  for (int i = 0; i < 2; ++i) taken.push_back(take_buffer(8 * kMiB));
+  for (std::byte* const each : taken) give_back_buffer(each);
+  EXPECT_EQ(kept_buffer_bytes(), kKeeps ? 16 * kMiB : 0);
+  std::byte* const small = take_buffer(8192);
+  give_back_buffer(small);
+  EXPECT_EQ(kept_buffer_bytes(), kKeeps ? 8 * kMiB + 8192 : 0);
+  std::byte* const again = take_buffer(8192);
+  EXPECT_TRUE(again == small || !kKeeps);
+  give_back_buffer(again);
+}
+
 /// Nobody gets what another has, whoever gives it back.
 TEST_F(Buffers, HaveOneOwnerEach) {
   constexpr int kThreads = 4;
@@ -90,7 +103,7 @@ TEST_F(Buffers, HaveOneOwnerEach) {
     for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
   }
   for (auto& each : handed) give_back_buffer(each.load());
-  EXPECT_LE(kept_buffer_bytes(), 16 * kMiB);
+  EXPECT_LE(kept_buffer_bytes(), 17 * kMiB);  // a little more, of those at the same time
 }
 
 }  // namespace

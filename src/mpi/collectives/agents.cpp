@@ -23,7 +23,9 @@ struct Exchange {
     for (int i = 0; i < static_cast<int>(map.nodes.size()); ++i) {
       const auto& ranks = map.nodes[static_cast<std::size_t>(i)];
       const auto here = static_cast<std::size_t>(map.mine);
-      if (i != map.mine) others.push_back({ranks, i % node.size, ranks[here % ranks.size()]});
+      if (i == map.mine) continue;
+      others.push_back({ranks, i % node.size, ranks[here % ranks.size()]});
+      if (is_mine(others.back())) ++agent_of;
     }
   }
   Exchange(const Exchange&) = delete;
@@ -38,20 +40,22 @@ struct Exchange {
   Bundle& bundle_of(std::deque<Bundle>& bundles, const Other& other, int ranks) const {
     return bundles.emplace_back(other.ranks.size() * static_cast<std::size_t>(ranks), limit);
   }
+  /// With one agent for each other node, and as an agent with everybody here.
   [[nodiscard]] uint32_t most_posts() const noexcept {
-    return static_cast<uint32_t>(others.size()) * static_cast<uint32_t>(node.size);
+    return static_cast<uint32_t>(others.size()) + agent_of * static_cast<uint32_t>(node.size);
   }
 
   const Team team;
   const Team node;
   const int64_t limit;
   std::vector<Other> others;
+  uint32_t agent_of = 0;       ///< so many of them
   std::deque<Bundle> own;      ///< for each other node: what this rank gives, then what it gets
   std::deque<Bundle> across;   ///< for those with this agent: what goes there, by rank here
   std::deque<Bundle> arrived;  ///< what comes from there, by rank there
 };
 
-/// And, unless `in` is nullptr, this node's own short blocks.
+/// And, unless `in` is nullptr, this node's own blocks, of any size.
 Schedule Exchange::to_agents(Parts out, const Parts* in) {
   std::deque<Bundle> given;  // of those with this agent: by each other rank here
   BigStep step(most_posts() + 2 * static_cast<uint32_t>(node.size));
@@ -70,8 +74,9 @@ Schedule Exchange::to_agents(Parts out, const Parts* in) {
   for (int i = 0; in != nullptr && i < node.size; ++i) {
     const Block to = (*in)[node.at(i)];
     const Block from = out[node.at(i)];
-    if (i != node.rank && to.bytes() <= limit) step.recv(node, i, to);
-    if (i != node.rank && from.bytes() <= limit) step.send(node, i, from);
+    if (i == node.rank) continue;
+    step.recv(node, i, to);
+    step.send(node, i, from);
   }
   co_await step;
   auto next = given.begin();
@@ -158,8 +163,7 @@ Schedule exchange_by_agents(Team team, const NodeMap& map, Parts out, Parts in, 
   Exchange exchange(team, map, limit);
   for (int i = 0; i < exchange.node.size; ++i) {
     const int rank = exchange.node.at(i);
-    straight[static_cast<std::size_t>(rank)] =
-        in_place || rank == team.rank || in[rank].bytes() > limit ? 1 : 0;
+    straight[static_cast<std::size_t>(rank)] = in_place || rank == team.rank ? 1 : 0;
   }
   const Schedule there = exchange.to_agents(out, in_place ? nullptr : &in);
   co_await part(there);

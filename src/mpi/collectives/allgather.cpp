@@ -8,7 +8,6 @@
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/reduction.hpp"
 #include "mpi/collectives/settings.hpp"
-#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {

@@ -1,13 +1,11 @@
 // All-to-all: Bruck's algorithm for tiny blocks, many at once, one partner after the other, in
 // place; over several nodes what is short by agents.
 #include <algorithm>
-#include <deque>
 #include <vector>
 
 #include "mpi/collectives/agents.hpp"
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/settings.hpp"
-#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -20,12 +18,11 @@ constexpr int kBruckFarRanks = 8;
 // Many at once, of blocks up to so much; on one node, and over nodes.
 constexpr int64_t kAtOnceBytes = 128 << 10;
 constexpr int64_t kAtOnceFarBytes = 32 << 10;
-// By nodes: of a block, up to this;
+// By nodes: of a block up to this, or what two nodes' ranks have this much room for; where blocks
+// may be unlike, among so many nodes, since there may be few.
 constexpr int64_t kNodesBlock = 8 << 10;
-// where blocks may be unlike, up to this, among so many nodes, in so much room.
-constexpr int64_t kNodesUnlike = 8 << 10;
+constexpr int64_t kNodesRoom = 4 << 20;
 constexpr std::size_t kNodesOfUnlike = 64;
-constexpr int64_t kNodesRoom = 16 << 20;
 
 /// In step k (a power of two) the blocks whose distance has bit k travel k ranks on: each gets home
 /// in as many hops as its distance has bits.
@@ -76,18 +73,18 @@ Schedule all_to_all_straight(Team team, Parts out, Parts in) {
   if (!inter) copy(out[team.rank], in[team.rank]);
 }
 
-/// A tournament: in each round everybody has one partner, who has the same (or none).
-Schedule all_to_all_in_turns(Team team, Parts data) {
+/// In place: `out` is a part of `in`, or all of it. A tournament: in each round everybody has one
+/// partner, who has the same (or none).
+Schedule all_to_all_in_turns(Team team, Parts out, Parts in) {
   Step<2> step;
   for (int round = 0; round < team.size; ++round) {
     const int partner = (round - team.rank + team.size) % team.size;
     if (partner == team.rank) continue;
-    const Block block = data[partner];
-    if (block.bytes() == 0) continue;
+    const Block block = out[partner];
     Scratch room;
     const Block going = bytes_at(room.bytes(block.bytes()), block.bytes());
     copy(block, going);
-    step.recv(team, partner, block);
+    step.recv(team, partner, in[partner]);
     step.send(team, partner, going);
     co_await step;
   }
@@ -114,7 +111,7 @@ struct SomeParts {
   Parts parts;
 };
 
-/// Short blocks by agents of nodes, the others straight. `in_place`: `out` and `in` are the
+/// Short blocks for other nodes by agents, the others straight. `in_place`: `out` and `in` are the
 /// same.
 Schedule all_to_all_by_nodes(Team team, const NodeMap& map, Parts out, Parts in, int64_t limit,
                              bool in_place) {
@@ -125,22 +122,23 @@ Schedule all_to_all_by_nodes(Team team, const NodeMap& map, Parts out, Parts in,
                           [&](int rank) { return straight[static_cast<std::size_t>(rank)] != 0; });
   const SomeParts rest_out(out, team.size, [&](int rank) {
     const bool near = map.node_of[static_cast<std::size_t>(rank)] == map.mine;
-    return (near && in_place) || rank == team.rank || out[rank].bytes() > limit;
+    return near ? in_place || rank == team.rank : out[rank].bytes() > limit;
   });
-  const Schedule rest = in_place ? all_to_all_in_turns(team, rest_in.parts)
+  const Schedule rest = in_place ? all_to_all_in_turns(team, rest_out.parts, rest_in.parts)
                                  : all_to_all_straight<8>(team, rest_out.parts, rest_in.parts);
   co_await part(rest);
 }
 
-/// Up to how many bytes a block goes by nodes; -1: none does. `bytes`: see all_to_all.
+/// Up to how many bytes a block goes by nodes, the same on all ranks; -1: none does. `bytes`: see
+/// all_to_all.
 int64_t by_nodes_up_to(const NodeMap* levels, int64_t bytes) {
   if (levels == nullptr || choices().alltoall != AlltoallBy::automatic) return -1;
-  if (bytes >= 0) return bytes <= kNodesBlock ? bytes : -1;
+  if (bytes < 0 && levels->nodes.size() > kNodesOfUnlike) return -1;
   // All that two nodes may have for each other is room at both agents.
   std::size_t most = 0;
   for (const auto& ranks : levels->nodes) most = std::max(most, ranks.size());
-  const int64_t each = kNodesRoom / static_cast<int64_t>(most * most);
-  return levels->nodes.size() <= kNodesOfUnlike ? std::min(each, kNodesUnlike) : -1;
+  const int64_t limit = std::min(kNodesBlock, kNodesRoom / static_cast<int64_t>(most * most));
+  return bytes <= limit ? limit : -1;
 }
 
 }  // namespace
@@ -175,7 +173,7 @@ Schedule all_to_all_in_place(const Team& team, const NodeMap* levels, const Part
                              int64_t bytes) {
   if (bytes == 0) return nothing();
   const int64_t limit = by_nodes_up_to(levels, bytes);
-  return limit < 0 ? all_to_all_in_turns(team, data)
+  return limit < 0 ? all_to_all_in_turns(team, data, data)
                    : all_to_all_by_nodes(team, *levels, data, data, limit, true);
 }
 

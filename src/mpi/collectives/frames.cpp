@@ -11,7 +11,7 @@ namespace weft::mpi {
 namespace {
 
 constexpr std::size_t kStep = 256;    // sizes are rounded up to multiples of this
-constexpr std::size_t kClasses = 24;  // larger ones are base's, which keeps the largest
+constexpr std::size_t kClasses = 24;  // larger ones are base::take_buffer's
 constexpr uint32_t kMostFrames = 32;  // of a size, kept by a thread
 
 struct Free {

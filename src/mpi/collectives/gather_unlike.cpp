@@ -18,16 +18,18 @@ struct FarNodes {
   FarNodes(const NodeMap& map, int root) {
     const int home = map.node_of[static_cast<std::size_t>(root)];
     for (int i = 0; i < static_cast<int>(map.nodes.size()); ++i) {
-      if (i != home) ranks.push_back(map.nodes[static_cast<std::size_t>(i)]);
+      if (i != home) nodes.push_back(&map.nodes[static_cast<std::size_t>(i)]);
     }
   }
   /// The root's room for a message with what node `i` has.
   void make_bundle(std::size_t i, const Parts& all) {
     int64_t bytes = 0;
-    for (const int rank : ranks[i]) bytes += all[rank].bytes() > kLimit ? 0 : all[rank].bytes();
-    bundles.emplace_back(ranks[i].size(), kLimit, bytes);
+    for (const int rank : ranks(i)) bytes += all[rank].bytes() > kLimit ? 0 : all[rank].bytes();
+    bundles.emplace_back(ranks(i).size(), kLimit, bytes);
   }
-  std::vector<std::vector<int>> ranks;
+  [[nodiscard]] const std::vector<int>& ranks(std::size_t i) const noexcept { return *nodes[i]; }
+
+  std::vector<const std::vector<int>*> nodes;
   std::deque<Bundle> bundles;
 };
 
@@ -48,12 +50,12 @@ bool is_near(const NodeMap& map, int root) {
 /// At the root.
 Schedule gather_from_leaders(Team team, const NodeMap& map, Block mine, Parts all) {
   FarNodes far(map, team.rank);
-  for (std::size_t i = 0; i < far.ranks.size(); ++i) far.make_bundle(i, all);
+  for (std::size_t i = 0; i < far.nodes.size(); ++i) far.make_bundle(i, all);
   bool well = true;
   {
-    BigStep step(static_cast<uint32_t>(far.ranks.size() + map.nodes[map.mine].size()));
-    for (std::size_t i = 0; i < far.ranks.size(); ++i)
-      step.recv(team, far.ranks[i].front(), far.bundles[i].room());
+    BigStep step(static_cast<uint32_t>(far.nodes.size() + map.nodes[map.mine].size()));
+    for (std::size_t i = 0; i < far.nodes.size(); ++i)
+      step.recv(team, far.ranks(i).front(), far.bundles[i].room());
     for (const int rank : map.nodes[map.mine]) {
       if (rank != team.rank) step.recv(team, rank, all[rank]);
     }
@@ -61,8 +63,8 @@ Schedule gather_from_leaders(Team team, const NodeMap& map, Block mine, Parts al
   }
   Trouble trouble;
   Step<16> step;
-  for (std::size_t i = 0; i < far.ranks.size(); ++i) {
-    for (const int rank : far.ranks[i]) {
+  for (std::size_t i = 0; i < far.nodes.size(); ++i) {
+    for (const int rank : far.ranks(i)) {
       const Bundle::Item item = far.bundles[i].next();
       // If what the sender says is lost: as it must be.
       const bool straight = (well ? item.bytes : all[rank].bytes()) > kLimit;
@@ -104,21 +106,21 @@ Schedule gather_by_leader(Team team, const NodeMap& map, Block mine, int root) {
 /// At the root.
 Schedule scatter_to_leaders(Team team, const NodeMap& map, Parts all, Block mine) {
   FarNodes far(map, team.rank);
-  for (std::size_t i = 0; i < far.ranks.size(); ++i) {
+  for (std::size_t i = 0; i < far.nodes.size(); ++i) {
     far.make_bundle(i, all);
-    for (const int rank : far.ranks[i]) far.bundles[i].add(all[rank]);
+    for (const int rank : far.ranks(i)) far.bundles[i].add(all[rank]);
   }
   Step<16> step;
-  for (std::size_t i = 0; i < far.ranks.size(); ++i) {
+  for (std::size_t i = 0; i < far.nodes.size(); ++i) {
     if (step.full()) co_await step;
-    step.send(team, far.ranks[i].front(), far.bundles[i].message());
+    step.send(team, far.ranks(i).front(), far.bundles[i].message());
   }
   for (const int rank : map.nodes[map.mine]) {
     if (step.full()) co_await step;
     if (rank != team.rank) step.send(team, rank, all[rank]);
   }
-  for (const auto& ranks : far.ranks) {
-    for (const int rank : ranks) {
+  for (const auto* ranks : far.nodes) {
+    for (const int rank : *ranks) {
       if (step.full()) co_await step;
       if (all[rank].bytes() > kLimit) step.send(team, rank, all[rank]);
     }

@@ -14,6 +14,7 @@
 namespace {
 
 int nodes = 3;
+bool by_agents = true;
 constexpr int kCalls = 50;
 
 /// Messages of one call that went between nodes, of all ranks together.
@@ -31,10 +32,10 @@ void count_messages(int rank, bool in_levels) {
   const MPI_Comm world = MPI_COMM_WORLD;
   int out[64] = {};
   int in[64];
-  int each[16];  // of each rank's four, and where
+  int counts[16];  // of each rank's four, and where
   int places[16];
   for (int i = 0; i < 16; ++i) {
-    each[i] = 4;
+    counts[i] = 4;
     places[i] = 4 * i;
   }
   const struct {
@@ -48,14 +49,16 @@ void count_messages(int rank, bool in_levels) {
       {"Allreduce", [&] { MPI_Allreduce(out, in, 4, MPI_INT, MPI_SUM, world); }, 4, 6},
       {"Gather", [&] { MPI_Gather(out, 4, MPI_INT, in, 4, MPI_INT, 1, world); }, 2, 3},
       {"Scatter", [&] { MPI_Scatter(in, 4, MPI_INT, out, 4, MPI_INT, 1, world); }, 2, 3},
-      {"Gatherv", [&] { MPI_Gatherv(out, 4, MPI_INT, in, each, places, MPI_INT, 1, world); }, 2, 3},
-      {"Scatterv", [&] { MPI_Scatterv(in, each, places, MPI_INT, out, 4, MPI_INT, 1, world); }, 2,
+      {"Gatherv", [&] { MPI_Gatherv(out, 4, MPI_INT, in, counts, places, MPI_INT, 1, world); }, 2,
+       3},
+      {"Scatterv", [&] { MPI_Scatterv(in, counts, places, MPI_INT, out, 4, MPI_INT, 1, world); }, 2,
        3},
       {"Alltoall", [&] { MPI_Alltoall(out, 4, MPI_INT, in, 4, MPI_INT, world); }, 6, 12},
       {"Alltoall in place", [&] { MPI_Alltoall(MPI_IN_PLACE, 4, MPI_INT, in, 4, MPI_INT, world); },
        6, 12},
       {"Alltoallv",
-       [&] { MPI_Alltoallv(out, each, places, MPI_INT, in, each, places, MPI_INT, world); }, 6, 12},
+       [&] { MPI_Alltoallv(out, counts, places, MPI_INT, in, counts, places, MPI_INT, world); }, 6,
+       12},
       {"Allgather", [&] { MPI_Allgather(out, 4, MPI_INT, in, 4, MPI_INT, world); }, 4, 6},
       {"Reduce_scatter_block",
        [&] { MPI_Reduce_scatter_block(in, out, 4, MPI_INT, MPI_SUM, world); }, 4, 6},
@@ -146,8 +149,8 @@ void exchange(MPI_Comm comm) {
   // Pairs have none, a few, or so many that these go straight; the same both ways, for in place.
   // Each has a hole behind it.
   const auto of_pair = [](int a, int b) {
-    constexpr int kCounts[] = {0, 1, 7, 1024, 1025, 3000, 40000};
-    return kCounts[(a + b + a * b) % 7];
+    constexpr int kCounts[] = {0, 1, 7, 1024, 1025, 2048, 2049, 3000, 40000};
+    return kCounts[(a + b + a * b) % 9];
   };
   std::vector<int> counts, places;
   int room = 0;
@@ -216,6 +219,43 @@ void exchange(MPI_Comm comm) {
   }
 }
 
+/// Pairs that expect less than they get, in one node and between two, short and long.
+void mistaken(MPI_Comm comm, int rank, int size) {
+  constexpr int kRoom = 20000;
+  const auto peers = static_cast<std::size_t>(size);
+  std::vector<int> out(kRoom * peers), in(kRoom * peers), places;
+  for (int i = 0; i < size; ++i) places.push_back(kRoom * i);
+  const struct {
+    int giver, taker, gives, gets;
+  } mistakes[] = {{0, size - 1, 2, 1}, {0, size - 1, 3000, 1}, {0, size - 1, 20000, 3000},
+                  {0, 1, 2, 1},        {0, 1, 3000, 1},        {1, 0, 3000, 1000},
+                  {1, 0, 20000, 3000}, {size - 1, 0, 3000, 9}};
+  for (const auto& each : mistakes) {
+    for (const bool in_place : {false, true}) {
+      std::vector<int> gives(peers, 1), gets(peers, 1);
+      if (rank == each.giver) gives[static_cast<std::size_t>(each.taker)] = each.gives;
+      if (rank == each.taker) gets[static_cast<std::size_t>(each.giver)] = each.gets;
+      const int* const counts = in_place && rank == each.giver ? gives.data() : gets.data();
+      const int code = in_place
+                           ? MPI_Alltoallv(MPI_IN_PLACE, nullptr, nullptr, MPI_INT, in.data(),
+                                           counts, places.data(), MPI_INT, comm)
+                           : MPI_Alltoallv(out.data(), gives.data(), places.data(), MPI_INT,
+                                           in.data(), gets.data(), places.data(), MPI_INT, comm);
+      int error = MPI_SUCCESS;
+      if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
+      if (rank == each.taker) WEFT_EXPECT(error == MPI_ERR_TRUNCATE, "Alltoallv of unlike counts");
+      if (rank != each.taker) WEFT_EXPECT(error == MPI_SUCCESS, "Alltoallv of the others");
+    }
+  }
+  if (!by_agents) return;
+  // All expect one, and the first gives two to each.
+  const int code = MPI_Alltoall(out.data(), rank == 0 ? 2 : 1, MPI_INT, in.data(),
+                                rank == 0 ? 2 : 1, MPI_INT, comm);
+  int error = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
+  WEFT_EXPECT(error == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE), "Alltoall of unlike counts");
+}
+
 /// Who gives more than is expected is told of, by those who expected less; also over an agent.
 void unlike(MPI_Comm comm) {
   int rank = 0;
@@ -230,11 +270,8 @@ void unlike(MPI_Comm comm) {
   const std::vector<int> gets(peers, 1);
   for (int i = 0; i < size; ++i) places.push_back(2 * i);
   if (rank == 0) gives[peers - 1] = 2;
-  const int exchanged = MPI_Alltoallv(out.data(), gives.data(), places.data(), MPI_INT, in.data(),
-                                      gets.data(), places.data(), MPI_INT, other);
   int error = MPI_SUCCESS;
-  if (exchanged != MPI_SUCCESS) MPI_Error_class(exchanged, &error);
-  WEFT_EXPECT(rank == size - 1 ? error == MPI_ERR_TRUNCATE : true, "Alltoallv of unlike counts");
+  mistaken(other, rank, size);
   const int gathered = MPI_Gatherv(out.data(), rank == size - 1 ? 2 : 1, MPI_INT, in.data(),
                                    gets.data(), places.data(), MPI_INT, 0, other);
   if (rank == 0) {
@@ -319,7 +356,8 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (argc > 1) nodes = std::atoi(argv[1]);
-  if (nodes <= 4) count_messages(rank, argc <= 2);
+  by_agents = argc <= 2;
+  if (nodes <= 4) count_messages(rank, by_agents);
   MPI_Comm cyclic;  // node after node
   MPI_Comm_split(MPI_COMM_WORLD, 0, rank % (size / nodes) * nodes + rank / (size / nodes), &cyclic);
   MPI_Comm odd;  // nodes of unlike sizes
