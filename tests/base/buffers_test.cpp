@@ -1,3 +1,4 @@
+// Buffers that are kept: room, reuse, the bound, and that each has one owner.
 #include "weft/base/buffers.hpp"
 
 #include <gmock/gmock.h>
