@@ -13,9 +13,10 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kWholeBytes = 32 << 10;  // of more than four ranks: up to this whole vectors
-constexpr int64_t kPairBytes = 256 << 10;  // of two ranks: up to this whole vectors
-constexpr int64_t kRingBytes = 4 << 20;    // from here on, of many ranks, around a ring
+constexpr int64_t kWholeBytes = 32 << 10;     // of more than four ranks: up to this whole vectors
+constexpr int64_t kNearPairBytes = 24 << 10;  // of two ranks of a node: the same
+constexpr int64_t kPairBytes = 256 << 10;     // of two ranks of two nodes: the same
+constexpr int64_t kRingBytes = 4 << 20;       // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
 // Where ranks take turns: of more than so many, up to so much, by the first.
 constexpr int kPairingRanks = 4;
@@ -166,6 +167,16 @@ bool goes_by_first(const Team& team, int64_t bytes) {
          bytes <= kFirstBytes && goes_straight(team, bytes) && take_turns(team);
 }
 
+/// Whole vectors: what goes eagerly. Of two ranks halves are worth while if they do, or much later;
+/// and on one node, where a step costs little, soon.
+bool goes_whole(const Team& team, int64_t bytes) {
+  const auto eager = static_cast<int64_t>(runtime().eager_bytes());
+  if (team.size > 4) return bytes <= std::min(eager, kWholeBytes);
+  if (team.size != 2) return bytes <= eager;
+  if (on_one_node(team)) return bytes <= std::min(eager, kNearPairBytes);
+  return bytes <= eager || (bytes > 2 * eager && bytes <= kPairBytes);
+}
+
 Schedule pick(const Team& team, const Reduction& reduction, const void* from, void* to) {
   AllreduceBy by = choices().allreduce;
   const bool commutes = reduction.op->commutative;
@@ -173,10 +184,7 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
   if (by == AllreduceBy::automatic) {
     const int64_t bytes = reduction.bytes();
     if (goes_by_first(team, bytes)) return all_reduce_straight(team, reduction, from, to);
-    const auto eager = static_cast<int64_t>(runtime().eager_bytes());
-    // What goes eagerly goes whole. Of two ranks halves are worth while if they do, or much later.
-    const bool whole = bytes <= (team.size <= 4 ? eager : std::min(eager, kWholeBytes)) ||
-                       (team.size == 2 && bytes > 2 * eager && bytes <= kPairBytes);
+    const bool whole = goes_whole(team, bytes);
     if (whole || reduction.count < team.size) {
       by = AllreduceBy::recursive_doubling;
     } else {
