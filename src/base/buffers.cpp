@@ -70,13 +70,17 @@ std::byte* take_kept(List& list) noexcept {
   return reinterpret_cast<std::byte*>(first);
 }
 
-/// Of other sizes, the largest first, until there is room: what is taken and given back now is more
-/// likely to be again than what lies there.
+/// Of other sizes, the largest first, a few, until there is room: what is taken and given back now
+/// is more likely to be again than what lies there.
 bool make_room(std::size_t own_class, std::size_t bytes) noexcept {
-  if (bytes > kMostKept) return false;
+  const auto fits = [bytes] {
+    return kept_bytes.load(std::memory_order_relaxed) + bytes <= kMostKept;
+  };
+  if (bytes > kMostKept || fits()) return bytes <= kMostKept;
+  int few = 16;
   for (std::size_t other = kClasses; other-- > 0;) {
     if (other == own_class) continue;
-    while (kept_bytes.load(std::memory_order_relaxed) + bytes > kMostKept) {
+    while (few-- > 0 && !fits()) {
       std::byte* const kept = take_kept(lists[other]);
       if (kept == nullptr) break;
       // relaxed: a bound, of nothing else.
@@ -84,7 +88,7 @@ bool make_room(std::size_t own_class, std::size_t bytes) noexcept {
       std::free(start_of(kept, other));
     }
   }
-  return kept_bytes.load(std::memory_order_relaxed) + bytes <= kMostKept;
+  return fits();
 }
 
 }  // namespace
@@ -110,16 +114,17 @@ void give_back_buffer(std::byte* buffer) noexcept {
   if (size_class != kNoClass) {
     const std::size_t bytes = bytes_of(size_class);
     List& list = lists[size_class];
-    const bool fits = make_room(size_class, bytes);
-    // Counted before it is there, so that who takes it finds it counted. Threads that do so at the
-    // same time may keep a buffer each too many.
-    kept_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    if (fits && list.lock.try_lock()) {
-      const std::lock_guard guard(list.lock, std::adopt_lock);
-      list.first = new (buffer) Kept{list.first};
-      return;
+    if (make_room(size_class, bytes)) {
+      // relaxed: as above. Counted before it is there, so that who takes it finds it counted.
+      // Threads that do so at the same time may keep a buffer each too many.
+      kept_bytes.fetch_add(bytes, std::memory_order_relaxed);
+      if (list.lock.try_lock()) {
+        const std::lock_guard guard(list.lock, std::adopt_lock);
+        list.first = new (buffer) Kept{list.first};
+        return;
+      }
+      kept_bytes.fetch_sub(bytes, std::memory_order_relaxed);
     }
-    kept_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   }
   std::free(start_of(buffer, size_class));
 }

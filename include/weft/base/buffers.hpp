@@ -16,7 +16,7 @@ namespace weft::base {
 [[nodiscard]] std::byte* take_buffer(std::size_t bytes) noexcept;
 /// `buffer` is from take_buffer, or nullptr.
 void give_back_buffer(std::byte* buffer) noexcept;
-/// Gives the heap all that is kept.
+/// Gives the heap all that is kept, but for lists that other threads are at.
 void drop_kept_buffers() noexcept;
 /// What is kept now, in bytes.
 [[nodiscard]] std::size_t kept_buffer_bytes() noexcept;

@@ -138,20 +138,14 @@ Schedule Exchange::from_agents() {
 
 /// Brings what came to its place, and tells what comes straight: as its sender says, or if that is
 /// lost, as is expected.
-void take(Exchange& exchange, const Parts& in, bool well, std::vector<char>& straight,
-          Trouble& trouble) {
+void take(Exchange& exchange, const Parts& in, std::vector<char>& straight, Trouble& trouble) {
   for (std::size_t i = 0; i < exchange.others.size(); ++i) {
     for (const int rank : exchange.others[i].ranks) {
       const Bundle::Item item = exchange.own[i].next();
       const Block to = in[rank];
-      const int64_t bytes = well ? item.bytes : to.bytes();
-      straight[static_cast<std::size_t>(rank)] = bytes > exchange.limit ? 1 : 0;
-      if (!well || !item.is_here()) continue;
-      if (bytes > to.bytes()) {
-        trouble.note(MPI_ERR_TRUNCATE, exchange.team.comm->process(rank));
-      } else {
-        copy(item.block(), to);
-      }
+      straight[static_cast<std::size_t>(rank)] =
+          item.straight_bytes(to.bytes()) > exchange.limit ? 1 : 0;
+      take_block(item, to, exchange.team.comm->process(rank), trouble);
     }
   }
 }
@@ -170,9 +164,9 @@ Schedule exchange_by_agents(Team team, const NodeMap& map, Parts out, Parts in, 
   const Schedule over = exchange.between_agents();
   co_await part(over);
   const Schedule back = exchange.from_agents();
-  const bool well = co_await part(back);
+  co_await part(back);
   Trouble trouble;
-  take(exchange, in, well, straight, trouble);
+  take(exchange, in, straight, trouble);
   co_await trouble;
 }
 

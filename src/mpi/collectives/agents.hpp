@@ -18,8 +18,8 @@ namespace weft::mpi {
 ///
 /// `straight`: one for each rank; whether its block has not come: this rank's own, and larger ones
 /// of other nodes.
-/// `in_place`: `out` and `in` are the same; nothing comes from this node then, and all that goes to
-/// others is read before anything is written.
+/// `in_place`: `out` and `in` are the same; nothing comes from this node then (its ranks' blocks
+/// are `straight`, too), and all that goes to others is read before anything is written.
 Schedule exchange_by_agents(Team team, const NodeMap& map, Parts out, Parts in, int64_t limit,
                             bool in_place, std::vector<char>& straight);
 

@@ -173,7 +173,8 @@ bool goes_whole(const Team& team, int64_t bytes) {
   const auto eager = static_cast<int64_t>(runtime().eager_bytes());
   if (team.size > 4) return bytes <= std::min(eager, kWholeBytes);
   if (team.size != 2) return bytes <= eager;
-  if (on_one_node(team)) return bytes <= std::min(eager, kNearPairBytes);
+  if (bytes <= std::min(eager, kNearPairBytes)) return true;
+  if (on_one_node(team)) return false;
   return bytes <= eager || (bytes > 2 * eager && bytes <= kPairBytes);
 }
 

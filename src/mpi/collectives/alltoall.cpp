@@ -21,7 +21,7 @@ constexpr int64_t kAtOnceFarBytes = 32 << 10;
 // By nodes: of a block up to this, or what two nodes' ranks have this much room for; where blocks
 // may be unlike, among so many nodes, since there may be few.
 constexpr int64_t kNodesBlock = 8 << 10;
-constexpr int64_t kNodesRoom = 4 << 20;
+constexpr int64_t kNodesRoom = (4 << 20) - 64;
 constexpr std::size_t kNodesOfUnlike = 64;
 
 /// In step k (a power of two) the blocks whose distance has bit k travel k ranks on: each gets home
@@ -137,8 +137,9 @@ int64_t by_nodes_up_to(const NodeMap* levels, int64_t bytes) {
   // All that two nodes may have for each other is room at both agents.
   std::size_t most = 0;
   for (const auto& ranks : levels->nodes) most = std::max(most, ranks.size());
-  const int64_t limit = std::min(kNodesBlock, kNodesRoom / static_cast<int64_t>(most * most));
-  return bytes <= limit ? limit : -1;
+  const int64_t room = kNodesRoom / static_cast<int64_t>(most * most);
+  const int64_t limit = std::min<int64_t>(kNodesBlock, room - static_cast<int64_t>(sizeof room));
+  return limit > 0 && bytes <= limit ? limit : -1;
 }
 
 }  // namespace

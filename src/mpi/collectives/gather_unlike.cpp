@@ -18,30 +18,16 @@ struct FarNodes {
   FarNodes(const NodeMap& map, int root) {
     const int home = map.node_of[static_cast<std::size_t>(root)];
     for (int i = 0; i < static_cast<int>(map.nodes.size()); ++i) {
-      if (i != home) nodes.push_back(&map.nodes[static_cast<std::size_t>(i)]);
+      if (i == home) continue;
+      nodes.push_back(&map.nodes[static_cast<std::size_t>(i)]);
+      bundles.emplace_back(nodes.back()->size(), kLimit);
     }
-  }
-  /// The root's room for a message with what node `i` has.
-  void make_bundle(std::size_t i, const Parts& all) {
-    int64_t bytes = 0;
-    for (const int rank : ranks(i)) bytes += all[rank].bytes() > kLimit ? 0 : all[rank].bytes();
-    bundles.emplace_back(ranks(i).size(), kLimit, bytes);
   }
   [[nodiscard]] const std::vector<int>& ranks(std::size_t i) const noexcept { return *nodes[i]; }
 
   std::vector<const std::vector<int>*> nodes;
-  std::deque<Bundle> bundles;
+  std::deque<Bundle> bundles;  ///< with what each has; at the root
 };
-
-/// Brings what came to its block, if it came this way.
-void take(const Team& team, const Bundle::Item& item, int from, const Block& to, Trouble& trouble) {
-  if (!item.is_here()) return;
-  if (item.bytes > to.bytes()) {
-    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(from));
-  } else {
-    copy(item.block(), to);
-  }
-}
 
 bool is_near(const NodeMap& map, int root) {
   return map.node_of[static_cast<std::size_t>(root)] == map.mine;
@@ -50,8 +36,6 @@ bool is_near(const NodeMap& map, int root) {
 /// At the root.
 Schedule gather_from_leaders(Team team, const NodeMap& map, Block mine, Parts all) {
   FarNodes far(map, team.rank);
-  for (std::size_t i = 0; i < far.nodes.size(); ++i) far.make_bundle(i, all);
-  bool well = true;
   {
     BigStep step(static_cast<uint32_t>(far.nodes.size() + map.nodes[map.mine].size()));
     for (std::size_t i = 0; i < far.nodes.size(); ++i)
@@ -59,17 +43,15 @@ Schedule gather_from_leaders(Team team, const NodeMap& map, Block mine, Parts al
     for (const int rank : map.nodes[map.mine]) {
       if (rank != team.rank) step.recv(team, rank, all[rank]);
     }
-    well = co_await step;
+    co_await step;
   }
   Trouble trouble;
   Step<16> step;
   for (std::size_t i = 0; i < far.nodes.size(); ++i) {
     for (const int rank : far.ranks(i)) {
       const Bundle::Item item = far.bundles[i].next();
-      // If what the sender says is lost: as it must be.
-      const bool straight = (well ? item.bytes : all[rank].bytes()) > kLimit;
-      if (well) take(team, item, rank, all[rank], trouble);
-      if (!straight) continue;
+      take_block(item, all[rank], team.comm->process(rank), trouble);
+      if (item.straight_bytes(all[rank].bytes()) <= kLimit) continue;
       if (step.full()) co_await step;
       step.recv(team, rank, all[rank]);
     }
@@ -107,7 +89,6 @@ Schedule gather_by_leader(Team team, const NodeMap& map, Block mine, int root) {
 Schedule scatter_to_leaders(Team team, const NodeMap& map, Parts all, Block mine) {
   FarNodes far(map, team.rank);
   for (std::size_t i = 0; i < far.nodes.size(); ++i) {
-    far.make_bundle(i, all);
     for (const int rank : far.ranks(i)) far.bundles[i].add(all[rank]);
   }
   Step<16> step;
@@ -133,16 +114,15 @@ Schedule scatter_to_leaders(Team team, const NodeMap& map, Parts all, Block mine
 Schedule scatter_by_leader(Team team, const NodeMap& map, Block mine, int root) {
   const Team node = map.node(*team.comm, team.tag);
   Bundle own(1, kLimit);
-  bool well = true;
   if (node.rank != 0) {
     Step<1> step;
     step.recv(node, 0, own.room());
-    well = co_await step;
+    co_await step;
   } else {
     Bundle whole(static_cast<std::size_t>(node.size), kLimit);
     BigStep step(static_cast<uint32_t>(node.size));
     step.recv(team, root, whole.room());
-    well = co_await step;
+    co_await step;
     own.add(whole.next());
     std::deque<Bundle> going;
     for (int i = 1; i < node.size; ++i) going.emplace_back(1, kLimit).add(whole.next());
@@ -152,8 +132,8 @@ Schedule scatter_by_leader(Team team, const NodeMap& map, Block mine, int root) 
   }
   Trouble trouble;
   const Bundle::Item item = own.next();
-  if (well) take(team, item, root, mine, trouble);
-  if ((well ? item.bytes : mine.bytes()) > kLimit) {
+  take_block(item, mine, team.comm->process(root), trouble);
+  if (item.straight_bytes(mine.bytes()) > kLimit) {
     Step<1> step;
     step.recv(team, root, mine);
     co_await step;

@@ -247,7 +247,34 @@ void mistaken(MPI_Comm comm, int rank, int size) {
       if (rank != each.taker) WEFT_EXPECT(error == MPI_SUCCESS, "Alltoallv of the others");
     }
   }
+  // One expects little of all, who give it much.
+  std::vector<int> gives(peers, 1), gets(peers, 1);
+  gives[1] = kRoom;
+  if (rank == 1) gets[1] = kRoom;
+  const int much = MPI_Alltoallv(out.data(), gives.data(), places.data(), MPI_INT, in.data(),
+                                 gets.data(), places.data(), MPI_INT, comm);
+  WEFT_EXPECT((much == MPI_SUCCESS) == (rank != 1), "Alltoallv of one who expects little");
+  // The root expects much of one that gives little: it gets that.
+  gets.assign(peers, 1);
+  gets[peers - 1] = kRoom;
+  for (int& each : in) each = -1;
+  const int little =
+      MPI_Gatherv(out.data(), 1, MPI_INT, in.data(), gets.data(), places.data(), MPI_INT, 0, comm);
+  WEFT_EXPECT(little == MPI_SUCCESS, "Gatherv of less than is expected");
+  const auto last = static_cast<std::size_t>(places.back());
+  if (rank == 0) WEFT_EXPECT(in[last] == 0 && in[last + 1] == -1, "what little there is");
+
   if (!by_agents) return;
+  // Who expects nothing is told, too.
+  for (const int given : {2, 3000}) {
+    gives.assign(peers, 1);
+    gets.assign(peers, 1);
+    if (rank == 0) gives[peers - 1] = given;
+    if (rank == size - 1) gets[0] = 0;
+    const int told = MPI_Alltoallv(out.data(), gives.data(), places.data(), MPI_INT, in.data(),
+                                   gets.data(), places.data(), MPI_INT, comm);
+    WEFT_EXPECT((told == MPI_SUCCESS) == (rank != size - 1), "Alltoallv of what nobody expects");
+  }
   // All expect one, and the first gives two to each.
   const int code = MPI_Alltoall(out.data(), rank == 0 ? 2 : 1, MPI_INT, in.data(),
                                 rank == 0 ? 2 : 1, MPI_INT, comm);
