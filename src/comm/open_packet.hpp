@@ -110,8 +110,8 @@ class OpenPacket {
   fabric::Transport& transport_;
   Rank source_;
   const fabric::OpenLoan& open_;
-  std::unique_ptr<std::byte, base::GiveBackBuffer>
-      aside_;  ///< what `whole` brought together, or read
+  /// What `whole` brought together, or read.
+  std::unique_ptr<std::byte, base::GiveBackBuffer> aside_;
 };
 
 }  // namespace weft::comm

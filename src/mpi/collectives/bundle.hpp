@@ -32,18 +32,16 @@ class Bundle {
     [[nodiscard]] Block block() const noexcept { return bytes_at(at, is_here() ? bytes : 0); }
   };
 
-  /// With room for `most` bytes of blocks. Throws std::bad_alloc.
-  Bundle(std::size_t blocks, int64_t limit, int64_t most)
+  /// With room for so many blocks of `limit` bytes. Throws std::bad_alloc.
+  Bundle(std::size_t blocks, int64_t limit)
       : limit_(limit),
         sizes_(kWord + static_cast<int64_t>(blocks) * kWord),
-        end_(sizes_ + most),
+        end_(sizes_ + limit * static_cast<int64_t>(blocks)),
         start_(memory_.bytes(end_)),
         filled_(sizes_),
         read_(sizes_) {
     std::memset(start_, 0, kWord);
   }
-  Bundle(std::size_t blocks, int64_t limit)
-      : Bundle(blocks, limit, limit * static_cast<int64_t>(blocks)) {}
   Bundle(const Bundle&) = delete;
   Bundle& operator=(const Bundle&) = delete;
   ~Bundle() = default;

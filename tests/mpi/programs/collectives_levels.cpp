@@ -241,8 +241,7 @@ void mistaken(MPI_Comm comm, int rank, int size) {
                                            counts, places.data(), MPI_INT, comm)
                            : MPI_Alltoallv(out.data(), gives.data(), places.data(), MPI_INT,
                                            in.data(), gets.data(), places.data(), MPI_INT, comm);
-      int error = MPI_SUCCESS;
-      if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
+      const int error = class_of(code);
       if (rank == each.taker) WEFT_EXPECT(error == MPI_ERR_TRUNCATE, "Alltoallv of unlike counts");
       if (rank != each.taker) WEFT_EXPECT(error == MPI_SUCCESS, "Alltoallv of the others");
     }
@@ -278,9 +277,8 @@ void mistaken(MPI_Comm comm, int rank, int size) {
   // All expect one, and the first gives two to each.
   const int code = MPI_Alltoall(out.data(), rank == 0 ? 2 : 1, MPI_INT, in.data(),
                                 rank == 0 ? 2 : 1, MPI_INT, comm);
-  int error = MPI_SUCCESS;
-  if (code != MPI_SUCCESS) MPI_Error_class(code, &error);
-  WEFT_EXPECT(error == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE), "Alltoall of unlike counts");
+  WEFT_EXPECT(class_of(code) == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE),
+              "Alltoall of unlike counts");
 }
 
 /// Who gives more than is expected is told of, by those who expected less; also over an agent.
@@ -297,20 +295,14 @@ void unlike(MPI_Comm comm) {
   const std::vector<int> gets(peers, 1);
   for (int i = 0; i < size; ++i) places.push_back(2 * i);
   if (rank == 0) gives[peers - 1] = 2;
-  int error = MPI_SUCCESS;
   mistaken(other, rank, size);
   const int gathered = MPI_Gatherv(out.data(), rank == size - 1 ? 2 : 1, MPI_INT, in.data(),
                                    gets.data(), places.data(), MPI_INT, 0, other);
-  if (rank == 0) {
-    MPI_Error_class(gathered, &error);
-    WEFT_EXPECT(error == MPI_ERR_TRUNCATE, "Gatherv of unlike counts");
-  }
+  if (rank == 0) WEFT_EXPECT(class_of(gathered) == MPI_ERR_TRUNCATE, "Gatherv of unlike counts");
   const int scattered = MPI_Scatterv(out.data(), gives.data(), places.data(), MPI_INT, in.data(), 1,
                                      MPI_INT, 0, other);
-  if (rank == size - 1) {
-    MPI_Error_class(scattered, &error);
-    WEFT_EXPECT(error == MPI_ERR_TRUNCATE, "Scatterv of unlike counts");
-  }
+  if (rank == size - 1)
+    WEFT_EXPECT(class_of(scattered) == MPI_ERR_TRUNCATE, "Scatterv of unlike counts");
   MPI_Barrier(other);
   MPI_Comm_free(&other);
 }
