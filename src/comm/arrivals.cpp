@@ -4,6 +4,7 @@
 #include "comm/runtime_impl.hpp"
 #include "comm/users_code.hpp"
 #include "fabric/small_copy.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::comm {
 
@@ -98,7 +99,7 @@ static bool fill_unexpected(Runtime::Impl& runtime, Device& device, Unexpected& 
     if (place == KeptBytes::kNone) return false;
     record.holds = Unexpected::Holds::kept;
     record.kept = place;
-    std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
+    base::copy_bytes((*runtime.kept)[place], payload.data(), payload.size());
   }
   return true;
 }
@@ -278,7 +279,7 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
   if (!loan && payload.size() > QueueEntry::kInlineBytes) {
     place = device.allocate_kept();
     if (place == KeptBytes::kNone) return Taken::hold;
-    std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
+    base::copy_bytes((*runtime.kept)[place], payload.data(), payload.size());
   }
   const bool pushed = endpoint.push([&](QueueEntry& entry) {
     entry.source = from.source;

@@ -22,6 +22,7 @@
 
 #include "comm/node_map.hpp"
 #include "comm/runtime_impl.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft {
 
@@ -308,7 +309,7 @@ struct Team::Impl {
     for (std::size_t n = 0; n < map.nodes.size(); ++n) {
       if (static_cast<int>(n) == map.mine) continue;
       for (const int rank : map.nodes[n]) {
-        std::copy_n(next.begin(), block, block_of(rank).begin());
+        base::copy_bytes(block_of(rank).data(), next.data(), block);
         next = next.subspan(block);
       }
     }
@@ -333,7 +334,7 @@ struct Team::Impl {
     for (const int rank : map.my_node()) {
       if (rank != me) near.send(rank, 0, out_block(rank));
     }
-    std::copy(out_block(me).begin(), out_block(me).end(), in_block(me).begin());
+    base::copy_bytes(in_block(me).data(), out_block(me).data(), out_block(me).size());
     if (map.nodes.size() > 1) alltoall_far(out_block, in_block);
     near.finish();
   }
@@ -451,7 +452,7 @@ struct Team::Impl {
         if (node[i] != me) {
           send(node[i], 8, block);
         } else if (block.size() == in_block(source).size()) {
-          std::copy(block.begin(), block.end(), in_block(source).begin());
+          base::copy_bytes(in_block(source).data(), block.data(), block.size());
         } else {
           spoilt = true;
           meet({Trouble::own_lengths});
@@ -580,7 +581,7 @@ void Team::reduce(Rank root, std::span<std::byte> data, ReduceFunction function)
     if (my.me == first) my.send(root.value, 4, partial);
     if (my.me == root.value) my.recv(first, 4, partial);
   }
-  if (my.me == root.value && !my.spoilt) std::copy(partial.begin(), partial.end(), data.begin());
+  if (my.me == root.value && !my.spoilt) base::copy_bytes(data.data(), partial.data(), data.size());
   my.end();
 }
 
@@ -603,7 +604,7 @@ void Team::allgather(std::span<const std::byte> mine, std::span<std::byte> all) 
   const auto block_of = [&](int rank) {
     return all.subspan(static_cast<std::size_t>(rank) * block, block);
   };
-  std::copy(mine.begin(), mine.end(), block_of(my.me).begin());
+  base::copy_bytes(block_of(my.me).data(), mine.data(), block);
   const auto& node = my.map.my_node();
   if (my.leads()) {
     for (std::size_t i = 1; i < node.size(); ++i) my.recv(node[i], 0, block_of(node[i]));

@@ -9,6 +9,7 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft {
 
@@ -40,8 +41,8 @@ Taken Runtime::Impl::keep_early(Device& device, const fabric::Frame& frame, cons
     return Taken::hold;
   }
   std::byte* const copy = (*kept)[place];
-  std::memcpy(copy, frame.head.data(), frame.head.size());
-  if (wide) std::memcpy(copy + frame.head.size(), frame.open, sizeof *frame.open);
+  base::copy_bytes(copy, frame.head.data(), frame.head.size());
+  if (wide) base::copy_bytes(copy + frame.head.size(), frame.open, sizeof *frame.open);
   record->source = frame.source;
   record->endpoint = header.endpoint;
   record->reply_port = device.number();  // here: the device it came by

@@ -8,6 +8,7 @@
 #include "fabric/small_copy.hpp"
 #include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/buffers.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft {
 
@@ -339,7 +340,7 @@ bool Endpoint::Impl::hand_over(Device& device, comm::Origin from,
     message.holds_ = Message::Holds::kept;
     message.packet_index_ = place;
     message.place_ = (*runtime.kept)[place];
-    std::memcpy((*runtime.kept)[place], payload.data(), payload.size());
+    base::copy_bytes((*runtime.kept)[place], payload.data(), payload.size());
   } else {
     message.holds_ = Message::Holds::inlined;
     fabric::small_copy(message.inlined_, payload.data(), payload.size());

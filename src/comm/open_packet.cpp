@@ -3,11 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/copy.hpp"
 #include "weft/comm/matcher.hpp"
 
 namespace weft {
@@ -30,7 +30,7 @@ void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
   while (done < data.size()) {
     const std::size_t at = done % packet_bytes;
     const std::size_t size = std::min({kSliceBytes, packet_bytes - at, data.size() - done});
-    std::memcpy(packets[done / packet_bytes] + at, data.data() + done, size);
+    base::copy_bytes(packets[done / packet_bytes] + at, data.data() + done, size);
     done += size;
     // release: pairs with the receiver's acquire.
     written.store(static_cast<uint32_t>(done), std::memory_order_release);
@@ -64,7 +64,7 @@ void OpenPacket::copy_written(std::size_t from, std::byte* into, std::size_t byt
   while (bytes != 0) {
     const std::span<const std::byte> piece = open_.pieces[from / each].subspan(from % each);
     const std::size_t size = std::min(piece.size(), bytes);
-    std::memcpy(into, piece.data(), size);
+    base::copy_bytes(into, piece.data(), size);
     from += size;
     into += size;
     bytes -= size;

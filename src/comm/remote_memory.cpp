@@ -8,6 +8,7 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "fabric/small_copy.hpp"
+#include "weft/base/copy.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft {
@@ -261,12 +262,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   if (key.segment != 0 && !runtime.is_known_dead(owner)) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
-        fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
+        base::copy_bytes(mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
       Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context, false);
       if (op == nullptr) return Post::retry;
-      fabric::copy_bytes(mapped->data() + offset, data.data(), data.size());
+      base::copy_bytes(mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
                               .endpoint = number,
                               .tag = tag.value,
@@ -336,7 +337,7 @@ WEFT_NOT_IN_LINE Post Endpoint::get(const MemoryKey& from, std::size_t offset,
   const Rank owner{from.owner};
   if (from.segment != 0 && !my.runtime.is_known_dead(owner)) {
     if (const auto mapped = my.runtime.transport->map_peer(from)) {
-      fabric::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
+      base::copy_bytes(buffer.data(), mapped->data() + offset, buffer.size());
       return Post::done;
     }
   }

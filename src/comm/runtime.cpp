@@ -15,6 +15,7 @@
 #include "weft/base/buffers.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/copy.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/share_number.hpp"
 #include "weft/base/topology.hpp"
@@ -488,7 +489,7 @@ namespace comm {
 
 void gather(std::span<const std::span<const std::byte>> pieces, std::byte* into) noexcept {
   for (const auto& piece : pieces) {
-    if (!piece.empty()) std::memcpy(into, piece.data(), piece.size());
+    base::copy_bytes(into, piece.data(), piece.size());
     into += piece.size();
   }
 }

@@ -8,6 +8,7 @@
 #include "comm/device.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft {
 
@@ -257,7 +258,7 @@ void Device::receive_share(Operation& op, std::span<const std::byte> data, uint6
       offset < from_front) {
     return count(late);
   }
-  std::memcpy(op.buffer + offset, data.data(), data.size());
+  base::copy_bytes(op.buffer + offset, data.data(), data.size());
   op.moved += data.size();
   // relaxed: it tells the sender how far it may go.
   op.claims->arrived.store(++op.chunks, std::memory_order_relaxed);

@@ -11,6 +11,7 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "fabric/cma.hpp"
+#include "weft/base/copy.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft {
@@ -284,7 +285,7 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
     if (op == nullptr && source < shares_.size() && shares_[source] != nullptr)
       shares_[source]->unheard = 0;
   } else {
-    std::memcpy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
+    base::copy_bytes(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
     op->moved += frame.packet.size();
     if (op->moved == op->bytes && comm::OperationTable::claim(*op)) {
       op->answers = op->kind == comm::Kind::put;  // of others the sender knows: it sent all
@@ -319,7 +320,7 @@ bool Device::may_stream() const noexcept {
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
   const uint32_t index = runtime_.packets->alloc();
   if (index == base::SlotPool::kNone) return false;
-  std::memcpy(runtime_.packet(index), op.buffer + offset, size);
+  base::copy_bytes(runtime_.packet(index), op.buffer + offset, size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
                            comm::DataBody{op.remote, offset});
   runtime_.packet_states->streams(index);

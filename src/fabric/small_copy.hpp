@@ -5,12 +5,9 @@
 #include <cstdint>
 #include <cstring>
 
-namespace weft::fabric {
+#include "weft/base/copy.hpp"
 
-/// memcpy for which no bytes from nowhere are fine as well.
-inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) noexcept {
-  if (n != 0) std::memcpy(to, from, n);
-}
+namespace weft::fabric {
 
 /// Two moves of `Word` that overlap: all of n bytes, sizeof(Word) ≤ n ≤ 2 sizeof(Word).
 template <class Word>
@@ -47,7 +44,7 @@ inline void copy_in_line(std::byte* to, const std::byte* from, std::size_t n) no
 [[gnu::noinline]] inline void copy_more(std::byte* to, const std::byte* from,
                                         std::size_t n) noexcept {
   if (n > 2 * sizeof(TwoWords)) {
-    std::memcpy(to, from, n);
+    base::copy_bytes(to, from, n);
   } else {
     copy_ends<TwoWords>(to, from, n);
   }

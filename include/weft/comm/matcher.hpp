@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
+#include "weft/base/copy.hpp"
 #include "weft/base/error.hpp"
 #include "weft/base/types.hpp"
 
@@ -58,7 +58,7 @@ class Payload {
   Errc copy(std::span<std::byte> into) const noexcept {
     if (open_ != nullptr) [[unlikely]]
       return copy_open(into);
-    if (!into.empty()) std::memcpy(into.data(), bytes_, into.size());
+    base::copy_bytes(into.data(), bytes_, into.size());
     return Errc::ok;
   }
   /// All of it, for who reads it otherwise; in vain, with an error, as above.

@@ -15,6 +15,7 @@
 #include "fabric/ofi/limits.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::fabric::ofi {
 
@@ -196,8 +197,8 @@ OutFrame* Engine::make_frame(Channel& to, WireKind kind, std::span<const std::by
                           .kind = kind,
                           .flags = 0};
   std::memcpy(at, &header, sizeof header);
-  if (!first.empty()) std::memcpy(at + sizeof header, first.data(), first.size());
-  if (!second.empty()) std::memcpy(at + sizeof header + first.size(), second.data(), second.size());
+  base::copy_bytes(at + sizeof header, first.data(), first.size());
+  base::copy_bytes(at + sizeof header + first.size(), second.data(), second.size());
   return frame;
 }
 
@@ -267,7 +268,7 @@ OutFrame& Engine::gather(Channel& to, OutFrame& first, std::size_t& count) noexc
   for (OutFrame* one = &first; fits(one, used); one = one->next, ++count) {
     seal(to, *one);
     const std::size_t length = one->length + limits_.tag_bytes;
-    std::memcpy(batch->bytes() + used, one->bytes(), length);
+    base::copy_bytes(batch->bytes() + used, one->bytes(), length);
     used += length;
   }
   batch->channel = &to;

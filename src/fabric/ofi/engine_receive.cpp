@@ -12,6 +12,7 @@
 #include "fabric/ofi/engine.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::fabric::ofi {
 
@@ -267,7 +268,7 @@ Engine::Admitted Engine::admit_packet(Channel& from, const Decoded& frame) noexc
   if (ref.index >= peer.geometry().packets || peer.set_lent(ref.index, true))
     return Admitted::nonsense;
   if (ref.bytes != 0)
-    std::memcpy(peer.packet(ref.index).data(), frame.packet.data(), frame.packet.size());
+    base::copy_bytes(peer.packet(ref.index).data(), frame.packet.data(), frame.packet.size());
   if (!from.messages.push(true, std::as_bytes(std::span(&ref, 1)), frame.body))
     return Admitted::nonsense;
   ring_if_armed();

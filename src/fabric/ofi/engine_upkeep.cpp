@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <utility>
 
 #include "fabric/ofi/engine.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::fabric::ofi {
 
@@ -212,7 +212,7 @@ void Engine::look_at_held(Channel& one) noexcept {
     copy->length = held.length;
     copy->under_way = copy->kept = copy->is_batch = copy->abandoned = false;
     copy->stands_in = true;
-    std::memcpy(copy->bytes(), held.bytes(), held.length);
+    base::copy_bytes(copy->bytes(), held.bytes(), held.length);
     held.abandoned = true;
     --one.under_way;
     --under_way_;

@@ -21,6 +21,7 @@
 #include <span>
 
 #include "weft/base/cache_line.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::fabric::ofi {
 
@@ -76,8 +77,8 @@ class FrameQueue {
     const std::size_t begin = (at + sizeof word) % size_;
     const std::size_t straight = size_ - begin;
     if (word.length <= straight) return {bytes_.get() + begin, word.length};
-    std::memcpy(scratch, bytes_.get() + begin, straight);
-    std::memcpy(scratch + straight, bytes_.get(), word.length - straight);
+    base::copy_bytes(scratch, bytes_.get() + begin, straight);
+    base::copy_bytes(scratch + straight, bytes_.get(), word.length - straight);
     return {scratch, word.length};
   }
   void pop(const Word& word) noexcept {
@@ -95,9 +96,9 @@ class FrameQueue {
     if (bytes.empty()) return at;
     const std::size_t begin = at % size_;
     const std::size_t straight = std::min(bytes.size(), size_ - begin);
-    std::memcpy(bytes_.get() + begin, bytes.data(), straight);
+    base::copy_bytes(bytes_.get() + begin, bytes.data(), straight);
     if (straight < bytes.size())
-      std::memcpy(bytes_.get(), bytes.data() + straight, bytes.size() - straight);
+      base::copy_bytes(bytes_.get(), bytes.data() + straight, bytes.size() - straight);
     return at + bytes.size();
   }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "mpi/failure.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -20,6 +21,17 @@ void copy_through(const Block& from, const Block& to, int64_t bytes) {
   }
 }
 
+/// Of blocks that overlap, too, which an erroneous program may give.
+void copy_plain(const std::byte* from, std::byte* to, std::size_t size) {
+  const auto source = reinterpret_cast<uintptr_t>(from);
+  const auto target = reinterpret_cast<uintptr_t>(to);
+  if (std::max(source, target) - std::min(source, target) >= size) {
+    base::copy_bytes(to, from, size);
+  } else if (from != to) {
+    std::memmove(to, from, size);
+  }
+}
+
 }  // namespace
 
 void copy(const Block& from, const Block& to) {
@@ -30,7 +42,7 @@ void copy(const Block& from, const Block& to) {
   }
   const auto size = static_cast<std::size_t>(bytes);
   if (from.type->contiguous() && to.type->contiguous()) {
-    if (from.at != to.at) std::memmove(to.at, from.at, size);
+    copy_plain(from.at, to.at, size);
   } else if (from.type->contiguous()) {
     to.type->unpack(to.at, to.count, 0, {from.at, size});
   } else if (to.type->contiguous()) {

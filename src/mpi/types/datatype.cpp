@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "mpi/types/combiners.hpp"
 #include "mpi/types/plan.hpp"
 #include "mpi/types/predefined.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::mpi {
 
@@ -31,7 +31,7 @@ void Datatype::pack(const void* buffer, int64_t count, int64_t offset,
                     std::span<std::byte> into) const {
   if (into.empty()) return;
   if (contiguous_) {
-    std::memcpy(into.data(), static_cast<const std::byte*>(buffer) + offset, into.size());
+    base::copy_bytes(into.data(), static_cast<const std::byte*>(buffer) + offset, into.size());
     return;
   }
   plan->pack(buffer, count, offset, into.data(), static_cast<int64_t>(into.size()));
@@ -41,7 +41,7 @@ void Datatype::unpack(void* buffer, int64_t count, int64_t offset,
                       std::span<const std::byte> from) const {
   if (from.empty()) return;
   if (contiguous_) {
-    std::memcpy(static_cast<std::byte*>(buffer) + offset, from.data(), from.size());
+    base::copy_bytes(static_cast<std::byte*>(buffer) + offset, from.data(), from.size());
     return;
   }
   plan->unpack(buffer, count, offset, from.data(), static_cast<int64_t>(from.size()));

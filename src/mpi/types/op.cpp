@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "mpi/failure.hpp"
 #include "mpi/types/op_loops.hpp"
 #include "mpi/types/predefined.hpp"
+#include "weft/base/copy.hpp"
 
 // NOLINTBEGIN(readability-identifier-naming): MPI's names
 namespace weft::mpi {
@@ -148,7 +148,7 @@ void call_program(const Op& operation, const void* in, void* inout, int64_t coun
 void replace(const void* in, void* inout, int64_t count, const Datatype& type) {
   const auto bytes = static_cast<std::size_t>(count * type.size());
   if (type.contiguous()) {
-    std::memcpy(inout, in, bytes);
+    base::copy_bytes(inout, in, bytes);
     return;
   }
   std::vector<std::byte> packed(bytes);

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+
+#include "weft/base/copy.hpp"
 
 namespace weft::mpi {
 
@@ -15,9 +16,9 @@ template <bool kPack>
 inline void copy_block(uintptr_t address, std::byte* packed, std::size_t bytes) noexcept {
   auto* const buffer = reinterpret_cast<std::byte*>(address);
   if constexpr (kPack) {
-    std::memcpy(packed, buffer, bytes);
+    base::copy_bytes(packed, buffer, bytes);
   } else {
-    std::memcpy(buffer, packed, bytes);
+    base::copy_bytes(buffer, packed, bytes);
   }
 }
 

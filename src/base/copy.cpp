@@ -1,0 +1,71 @@
+// The copy loop that replaces `rep movsb` where that is slow.
+#include "weft/base/copy.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace weft::base {
+namespace {
+
+#if defined(__x86_64__)
+
+constexpr std::size_t kVector = sizeof(__m256i);
+constexpr std::size_t kTurn = 4 * kVector;
+static_assert(kLongCopyBytes > kVector + kTurn);
+
+/// Of processors alone, so that a process may ask before its initializers have run.
+bool copies_by_vectors() noexcept {
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2");
+}
+
+// False until it is initialized, which is right, too.
+const bool g_by_vectors = copies_by_vectors();
+
+[[gnu::target("avx2")]] inline __m256i load(const std::byte* from) noexcept {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+[[gnu::target("avx2")]] inline void store(std::byte* to, __m256i bytes) noexcept {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+}
+
+/// n > kVector + kTurn. Stores of whole vectors never cross a line but at both ends.
+[[gnu::target("avx2")]] void copy_by_vectors(std::byte* to, const std::byte* from,
+                                             std::size_t n) noexcept {
+  const std::byte* const last = from + n - kTurn;
+  std::byte* const last_to = to + n - kTurn;
+  store(to, load(from));
+  const std::size_t skipped = kVector - reinterpret_cast<uintptr_t>(to) % kVector;
+  to += skipped;
+  from += skipped;
+  for (; from < last; from += kTurn, to += kTurn) {
+    const __m256i first = load(from);
+    const __m256i second = load(from + kVector);
+    const __m256i third = load(from + 2 * kVector);
+    const __m256i fourth = load(from + 3 * kVector);
+    store(to, first);
+    store(to + kVector, second);
+    store(to + 2 * kVector, third);
+    store(to + 3 * kVector, fourth);
+  }
+  // What is left, and some of what is there already.
+  for (std::size_t i = 0; i < kTurn; i += kVector) store(last_to + i, load(last + i));
+}
+
+#endif
+
+}  // namespace
+
+void detail::copy_long(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+#if defined(__x86_64__)
+  if (g_by_vectors) return copy_by_vectors(to, from, n);
+#endif
+  std::memcpy(to, from, n);
+}
+
+}  // namespace weft::base
