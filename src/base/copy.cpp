@@ -18,25 +18,34 @@ constexpr std::size_t kVector = sizeof(__m256i);
 constexpr std::size_t kTurn = 4 * kVector;
 static_assert(kLongCopyBytes > kVector + kTurn);
 
-/// Of processors alone, so that a process may ask before its initializers have run.
+/// From here on the C library takes vectors, too (the second-level cache, of Zen 4 this size), and
+/// past the caches what is far larger.
+constexpr std::size_t kLongestCopy = std::size_t{1} << 20;
+
 bool copies_by_vectors() noexcept {
+#if defined(__SANITIZE_THREAD__)
+  return false;  // every vector would be looked at by itself, or by clang not at all
+#else
   __builtin_cpu_init();
   return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2");
+#endif
 }
 
 // False until it is initialized, which is right, too.
 const bool g_by_vectors = copies_by_vectors();
 
 [[gnu::target("avx2")]] inline __m256i load(const std::byte* from) noexcept {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(from));
 }
 [[gnu::target("avx2")]] inline void store(std::byte* to, __m256i bytes) noexcept {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+  _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(to), bytes);
 }
 
-/// n > kVector + kTurn. Stores of whole vectors never cross a line but at both ends.
-[[gnu::target("avx2")]] void copy_by_vectors(std::byte* to, const std::byte* from,
-                                             std::size_t n) noexcept {
+}  // namespace
+
+// Stores of whole vectors never cross a line but at both ends.
+[[gnu::target("avx2")]] void detail::copy_by_vectors(std::byte* to, const std::byte* from,
+                                                     std::size_t n) noexcept {
   const std::byte* const last = from + n - kTurn;
   std::byte* const last_to = to + n - kTurn;
   store(to, load(from));
@@ -57,13 +66,15 @@ const bool g_by_vectors = copies_by_vectors();
   for (std::size_t i = 0; i < kTurn; i += kVector) store(last_to + i, load(last + i));
 }
 
-#endif
+#else
 
 }  // namespace
 
+#endif
+
 void detail::copy_long(std::byte* to, const std::byte* from, std::size_t n) noexcept {
 #if defined(__x86_64__)
-  if (g_by_vectors) return copy_by_vectors(to, from, n);
+  if (g_by_vectors && n < kLongestCopy) return copy_by_vectors(to, from, n);
 #endif
   std::memcpy(to, from, n);
 }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include "fabric/lane_setup.hpp"
 #include "fabric/lane_transport.hpp"
 #include "fabric/parts.hpp"
+#include "weft/base/copy.hpp"
 #include "weft/fabric/job.hpp"
 #include "weft/fabric/transport.hpp"
 
@@ -105,13 +105,13 @@ class LocalLink final : public PeerLink {
   std::string probe_read() noexcept override { return {}; }
   Errc read(uint64_t address, std::span<std::byte> local) noexcept override {
     if (!local.empty()) {
-      std::memcpy(local.data(), reinterpret_cast<const void*>(address), local.size());
+      base::copy_bytes(local.data(), reinterpret_cast<const void*>(address), local.size());
     }
     return Errc::ok;
   }
   Errc write(uint64_t address, std::span<const std::byte> local) noexcept override {
     if (!local.empty()) {
-      std::memcpy(reinterpret_cast<void*>(address), local.data(), local.size());
+      base::copy_bytes(reinterpret_cast<void*>(address), local.data(), local.size());
     }
     return Errc::ok;
   }

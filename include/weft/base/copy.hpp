@@ -11,13 +11,17 @@ constexpr std::size_t kLongCopyBytes = 2048;
 
 namespace detail {
 void copy_long(std::byte* to, const std::byte* from, std::size_t n) noexcept;
+#if defined(__x86_64__)
+/// n of kLongCopyBytes at least, on a processor with AVX2.
+void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n) noexcept;
+#endif
 }  // namespace detail
 
 /// std::memcpy, which of no bytes may be given null pointers, for what is long and mostly comes
-/// from another core, or goes to one. On AMD's processors with AVX2 it copies by vectors: the C
-/// library (glibc up to 2.39) copies 2,112 bytes and more by `rep movsb` there, which is slow by
-/// four to ten times where the two addresses are at unlike places of their cache lines, as a packet
-/// and what malloc gives are (docs/design/copies.md). Any thread.
+/// from another core, or goes to one. On AMD's processors with AVX2, 2 KiB to 1 MiB are copied by
+/// vectors: the C library (glibc before 2.40) does it by `rep movsb` there, from Zen 3 on, which is
+/// slow by five to ten times where the two addresses are at unlike places of their cache lines, as
+/// a packet and what malloc gives are (docs/design/copies.md). Any thread.
 inline void copy_bytes(void* to, const void* from, std::size_t n) noexcept {
   if (n >= kLongCopyBytes) {
     detail::copy_long(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
