@@ -20,6 +20,8 @@ using ReduceFunction = void (*)(std::byte* into, const std::byte* from, std::siz
 /// task that calls one meanwhile gets Error(bad_argument); make several teams for several threads
 /// (Runtime::barrier has one of its own). Made collectively, in the same order on every rank.
 ///
+/// What is given and what is received may not overlap, but where one parameter is both.
+///
 /// Node-aware: data crosses between nodes once per node and direction, between leaders (the
 /// lowest rank of each node); inside a node it fans out over a binary tree (001 §6.3.3).
 ///

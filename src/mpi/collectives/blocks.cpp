@@ -2,6 +2,7 @@
 #include "mpi/collectives/blocks.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "mpi/failure.hpp"
