@@ -8,7 +8,6 @@
 #include "weft/base/cache_line.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/copy.hpp"
-#include "weft/comm/matcher.hpp"
 
 namespace weft {
 
@@ -59,15 +58,15 @@ bool OpenPacket::is_whole() const noexcept {
   return open_.written->load(std::memory_order_acquire) >= open_.bytes;
 }
 
-void OpenPacket::copy_written(std::size_t from, std::byte* into, std::size_t bytes) const noexcept {
-  const std::size_t each = open_.pieces[0].size();  // of all but the last
+template <class Each>
+void OpenPacket::for_written(std::size_t from, std::size_t bytes, Each each) const noexcept {
+  const std::size_t packet = open_.pieces[0].size();  // of all but the last
   while (bytes != 0) {
-    const std::span<const std::byte> piece = open_.pieces[from / each].subspan(from % each);
-    const std::size_t size = std::min(piece.size(), bytes);
-    base::copy_bytes(into, piece.data(), size);
-    from += size;
-    into += size;
-    bytes -= size;
+    const std::span<const std::byte> rest = open_.pieces[from / packet].subspan(from % packet);
+    const auto piece = rest.first(std::min(rest.size(), bytes));
+    each(piece);
+    from += piece.size();
+    bytes -= piece.size();
   }
 }
 
@@ -86,11 +85,36 @@ Errc OpenPacket::copy(std::span<std::byte> into) noexcept {
   while (done < into.size()) {
     const std::size_t there = std::min(written_past(done), into.size());
     if (there > done) {
-      copy_written(done, into.data() + done, there - done);
-      done = there;
+      for_written(done, there - done, [&](std::span<const std::byte> piece) {
+        base::copy_bytes(into.data() + done, piece.data(), piece.size());
+        done += piece.size();
+      });
       continue;
     }
     if (open_.origin != 0 && read_origin(done, into.subspan(done), died)) return Errc::ok;
+    if (died) return Errc::peer_died;
+    ::sched_yield();
+  }
+  return Errc::ok;
+}
+
+Errc OpenPacket::hand_out(std::size_t bytes, PieceTaker& taker) noexcept {
+  std::size_t done = 0;
+  bool died = false;
+  while (done < bytes) {
+    const std::size_t there = std::min(written_past(done), bytes);
+    if (there > done) {
+      for_written(done, there - done, [&](std::span<const std::byte> piece) { taker.take(piece); });
+      done = there;
+      continue;
+    }
+    // Aside first: only afterwards is it known whether what was read is the message.
+    if (open_.origin != 0 && aside_ == nullptr) aside_.reset(base::take_buffer(bytes - done));
+    const std::span<std::byte> rest(aside_.get(), bytes - done);
+    if (aside_ != nullptr && read_origin(done, rest, died)) {
+      taker.take(rest);
+      return Errc::ok;
+    }
     if (died) return Errc::peer_died;
     ::sched_yield();
   }
@@ -120,6 +144,10 @@ Payload::Payload(comm::OpenPacket& open) noexcept
     : bytes_(nullptr), size_(open.size()), open_(&open) {}
 
 Errc Payload::copy_open(std::span<std::byte> into) const noexcept { return open_->copy(into); }
+
+Errc Payload::hand_out_open(std::size_t bytes, PieceTaker& taker) const noexcept {
+  return open_->hand_out(bytes, taker);
+}
 
 std::span<const std::byte> Payload::whole_open(Errc& error) const noexcept {
   return open_->whole(error);

@@ -20,6 +20,7 @@
 #include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
+#include "weft/comm/matcher.hpp"
 #include "weft/fabric/transport.hpp"
 
 namespace weft::comm {
@@ -91,6 +92,7 @@ class OpenPacket {
   [[nodiscard]] bool is_whole() const noexcept;
   /// As Payload's.
   Errc copy(std::span<std::byte> into) noexcept;
+  Errc hand_out(std::size_t bytes, PieceTaker& taker) noexcept;
   std::span<const std::byte> whole(Errc& error) noexcept;
   /// The numbers of its packets (Port::give_back_all).
   [[nodiscard]] std::span<const uint32_t> indices() const noexcept {
@@ -101,8 +103,9 @@ class OpenPacket {
   /// How far it is written, once that is further than `from`; `from` if its writer was not seen to
   /// go on for kPatienceNs.
   [[nodiscard]] std::size_t written_past(std::size_t from) const noexcept;
-  /// Copies what is written from `from` on, `bytes` of it.
-  void copy_written(std::size_t from, std::byte* into, std::size_t bytes) const noexcept;
+  /// Calls `each(piece)` for what is written from `from` on, `bytes` of it.
+  template <class Each>
+  void for_written(std::size_t from, std::size_t bytes, Each each) const noexcept;
   /// Reads bytes from the place that they are written from. False: all are in the packets by now,
   /// or their sender died, or they cannot be read there although it lives.
   bool read_origin(std::size_t from, std::span<std::byte> into, bool& died) noexcept;

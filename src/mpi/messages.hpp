@@ -26,6 +26,11 @@ void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, co
 void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
                 int64_t count, const Datatype& type);
 
+/// The same, of contiguous elements, which are combined with others. `how` must live until it has
+/// ended.
+void start_recv_combining(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
+                          void* buffer, int64_t count, const Datatype& type, const Combining& how);
+
 /// Sends what goes at once and needs no Transfer: standard mode, one run of bytes, room now. False:
 /// nothing happened.
 bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,

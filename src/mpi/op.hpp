@@ -20,6 +20,9 @@ class Op final : public Counted {
   MPI_User_function_c* function_c = nullptr;  ///< the program's, large count
 };
 
+/// inout[i] = in[i] op inout[i] for `count` elements in memory layout, no overlap.
+using ReduceLoop = void (*)(const void* in, void* inout, int64_t count);
+
 HandleTable<Op, MPI_Op>& ops() noexcept;
 /// The object of a handle; throws MPI_ERR_OP.
 const Op& op(MPI_Op handle);
@@ -33,5 +36,8 @@ void reduce(const Op& operation, const void* in, void* inout, int64_t count, con
 /// way around.
 void reduce_turned(const Op& operation, const void* in, void* inout, int64_t count,
                    const Datatype& type, MPI_Datatype handle);
+/// What these two call, `turned` the second, of a predefined operation; nullptr: it is a program's
+/// own, or not for such elements.
+[[nodiscard]] ReduceLoop loop_of(const Op& operation, const Datatype& type, bool turned) noexcept;
 
 }  // namespace weft::mpi

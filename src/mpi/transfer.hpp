@@ -20,6 +20,18 @@ class Channel;
 class Comm;
 struct Transfer;
 
+/// How a receive combines the elements that come with others instead of putting them down: its
+/// buffer becomes `base` op message, or what lies there op message. For reductions; as they come,
+/// so that nothing is copied only to be read again.
+///
+/// Plain data of who posts the receive, until that has ended. The loop runs where messages arrive,
+/// under the lock of a device: predefined operations only, and for what is not long.
+struct Combining {
+  void (*loop)(const void* in, void* inout, int64_t count) = nullptr;  ///< types/op_loops.hpp
+  const std::byte* base = nullptr;  ///< nullptr: what lies at the buffer
+  std::size_t element = 0;          ///< bytes; divides kPieceUnit
+};
+
 /// Told of a transfer's end, once, from whichever thread progresses or posts. Must not block nor
 /// wait, and posts nothing (to go on with other messages: Runtime::defer). It may end the waiter,
 /// and the transfer: nothing of either is touched afterwards.
@@ -43,7 +55,7 @@ struct Transfer : Entry {
   static constexpr uintptr_t kParker = 2;  ///< a bit
 
   // The rest of the first line, if it begins with one: matching has touched that already.
-  uint8_t kind = 0;       ///< sends: the envelope's (messages/)
+  uint8_t kind = 0;       ///< sends: the envelope's (messages/); receives: whether they combine
   uint32_t sequence = 0;  ///< the same
   std::atomic<uintptr_t> state{kEnded};
 
@@ -56,7 +68,10 @@ struct Transfer : Entry {
   Channel* channel = nullptr;  ///< where it is posted
 
   std::byte* packed = nullptr;  ///< a copy in packed form, for layouts with holes (take_buffer)
-  AnnouncementName name;        ///< sends that were announced or wait in the backlog
+  union {
+    AnnouncementName name{};     ///< sends that were announced or wait in the backlog
+    const Combining* combining;  ///< receives that combine
+  };
 
   [[nodiscard]] bool ended() const noexcept {
     // acquire: pairs with end()'s release; results and buffer are visible.

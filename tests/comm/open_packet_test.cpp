@@ -117,6 +117,15 @@ class ReadOrigin final : public fabric::WrappedTransport<AsTheyAre> {
   Origin& origin_;
 };
 
+/// Keeps what it is handed.
+struct Taken final : PieceTaker {
+  void take(std::span<const std::byte> piece) noexcept override {
+    EXPECT_EQ(bytes.size() % kPieceUnit, 0U);
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+  }
+  std::vector<std::byte> bytes;
+};
+
 class OpenPackets : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 40'000;
@@ -172,7 +181,44 @@ TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
   }
 }
 
-TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsReadWhereItComesFrom) {
+TEST_F(OpenPackets, AreHandedOutAsTheyAreWritten) {
+  for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
+    for (int time = 0; time < 50; ++time) {
+      std::vector<std::byte*> places;
+      for (auto& packet : packets) {
+        std::fill(packet.begin(), packet.end(), std::byte{0});
+        places.push_back(packet.data());
+      }
+      written = 0;
+      std::jthread writer([&] { comm::write_open(places, kEach, origin.bytes, written); });
+      Taken taken;
+      ASSERT_EQ(open(from).hand_out(kBytes - 1, taken), Errc::ok);
+      ASSERT_TRUE(std::equal(taken.bytes.begin(), taken.bytes.end(), origin.bytes.begin(),
+                             origin.bytes.end() - 1));
+    }
+  }
+}
+
+TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsHandedOutOnce) {
+  // All is written meanwhile, and its buffer is something else's.
+  const auto sent = origin.bytes;
+  for (const bool ends : {false, true}) {
+    if (ends) {
+      origin.meanwhile = [&] {
+        write(kBytes);
+        origin.bytes.assign(kBytes, std::byte{1});
+      };
+    }
+    write(9'984);
+    Taken taken;
+    EXPECT_EQ(open().hand_out(kBytes, taken), Errc::ok);
+    EXPECT_EQ(taken.bytes, sent) << ends;
+    ASSERT_EQ(origin.reads.size(), ends ? 2U : 1U);
+    EXPECT_EQ(origin.reads.back(), std::pair(ReadOrigin::kAt + 9'984, kBytes - 9'984));
+  }
+}
+
+TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestTheRestIsReadWhereItComesFrom) {
   write(10'000);
   EXPECT_EQ(open().copy(into), Errc::ok);
   EXPECT_TRUE(got(kBytes));
@@ -220,6 +266,9 @@ TEST_F(OpenPackets, AWriterThatDiedIsTold) {
   origin.answer = Errc::peer_died;
   write(10'000);
   EXPECT_EQ(open().copy(into), Errc::peer_died);
+  Taken taken;
+  EXPECT_EQ(open().hand_out(kBytes, taken), Errc::peer_died);
+  EXPECT_EQ(taken.bytes.size(), 10'000U);
   Errc error = Errc::ok;
   OpenPacket again = open();
   (void)again.whole(error);

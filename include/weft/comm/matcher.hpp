@@ -44,6 +44,16 @@ namespace comm {
 class OpenPacket;
 }
 
+/// Takes the bytes of a message, front to back. All pieces but the last are multiples of this.
+inline constexpr std::size_t kPieceUnit = 64;
+class PieceTaker {
+ public:
+  virtual void take(std::span<const std::byte> piece) noexcept = 0;
+
+ protected:
+  ~PieceTaker() = default;
+};
+
 /// The bytes of an eager message, valid during the call that delivers it only. Its sender may still
 /// be writing them; who asks for them waits, for as long as a copy takes, and if the sender is kept
 /// from it they are got elsewhere.
@@ -61,6 +71,13 @@ class Payload {
     base::copy_bytes(into.data(), bytes_, into.size());
     return Errc::ok;
   }
+  /// Hands the first bytes of it out where they lie, as they come. In vain, with an error, as
+  /// above: some may have been handed out.
+  Errc hand_out(std::size_t bytes, PieceTaker& taker) const noexcept {
+    if (open_ != nullptr) return hand_out_open(bytes, taker);
+    taker.take({bytes_, bytes});
+    return Errc::ok;
+  }
   /// All of it, for who reads it otherwise; in vain, with an error, as above.
   std::span<const std::byte> whole(Errc& error) const noexcept {
     if (open_ != nullptr) [[unlikely]]
@@ -70,6 +87,7 @@ class Payload {
 
  private:
   Errc copy_open(std::span<std::byte> into) const noexcept;
+  Errc hand_out_open(std::size_t bytes, PieceTaker& taker) const noexcept;
   std::span<const std::byte> whole_open(Errc& error) const noexcept;
 
   const std::byte* bytes_;

@@ -5,6 +5,7 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/halving.hpp"
+#include "mpi/collectives/incoming.hpp"
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
@@ -29,15 +30,11 @@ std::byte* as_bytes(const void* at) noexcept {
 /// Two ranks: each receives where the result goes, and combines what it has with that.
 Schedule all_reduce_pair(Team team, Reduction reduction, const void* from, void* to) {
   const int partner = 1 - team.rank;
+  Incoming theirs(reduction, reduction.count);
   Step<2> step;
-  step.recv(team, partner, reduction.whole(to));
+  theirs.recv_beside(step, team, partner, from, to, reduction.count, partner < team.rank);
   step.send(team, partner, reduction.whole(from));
-  if (!co_await step) co_return;
-  if (team.rank == 0) {
-    reduction.fold(from, to, reduction.count);
-  } else {
-    reduction.fold_higher(from, to, reduction.count);
-  }
+  theirs.combine(co_await step);
 }
 
 /// The one that gives its vector away first, and gets the result at the end.
@@ -51,21 +48,31 @@ Schedule all_reduce_aside(Team team, Reduction reduction, const void* from, void
 
 Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, void* to) {
   const Pairing pairing(team);
+  Incoming theirs(reduction, reduction.count);
   Scratch room;
+  // What is sent stays as it is: the result comes to lie beside it, where that can be.
+  const bool beside = reduction.op->commutative;
   std::byte* mine = as_bytes(to);
-  std::byte* other = room.elements(reduction.count, *reduction.type, reduction.phase);
+  std::byte* other =
+      beside ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
   if (pairing.doubles(team.rank)) {
-    step.recv(team, team.rank - 1, reduction.whole(other));
-    if (co_await step) reduction.combine(mine, other, true);
+    theirs.recv_onto(step, team, team.rank - 1, mine, reduction.count, true);
+    theirs.combine(co_await step, mine);
   }
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int number = pairing.number ^ distance;
     const int partner = pairing.rank_of(number);
-    step.recv(team, partner, reduction.whole(other));
+    const bool is_lower = number < pairing.number;
+    if (beside) {
+      theirs.recv_beside(step, team, partner, mine, other, reduction.count, is_lower);
+    } else {
+      theirs.recv_onto(step, team, partner, mine, reduction.count, is_lower);
+    }
     step.send(team, partner, reduction.whole(mine));
-    if (co_await step) reduction.combine(mine, other, number < pairing.number);
+    theirs.combine(co_await step, mine);
+    if (beside) std::swap(mine, other);
   }
   if (pairing.doubles(team.rank)) {
     step.send(team, team.rank - 1, reduction.whole(mine));
@@ -78,38 +85,32 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
 /// and the parts go the way back.
 Schedule all_reduce_halving(Team team, Reduction reduction, const void* from, void* to) {
   const Pairing pairing(team);
-  Scratch room;
-  std::byte* other = nullptr;
+  Incoming theirs(reduction, reduction.count);
   // The first half may come to its place, and what this rank gives is combined with it there.
   bool straight = from != to && reduction.op->commutative && !pairing.doubles(team.rank);
   if (from != to && !straight) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
   if (pairing.doubles(team.rank)) {
-    other = room.elements(reduction.count, *reduction.type, reduction.phase);
-    step.recv(team, team.rank - 1, reduction.whole(other));
-    if (co_await step) reduction.combine_part(as_bytes(to), other, reduction.count, true);
+    theirs.recv_onto(step, team, team.rank - 1, to, reduction.count, true);
+    theirs.combine(co_await step);
   }
   Halves halves(reduction.count);
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int number = pairing.number ^ distance;
     const int partner = pairing.rank_of(number);
     halves.halve(pairing.number < number);
-    const int64_t begin = halves.begin();
-    const int64_t count = halves.count();
-    if (!straight && other == nullptr)
-      other = room.elements(reduction.count, *reduction.type, reduction.phase);
-    step.recv(team, partner, reduction.part(straight ? to : other, begin, count));
+    const bool is_lower = number < pairing.number;
+    std::byte* const here = reduction.element(to, halves.begin());
+    if (straight) {
+      theirs.recv_beside(step, team, partner, reduction.element(from, halves.begin()), here,
+                         halves.count(), is_lower);
+    } else {
+      theirs.recv_onto(step, team, partner, here, halves.count(), is_lower);
+    }
     step.send(team, partner,
               reduction.part(straight ? from : to, halves.other_begin(), halves.other_count()));
-    const bool has_come = co_await step;
-    if (straight) {
-      if (has_come)
-        reduction.fold(reduction.element(from, begin), reduction.element(to, begin), count);
-      straight = false;
-    } else if (has_come) {
-      reduction.combine_part(reduction.element(to, begin), reduction.element(other, begin), count,
-                             number < pairing.number);
-    }
+    theirs.combine(co_await step);
+    straight = false;
   }
   for (int distance = pairing.power / 2; distance != 0; distance /= 2) {
     const int partner = pairing.rank_of(pairing.number ^ distance);
@@ -134,17 +135,16 @@ Schedule all_reduce_ring(Team team, Reduction reduction, const void* from, void*
     const int part = ((number % size) + size) % size;
     return reduction.part(vector, begin(part), begin(part + 1) - begin(part));
   };
-  Scratch room;
-  std::byte* other = room.elements(longest, *reduction.type, reduction.phase);
+  Incoming theirs(reduction, longest);
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   const int left = (team.rank - 1 + size) % size;
   const int right = (team.rank + 1) % size;
   Step<2> step;
   for (int i = 0; i < size - 1; ++i) {
     const Block mine = part_of(to, team.rank - 1 - i);
-    step.recv(team, left, {other, mine.count, mine.type});
+    theirs.recv_onto(step, team, left, mine.at, mine.count, true);
     step.send(team, right, part_of(to, team.rank - i));
-    if (co_await step) reduction.fold(other, mine.at, mine.count);
+    theirs.combine(co_await step);
   }
   for (int i = 0; i < size - 1; ++i) {
     step.recv(team, left, part_of(to, team.rank - i));

@@ -44,6 +44,14 @@ class Posts {
   void recv(const Team& team, int from, const Block& block) {
     if (block.bytes() != 0) post_recv(team, from, block);
   }
+  /// The block becomes `how`'s result. `how` must live until the co_await.
+  void recv_combining(const Team& team, int from, const Block& block, const Combining& how) {
+    if (block.bytes() == 0) return;
+    died_ = &team.died();
+    start_recv_combining(slots_[receives_], *team.comm, Plane::collective, team.at(from), team.tag,
+                         block.at, block.count, *block.type, how);
+    ++receives_;
+  }
   /// Messages without bytes.
   void send_signal(const Team& team, int to) { post_send(team, to, {nullptr, 0, &byte_type()}); }
   void recv_signal(const Team& team, int from) {

@@ -5,6 +5,7 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/halving.hpp"
+#include "mpi/collectives/incoming.hpp"
 #include "mpi/collectives/settings.hpp"
 #include "mpi/process.hpp"
 
@@ -20,6 +21,16 @@ Schedule reduce_straight(Team team, Reduction reduction, const void* from, void*
   if (team.rank != top) {
     step.send(team, top, reduction.whole(from));
     co_await step;
+    co_return;
+  }
+  if (team.size == 2) {
+    Incoming theirs(reduction, reduction.count);
+    if (from == to) {
+      theirs.recv_onto(step, team, 1 - top, to, reduction.count, false);
+    } else {
+      theirs.recv_beside(step, team, 1 - top, from, to, reduction.count, false);
+    }
+    theirs.combine(co_await step);
     co_return;
   }
   const int others = std::min<int>(team.size - 1, kFewRanks);
@@ -47,31 +58,23 @@ Schedule reduce_tree(Team team, Reduction reduction, const void* from, void* to,
   const int place = (team.rank - top + team.size) % team.size;
   const auto rank_of = [&](int p) { return (p + top) % team.size; };
   Scratch first_room;
-  Scratch second_room;
+  Incoming theirs(reduction, reduction.count);
   // Addresses do not tell: at the top one may be MPI_BOTTOM, which is null.
   bool is_first = place != 0 || from != to;  // nothing is combined: there is only what is at `from`
-  bool has_other = false;
   std::byte* mine = is_first ? nullptr : static_cast<std::byte*>(to);
-  std::byte* other = nullptr;
   Step<1> step;
   int distance = 1;
   for (; distance < team.size && (place & distance) == 0; distance *= 2) {
     if (place + distance >= team.size) continue;
-    const bool into_first = std::exchange(is_first, false);
-    if (into_first) {
+    const int child = rank_of(place + distance);
+    if (std::exchange(is_first, false)) {
       mine = place == 0 ? static_cast<std::byte*>(to)
                         : first_room.elements(reduction.count, *reduction.type, reduction.phase);
-    } else if (!std::exchange(has_other, true)) {
-      other = second_room.elements(reduction.count, *reduction.type, reduction.phase);
-    }
-    step.recv(team, rank_of(place + distance), reduction.whole(into_first ? mine : other));
-    const bool has_come = co_await step;
-    // The first is combined where it came to.
-    if (!has_come) continue;
-    if (into_first) {
-      reduction.fold(from, mine, reduction.count);
+      theirs.recv_beside(step, team, child, from, mine, reduction.count, false);
+      theirs.combine(co_await step);
     } else {
-      reduction.combine(mine, other, false);
+      theirs.recv_onto(step, team, child, mine, reduction.count, false);
+      theirs.combine(co_await step, mine);
     }
   }
   if (place != 0) {
@@ -119,28 +122,25 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
     co_await step;
     co_return;
   }
-  Scratch room;
+  Incoming theirs(reduction, reduction.count);
   Scratch own_room;
-  std::byte* other = room.elements(reduction.count, *reduction.type, reduction.phase);
   auto* mine = static_cast<std::byte*>(to);
   if (team.rank != root)
     mine = own_room.elements(reduction.count, *reduction.type, reduction.phase);
   if (from != mine) copy(reduction.whole(from), reduction.whole(mine));
   if (pairing.doubles(team.rank)) {
-    step.recv(team, team.rank - 1, reduction.whole(other));
-    if (co_await step) reduction.combine_part(mine, other, reduction.count, true);
+    theirs.recv_onto(step, team, team.rank - 1, mine, reduction.count, true);
+    theirs.combine(co_await step);
   }
   Halves halves(reduction.count);
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int number = pairing.number ^ distance;
     const int partner = pairing.rank_of(number);
     halves.halve(pairing.number < number);
-    step.recv(team, partner, reduction.part(other, halves.begin(), halves.count()));
+    theirs.recv_onto(step, team, partner, reduction.element(mine, halves.begin()), halves.count(),
+                     number < pairing.number);
     step.send(team, partner, reduction.part(mine, halves.other_begin(), halves.other_count()));
-    if (co_await step)
-      reduction.combine_part(reduction.element(mine, halves.begin()),
-                             reduction.element(other, halves.begin()), halves.count(),
-                             number < pairing.number);
+    theirs.combine(co_await step);
   }
   const int goal = pairing.number_of(root);
   for (int distance = pairing.power / 2; distance != 0; distance /= 2) {

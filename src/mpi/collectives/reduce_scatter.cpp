@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/incoming.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -54,20 +55,22 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
     return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
   };
   const int64_t count = count_of(parts, team.rank);
-  Scratch room;
+  Incoming theirs(reduction, count);
   Scratch own_room;
-  std::byte* coming = room.elements(count, *reduction.type, reduction.phase);
   // In place the result must wait until all of the vector has gone.
   auto* mine = static_cast<std::byte*>(to);
   if (from == to) mine = own_room.elements(count, *reduction.type, reduction.phase);
-  copy(part(team.rank), reduction.part(mine, 0, count));
   Step<2> step;
   for (int distance = 1; distance < team.size; ++distance) {
     const int receiver = (team.rank + distance) % team.size;
-    step.recv(team, (team.rank - distance + team.size) % team.size,
-              reduction.part(coming, 0, count));
+    const int sender = (team.rank - distance + team.size) % team.size;
+    if (distance == 1) {
+      theirs.recv_beside(step, team, sender, part(team.rank).at, mine, count, true);
+    } else {
+      theirs.recv_onto(step, team, sender, mine, count, true);
+    }
     step.send(team, receiver, part(receiver));
-    if (co_await step) reduction.fold(coming, mine, count);
+    theirs.combine(co_await step);
   }
   if (mine != to) copy(reduction.part(mine, 0, count), reduction.part(to, 0, count));
 }

@@ -8,6 +8,7 @@
 
 #include "mpi/collectives/blocks.hpp"
 #include "mpi/op.hpp"
+#include "mpi/transfer.hpp"
 
 namespace weft::mpi {
 
@@ -54,6 +55,18 @@ struct Reduction {
       fold(mine, other, count);
       std::swap(mine, other);
     }
+  }
+  /// Elements that the processor has no instructions for, which take far longer than their copy.
+  [[nodiscard]] static bool is_slow(const Datatype& of) noexcept {
+    return of.element() == Element::f16 || of.element() == Element::c16 ||
+           of.element() == Element::f128 || of.element() == Element::c128;
+  }
+  /// How a receive combines what comes of lower or higher ranks; without a loop: it cannot.
+  [[nodiscard]] Combining combining(bool other_is_lower) const noexcept {
+    const auto element = static_cast<std::size_t>(type->size());
+    if (!type->contiguous() || element == 0 || kPieceUnit % element != 0 || is_slow(*type))
+      return {};
+    return {.loop = loop_of(*op, *type, !other_is_lower), .element = element};
   }
   [[nodiscard]] MPI_Datatype usable_handle() const noexcept {
     return spare == MPI_DATATYPE_NULL || datatypes().find(handle) == type ? handle : spare;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "mpi/messages/combining.hpp"
 #include "mpi/messages/engine.hpp"
 #include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
@@ -14,6 +15,11 @@ constexpr int64_t kRecordBytes = sizeof(Arrived);
 
 Plane plane_of(const Envelope& envelope) noexcept {
   return (envelope.kind & kCollective) != 0 ? Plane::collective : Plane::program;
+}
+
+/// Bytes come to where they are to lie, in the order in which they come.
+bool lands(const Transfer& receive) noexcept {
+  return receive.kind == 0 && receive.type->contiguous();
 }
 
 std::span<const std::byte> payload_of(const Arrived& message) noexcept {
@@ -41,8 +47,11 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payl
     bytes = static_cast<std::size_t>(transfer.capacity);
   }
   Errc error = Errc::ok;
-  if (transfer.type->contiguous()) [[likely]] {
+  if (lands(transfer)) [[likely]] {
     error = payload.copy({transfer.buffer, bytes});
+  } else if (transfer.kind == kCombines) {
+    Combiner combiner(*transfer.combining, transfer.buffer);
+    error = payload.hand_out(bytes, combiner);
   } else if (const auto whole = payload.whole(error); error == Errc::ok) {
     transfer.type->unpack(transfer.buffer, transfer.count, 0, whole.first(bytes));
   }
@@ -57,7 +66,7 @@ void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
   // Too long for its receive: the core drops it, and the sender is told that it went well.
   const bool fits = message.bytes <= static_cast<uint64_t>(transfer.capacity);
   auto room = fits ? static_cast<std::size_t>(message.bytes) : 0;
-  if (fits && !transfer.type->contiguous()) {
+  if (fits && !lands(transfer)) {
     into = transfer.packed = base::take_buffer(room);
     if (into == nullptr) {
       transfer.outcome.error = MPI_ERR_NO_MEM;  // kept: see end_fetch
@@ -83,8 +92,11 @@ void Engine::end_fetch(void* argument, const Event& event) {
   if (outcome.error == MPI_SUCCESS) outcome.error = error_class_of(event.error);
   if (event.error == Errc::truncated) outcome.bytes = transfer.capacity;
   if (transfer.packed != nullptr) {
-    if (event.error == Errc::ok) {
-      transfer.type->unpack(transfer.buffer, transfer.count, 0, {transfer.packed, event.bytes});
+    const std::span<const std::byte> came{transfer.packed, event.bytes};
+    if (event.error == Errc::ok && transfer.kind == kCombines) {
+      Combiner(*transfer.combining, transfer.buffer).take(came);
+    } else if (event.error == Errc::ok) {
+      transfer.type->unpack(transfer.buffer, transfer.count, 0, came);
     }
     base::give_back_buffer(std::exchange(transfer.packed, nullptr));
   }

@@ -47,6 +47,8 @@ enum MessageKind : uint8_t {
   kGo = 0x81,
   kRecall = 0x82  ///< for an announced message of this context and tag; its body a RecallBody
 };
+/// A receive's `kind`: it has a Combining.
+inline constexpr uint8_t kCombines = 1;
 
 /// Which message its sender wants back.
 struct RecallBody {

@@ -317,11 +317,14 @@ inline Arrived* Engine::post_receive(Transfer& transfer) {
   return met;
 }
 
-void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
-                int64_t count, const Datatype& type) {
+static inline void post_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
+                             void* buffer, int64_t count, const Datatype& type,
+                             const Combining* how) {
   Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
   const Rank process = from == MPI_ANY_SOURCE ? kAnySource : comm.process(from);
   prepare(transfer, channel, process, tag, buffer, count, type);
+  transfer.kind = how != nullptr ? kCombines : 0;
+  if (how != nullptr) transfer.combining = how;
   transfer.outcome.source = from;
   Engine& my = engine();
   my.expect(channel, tag);
@@ -333,6 +336,16 @@ void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, 
     transfer.end();
   }
   my.runtime().run_deferred();
+}
+
+void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
+                int64_t count, const Datatype& type) {
+  post_recv(transfer, comm, plane, from, tag, buffer, count, type, nullptr);
+}
+
+void start_recv_combining(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
+                          void* buffer, int64_t count, const Datatype& type, const Combining& how) {
+  post_recv(transfer, comm, plane, from, tag, buffer, count, type, &how);
 }
 
 bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,

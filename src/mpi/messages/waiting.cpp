@@ -258,6 +258,7 @@ void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, 
   transfer.channel = message.channel;
   transfer.process = kAnySource;
   transfer.tag = MPI_ANY_TAG;
+  transfer.kind = 0;
   transfer.buffer = static_cast<std::byte*>(buffer);
   transfer.count = count;
   transfer.type = &type;

@@ -20,7 +20,7 @@
 namespace weft::mpi {
 namespace {
 
-constexpr std::size_t kMostNamed = 4;
+constexpr std::size_t kMostNamedReceives = 4;
 
 /// Receives that wait, by sender's process and tag: how many of each.
 using Receives = std::map<std::pair<int32_t, int>, std::size_t>;
@@ -88,8 +88,8 @@ std::string list_of(const Channel& channel, const Receives& receives) {
   std::string text;
   std::size_t named = 0;
   for (const auto& [key, times] : receives) {
-    if (named++ == kMostNamed)
-      return text + fmt::format(" and {} more", receives.size() - kMostNamed);
+    if (named++ == kMostNamedReceives)
+      return text + fmt::format(" and {} more", receives.size() - kMostNamedReceives);
     if (!text.empty()) text += ", ";
     text += name_of(channel, Rank{key.first});
     if (channel.plane == Plane::program)

@@ -123,6 +123,14 @@ ReduceLoop find_loop(Operation operation, const Datatype& type) noexcept {
   return table.find(operation, type.element());
 }
 
+/// nullptr: the order makes no difference, or it is the program's.
+ReduceLoop turned_loop_of(const Op& operation, const Datatype& type) noexcept {
+  if (!operation.predefined) return nullptr;
+  const auto which = static_cast<Operation>(operation.place);
+  return type.element() == Element::pair ? location_loop(which, type.value(), type.index(), true)
+                                         : turned_loop(which, type.element());
+}
+
 /// The program's function. In the plain form, by as many elements as an int counts.
 void call_program(const Op& operation, const void* in, void* inout, int64_t count,
                   const Datatype& type, MPI_Datatype handle) {
@@ -200,14 +208,16 @@ void reduce(const Op& operation, const void* in, void* inout, int64_t count, con
 
 void reduce_turned(const Op& operation, const void* in, void* inout, int64_t count,
                    const Datatype& type, MPI_Datatype handle) {
-  ReduceLoop loop = nullptr;
-  if (operation.predefined) {
-    const auto which = static_cast<Operation>(operation.place);
-    loop = type.element() == Element::pair ? location_loop(which, type.value(), type.index(), true)
-                                           : turned_loop(which, type.element());
-  }
+  const ReduceLoop loop = turned_loop_of(operation, type);
   if (loop == nullptr) return reduce(operation, in, inout, count, type, handle);
   if (count != 0) loop(in, inout, count);
+}
+
+ReduceLoop loop_of(const Op& operation, const Datatype& type, bool turned) noexcept {
+  if (!operation.predefined) return nullptr;
+  const ReduceLoop other_way = turned ? turned_loop_of(operation, type) : nullptr;
+  return other_way != nullptr ? other_way
+                              : find_loop(static_cast<Operation>(operation.place), type);
 }
 
 void open_predefined_ops() {

@@ -5,6 +5,7 @@
 
 #include "mpi/abi/mpi.h"
 #include "mpi/datatype.hpp"
+#include "mpi/op.hpp"
 
 namespace weft::mpi {
 
@@ -26,9 +27,6 @@ enum class Operation : uint8_t {
   no_op
 };
 inline constexpr std::size_t kOperations = static_cast<std::size_t>(Operation::no_op) + 1;
-
-/// inout[i] = in[i] op inout[i] for `count` elements in memory layout, no overlap.
-using ReduceLoop = void (*)(const void* in, void* inout, int64_t count);
 
 /// nullptr where the operation has no meaning for the element. Whether MPI allows it for the type
 /// says check_op.

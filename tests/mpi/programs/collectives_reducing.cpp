@@ -505,6 +505,16 @@ int main(int argc, char** argv) {
       }
     }
   }
+  // Vectors whose parts are longer than what goes eagerly.
+  const Kind sums = make_kinds().front();
+  for (const int count : {40'001, 100'003}) {
+    for (const bool in_place : {false, true}) {
+      const Case c{sums, count, kForms[0], in_place};
+      reduce(c);
+      allreduce(c);
+      reduce_scatter_block(c);
+    }
+  }
   for (const Form form : kForms) {
     handles(form);
     for (const bool commutes : {false, true}) at_bottom(form, commutes);
