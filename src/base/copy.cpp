@@ -40,6 +40,9 @@ const bool g_by_vectors = copies_by_vectors();
 [[gnu::target("avx2")]] inline void store(std::byte* to, __m256i bytes) noexcept {
   _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(to), bytes);
 }
+[[gnu::target("avx2")]] inline void stream(std::byte* to, __m256i bytes) noexcept {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bytes);
+}
 
 }  // namespace
 
@@ -66,6 +69,30 @@ const bool g_by_vectors = copies_by_vectors();
   for (std::size_t i = 0; i < kTurn; i += kVector) store(last_to + i, load(last + i));
 }
 
+// Lines are written whole, but for both ends, each at once.
+[[gnu::target("avx2")]] void detail::copy_nontemporal(std::byte* to, const std::byte* from,
+                                                      std::size_t n) noexcept {
+  constexpr std::size_t kLine = 64;
+  const std::size_t before = -reinterpret_cast<uintptr_t>(to) % kLine;
+  std::memcpy(to, from, before);
+  to += before;
+  from += before;
+  n -= before;
+  for (; n >= kTurn; n -= kTurn, to += kTurn, from += kTurn) {
+    const __m256i first = load(from);
+    const __m256i second = load(from + kVector);
+    const __m256i third = load(from + 2 * kVector);
+    const __m256i fourth = load(from + 3 * kVector);
+    stream(to, first);
+    stream(to + kVector, second);
+    stream(to + 2 * kVector, third);
+    stream(to + 3 * kVector, fourth);
+  }
+  std::memcpy(to, from, n);
+  // These stores are not ordered by a release store that follows.
+  _mm_sfence();
+}
+
 #else
 
 }  // namespace
@@ -77,6 +104,23 @@ void detail::copy_long(std::byte* to, const std::byte* from, std::size_t n) noex
   if (g_by_vectors && n < kLongestCopy) return copy_by_vectors(to, from, n);
 #endif
   std::memcpy(to, from, n);
+}
+
+bool has_nontemporal_copies() noexcept {
+#if defined(__x86_64__)
+  return g_by_vectors;
+#else
+  return false;
+#endif
+}
+
+void copy_bytes_nontemporal(void* to, const void* from, std::size_t n) noexcept {
+#if defined(__x86_64__)
+  if (g_by_vectors && n >= kLongCopyBytes)
+    return detail::copy_nontemporal(static_cast<std::byte*>(to),
+                                    static_cast<const std::byte*>(from), n);
+#endif
+  copy_bytes(to, from, n);
 }
 
 }  // namespace weft::base

@@ -24,12 +24,13 @@ constexpr double kPatienceNs = 20'000;
 }  // namespace
 
 void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
-                std::span<const std::byte> data, std::atomic<uint32_t>& written) noexcept {
+                std::span<const std::byte> data, std::atomic<uint32_t>& written, CopyWays& ways,
+                Rank to) noexcept {
   std::size_t done = 0;
   while (done < data.size()) {
     const std::size_t at = done % packet_bytes;
     const std::size_t size = std::min({kSliceBytes, packet_bytes - at, data.size() - done});
-    base::copy_bytes(packets[done / packet_bytes] + at, data.data() + done, size);
+    ways.copy(to, packets[done / packet_bytes] + at, data.data() + done, size);
     done += size;
     // release: pairs with the receiver's acquire.
     written.store(static_cast<uint32_t>(done), std::memory_order_release);
@@ -100,23 +101,30 @@ Errc OpenPacket::copy(std::span<std::byte> into) noexcept {
 
 Errc OpenPacket::hand_out(std::size_t bytes, PieceTaker& taker) noexcept {
   std::size_t done = 0;
-  bool died = false;
   while (done < bytes) {
     const std::size_t there = std::min(written_past(done), bytes);
     if (there > done) {
       for_written(done, there - done, [&](std::span<const std::byte> piece) { taker.take(piece); });
       done = there;
-      continue;
+    } else if (const Errc error = hand_out_origin(done, bytes, taker); error != Errc::ok) {
+      return error;
     }
+  }
+  return Errc::ok;
+}
+
+Errc OpenPacket::hand_out_origin(std::size_t& done, std::size_t bytes, PieceTaker& taker) noexcept {
+  while (done < bytes) {
     // Aside first: only afterwards is it known whether what was read is the message.
-    if (open_.origin != 0 && aside_ == nullptr) aside_.reset(base::take_buffer(bytes - done));
-    const std::span<std::byte> rest(aside_.get(), bytes - done);
-    if (aside_ != nullptr && read_origin(done, rest, died)) {
-      taker.take(rest);
-      return Errc::ok;
+    alignas(base::kCacheLine) std::byte aside[4096];
+    const std::span<std::byte> rest(aside, std::min(sizeof aside, bytes - done));
+    bool died = false;
+    if (open_.origin == 0 || !read_origin(done, rest, died)) {
+      if (!died) ::sched_yield();
+      return died ? Errc::peer_died : Errc::ok;
     }
-    if (died) return Errc::peer_died;
-    ::sched_yield();
+    taker.take(rest);
+    done += rest.size();
   }
   return Errc::ok;
 }

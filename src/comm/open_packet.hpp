@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 
+#include "comm/copy_ways.hpp"
 #include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
@@ -78,9 +79,10 @@ class PacketStates {
   alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
 };
 
-/// The sender's side: writes `data` into open packets and tells how far it is.
+/// The sender's side: writes `data` into open packets for `to` and tells how far it is.
 void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
-                std::span<const std::byte> data, std::atomic<uint32_t>& written) noexcept;
+                std::span<const std::byte> data, std::atomic<uint32_t>& written, CopyWays& ways,
+                Rank to) noexcept;
 
 /// The receiver's view of a frame's.
 class OpenPacket {
@@ -109,6 +111,10 @@ class OpenPacket {
   /// Reads bytes from the place that they are written from. False: all are in the packets by now,
   /// or their sender died, or they cannot be read there although it lives.
   bool read_origin(std::size_t from, std::span<std::byte> into, bool& died) noexcept;
+
+  /// For hand_out, from `done` on, where the writer stands still; less where all is in the packets
+  /// by now, or cannot be read there.
+  Errc hand_out_origin(std::size_t& done, std::size_t bytes, PieceTaker& taker) noexcept;
 
   fabric::Transport& transport_;
   Rank source_;

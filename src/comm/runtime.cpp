@@ -95,6 +95,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const uint32_t packet_count = transport->geometry().packets;
   packets = std::make_unique<base::SlotPool>(packet_count);
   packet_states = std::make_unique<comm::PacketStates>(packet_count);
+  copy_ways = std::make_unique<comm::CopyWays>(*transport, job.size(), settings.nontemporal);
   const auto peers = static_cast<uint32_t>(ranks);
   most_requests = std::clamp(kRequestRecords / peers, kLeastRequests, kMostRequests);
   requests = std::make_unique<std::atomic<uint32_t>[]>(ranks);
@@ -364,9 +365,11 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
   const uint32_t index = packets->alloc();
   if (index == base::SlotPool::kNone) return Post::retry;
   std::byte* into = packet(index);
-  comm::gather(pieces, into);
   std::size_t bytes = 0;
-  for (const auto& piece : pieces) bytes += piece.size();
+  for (const auto& piece : pieces) {
+    copy_ways->copy(to, into + bytes, piece.data(), piece.size());
+    bytes += piece.size();
+  }
   if (device.port().try_send_packet(to, device.number(), header, index,
                                     static_cast<uint32_t>(bytes)) == Post::retry) {
     packets->free(index);
@@ -403,7 +406,7 @@ Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte
     packets->free(lent);
     return Post::retry;
   }
-  comm::write_open({places, count}, packet_bytes, data, *written);
+  comm::write_open({places, count}, packet_bytes, data, *written, *copy_ways, to);
   for (const uint32_t index : lent) {
     if (packet_states->ends(index)) packets->free(index);
   }

@@ -82,6 +82,7 @@ struct RuntimeSettings {
   uint32_t unexpected;
   std::size_t copy_chunk_bytes;
   OpenPackets open_packets;
+  comm::Nontemporal nontemporal;
   std::size_t share_bytes;
   uint64_t report_quiet_ns;
   std::function<std::string(bool)> what_waits;  ///< above
@@ -131,6 +132,7 @@ struct Runtime::Impl final : base::IdleWork {
 
   std::unique_ptr<base::SlotPool> packets;
   std::unique_ptr<comm::PacketStates> packet_states;
+  std::unique_ptr<comm::CopyWays> copy_ways;  ///< into packets
   std::atomic<uint32_t> streaming_packets{0};
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
   uint32_t most_streaming = 0;

@@ -70,6 +70,13 @@ constexpr base::ConfigKey kKeys[] = {
      .high = int64_t{1} << 62,
      .help = "From this size on the sender of a large message sends it in packets while it waits, "
              "and the receiver reads what does not come."},
+    {.key = "comm.nontemporal",
+     .type = ConfigType::choice,
+     .fallback = "automatic",
+     .choices = "automatic|always|never",
+     .help = "Whether packets for this node are written past the caches, 2 KiB and more at a time, "
+             "on processors where that may be quicker. automatic: for ranks whose cores are so far "
+             "that it is, as copies are found to take."},
     {.key = "comm.open_packets",
      .type = ConfigType::choice,
      .fallback = "automatic",
@@ -163,6 +170,10 @@ RuntimeSettings read_settings(const RuntimeOptions& options) {
   s.open_packets = choice<OpenPackets>("comm.open_packets", {{"automatic", OpenPackets::automatic},
                                                              {"always", OpenPackets::always},
                                                              {"never", OpenPackets::never}});
+  s.nontemporal =
+      choice<comm::Nontemporal>("comm.nontemporal", {{"automatic", comm::Nontemporal::automatic},
+                                                     {"always", comm::Nontemporal::always},
+                                                     {"never", comm::Nontemporal::never}});
   s.share_bytes = static_cast<std::size_t>(base::config_int("comm.share_bytes"));
   s.cores = static_cast<uint32_t>(base::config_int("comm.cores"));
   s.turn_ns = static_cast<uint64_t>(base::config_int("comm.turn"));

@@ -320,7 +320,7 @@ bool Device::may_stream() const noexcept {
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
   const uint32_t index = runtime_.packets->alloc();
   if (index == base::SlotPool::kNone) return false;
-  base::copy_bytes(runtime_.packet(index), op.buffer + offset, size);
+  runtime_.copy_ways->copy(op.peer, runtime_.packet(index), op.buffer + offset, size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
                            comm::DataBody{op.remote, offset});
   runtime_.packet_states->streams(index);

@@ -21,8 +21,8 @@ class Comm;
 struct Transfer;
 
 /// How a receive combines the elements that come with others instead of putting them down: its
-/// buffer becomes `base` op message, or what lies there op message. For reductions; as they come,
-/// so that nothing is copied only to be read again.
+/// buffer becomes what comes combined with `base`, or with what lies there. For reductions; as they
+/// come, so that nothing is copied only to be read again.
 ///
 /// Plain data of who posts the receive, until that has ended. The loop runs where messages arrive,
 /// under the lock of a device: predefined operations only, and for what is not long.
@@ -56,7 +56,7 @@ struct Transfer : Entry {
 
   // The rest of the first line, if it begins with one: matching has touched that already.
   uint8_t kind = 0;       ///< sends: the envelope's (messages/); receives: whether they combine
-  uint32_t sequence = 0;  ///< the same
+  uint32_t sequence = 0;  ///< sends: the envelope's
   std::atomic<uintptr_t> state{kEnded};
 
   // The second: what an eager message needs beside that.

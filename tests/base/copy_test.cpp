@@ -20,6 +20,9 @@ constexpr std::byte kUntouched{0xa5};
 using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t n);
 
 void plainly(std::byte* to, const std::byte* from, std::size_t n) { copy_bytes(to, from, n); }
+void past(std::byte* to, const std::byte* from, std::size_t n) {
+  copy_bytes_nontemporal(to, from, n);
+}
 
 /// Pages with none before or behind them: who reads or writes there dies of it.
 struct Pages {
@@ -83,7 +86,23 @@ TEST_F(CopyBytes, ByVectorsCopiesEveryLength) {
   }
   expect_copied_everywhere(detail::copy_by_vectors, 65'537);
 }
+
+TEST_F(CopyBytes, PastTheCachesCopiesEveryLength) {
+  if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "a processor without AVX2";
+  for (std::size_t n = kLongCopyBytes; n < kLongCopyBytes + 140; ++n) {
+    expect_copied_everywhere(detail::copy_nontemporal, n);
+  }
+  expect_copied_everywhere(detail::copy_nontemporal, 65'537);
+}
 #endif
+
+TEST_F(CopyBytes, PastTheCachesOfAnyLength) {
+  for (const std::size_t n :
+       {std::size_t{0}, std::size_t{1}, kLongCopyBytes - 1, kLongCopyBytes, std::size_t{65536}}) {
+    expect_copied_everywhere(past, n);
+  }
+  copy_bytes_nontemporal(nullptr, nullptr, 0);
+}
 
 TEST_F(CopyBytes, TakesNullForNoBytesAndAPlaceForItself) {
   copy_bytes(nullptr, nullptr, 0);

@@ -14,6 +14,7 @@ void copy_long(std::byte* to, const std::byte* from, std::size_t n) noexcept;
 #if defined(__x86_64__)
 /// n of kLongCopyBytes at least, on a processor with AVX2.
 void copy_by_vectors(std::byte* to, const std::byte* from, std::size_t n) noexcept;
+void copy_nontemporal(std::byte* to, const std::byte* from, std::size_t n) noexcept;
 #endif
 }  // namespace detail
 
@@ -29,5 +30,13 @@ inline void copy_bytes(void* to, const void* from, std::size_t n) noexcept {
     std::memcpy(to, from, n);
   }
 }
+
+/// Whether copy_bytes_nontemporal is anything else than copy_bytes: on AMD's processors with AVX2.
+[[nodiscard]] bool has_nontemporal_copies() noexcept;
+
+/// The same by stores that go past the caches: what is written is in none afterwards, and nobody's
+/// cache is asked for the lines before. For what another core will read that is far from this one.
+/// As visible as other stores when it returns. Any thread.
+void copy_bytes_nontemporal(void* to, const void* from, std::size_t n) noexcept;
 
 }  // namespace weft::base

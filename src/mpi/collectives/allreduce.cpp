@@ -1,5 +1,6 @@
 // Allreduce: recursive doubling, halving and doubling, a ring, two levels.
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <vector>
 
@@ -50,35 +51,51 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
   const Pairing pairing(team);
   Incoming theirs(reduction, reduction.count);
   Scratch room;
-  // What is sent stays as it is: the result comes to lie beside it, where that can be.
-  const bool beside = reduction.op->commutative;
-  std::byte* mine = as_bytes(to);
-  std::byte* other =
+  std::byte* const place = as_bytes(to);
+  std::byte* mine = place;
+  // What is sent stays as it is: results come to lie beside it, by turns, the last at its place. A
+  // program's function has its operands the usual way around instead.
+  const bool beside = reduction.op->predefined && reduction.op->commutative;
+  const bool is_odd = std::countr_zero(static_cast<unsigned>(pairing.power)) % 2 == 1;
+  bool as_given = beside && from != to && !pairing.doubles(team.rank);
+  std::byte* const aside =
       beside ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
-  if (from != to) copy(reduction.whole(from), reduction.whole(to));
+  std::byte* next = is_odd ? place : aside;
+  if (from != to && !as_given) copy(reduction.whole(from), reduction.whole(to));
   Step<2> step;
   if (pairing.doubles(team.rank)) {
     theirs.recv_onto(step, team, team.rank - 1, mine, reduction.count, true);
     theirs.combine(co_await step, mine);
   }
+  if (beside && !as_given && is_odd) {
+    copy(reduction.whole(mine), reduction.whole(aside));
+    mine = aside;
+  }
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int number = pairing.number ^ distance;
     const int partner = pairing.rank_of(number);
     const bool is_lower = number < pairing.number;
+    const void* const sent = as_given ? from : mine;
     if (beside) {
-      theirs.recv_beside(step, team, partner, mine, other, reduction.count, is_lower);
+      theirs.recv_beside(step, team, partner, sent, next, reduction.count, is_lower);
     } else {
       theirs.recv_onto(step, team, partner, mine, reduction.count, is_lower);
     }
-    step.send(team, partner, reduction.whole(mine));
-    theirs.combine(co_await step, mine);
-    if (beside) std::swap(mine, other);
+    step.send(team, partner, reduction.whole(sent));
+    const bool has_come = co_await step;
+    theirs.combine(has_come, mine);
+    if (beside && has_come) {
+      as_given = false;
+      mine = next;
+      next = mine == place ? aside : place;
+    }
   }
+  if (as_given) copy(reduction.whole(from), reduction.whole(to));
   if (pairing.doubles(team.rank)) {
     step.send(team, team.rank - 1, reduction.whole(mine));
     co_await step;
   }
-  if (mine != to) copy(reduction.whole(mine), reduction.whole(to));
+  if (mine != place) copy(reduction.whole(mine), reduction.whole(to));
 }
 
 /// Rabenseifner's: halves of what is left are exchanged and combined until everybody has a part,

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "weft/base/error.hpp"
+
 namespace weft::mpi {
 
 namespace {
@@ -13,6 +15,7 @@ constexpr int64_t kLongestAsItComes = 256 << 10;
 }  // namespace
 
 void Incoming::recv(Posts& step, const Team& team, int from) {
+  WEFT_CHECK(step.count() == 0, "what is combined is not a step's first post");
   as_it_comes_ = reduction_.combining(other_is_lower_);
   comes_combined_ =
       as_it_comes_.loop != nullptr && some_ * reduction_.type->size() <= kLongestAsItComes;
@@ -34,6 +37,15 @@ void Incoming::recv_beside(Posts& step, const Team& team, int from, const void* 
   some_ = some;
   other_is_lower_ = other_is_lower;
   recv(step, team, from);
+}
+
+void Incoming::recv_with(Posts& step, const Team& team, int from, const void* base, void* into,
+                         int64_t some, bool other_is_lower) {
+  if (base != into && reduction_.op->predefined) {
+    return recv_beside(step, team, from, base, into, some, other_is_lower);
+  }
+  if (base != into) copy(reduction_.part(base, 0, some), reduction_.part(into, 0, some));
+  recv_onto(step, team, from, into, some, other_is_lower);
 }
 
 void Incoming::recv_onto(Posts& step, const Team& team, int from, void* at, int64_t some,

@@ -13,7 +13,8 @@ namespace weft::mpi {
 
 /// A receive of a step whose elements are combined with others: as they come, where that can be
 /// (Combining), so that they are not copied only to be read again; or else once they are there.
-/// After the co_await comes `combine`, before the next receive. In a coroutine's frame.
+/// After the co_await comes `combine`, before the next receive. In a coroutine's frame, before the
+/// step; its receive is the step's first post, since making room may throw.
 class Incoming {
  public:
   /// At most so many elements at once.
@@ -24,6 +25,10 @@ class Incoming {
   /// commute, or higher ranks. Neither is touched elsewhere meanwhile; `base` may be sent.
   void recv_beside(Posts& step, const Team& team, int from, const void* base, void* into,
                    int64_t some, bool other_is_lower);
+  /// The same by whichever way leaves a program's function its operands as `recv_onto` does. `base`
+  /// and `into` may be the same.
+  void recv_with(Posts& step, const Team& team, int from, const void* base, void* into,
+                 int64_t some, bool other_is_lower);
   /// What is at `at` is combined with `some` elements, in place.
   void recv_onto(Posts& step, const Team& team, int from, void* at, int64_t some,
                  bool other_is_lower);

@@ -17,6 +17,8 @@ constexpr int64_t kReduceTreeBytes = 64 << 10;  // up to this a tree
 /// The root takes the vectors of all others, a few at once, and combines them in the order of
 /// places, which are ranks seen from `top`.
 Schedule reduce_straight(Team team, Reduction reduction, const void* from, void* to, int top) {
+  Incoming theirs(reduction, reduction.count);
+  Scratch room;
   Step<kFewRanks> step;
   if (team.rank != top) {
     step.send(team, top, reduction.whole(from));
@@ -24,17 +26,11 @@ Schedule reduce_straight(Team team, Reduction reduction, const void* from, void*
     co_return;
   }
   if (team.size == 2) {
-    Incoming theirs(reduction, reduction.count);
-    if (from == to) {
-      theirs.recv_onto(step, team, 1 - top, to, reduction.count, false);
-    } else {
-      theirs.recv_beside(step, team, 1 - top, from, to, reduction.count, false);
-    }
+    theirs.recv_with(step, team, 1 - top, from, to, reduction.count, false);
     theirs.combine(co_await step);
     co_return;
   }
   const int others = std::min<int>(team.size - 1, kFewRanks);
-  Scratch room;
   std::byte* const came = room.elements(others * reduction.count, *reduction.type, reduction.phase);
   if (from != to) copy(reduction.whole(from), reduction.whole(to));
   for (int place = 1; place < team.size;) {
@@ -114,6 +110,8 @@ Schedule reduce_in_order(Team team, Reduction reduction, ReduceBy by, const void
 /// gives what it has.
 Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* to, int root) {
   const Pairing pairing(team);
+  Incoming theirs(reduction, reduction.count);
+  Scratch own_room;
   Step<2> step;
   if (pairing.aside) {
     step.send(team, team.rank + 1, reduction.whole(from));
@@ -122,8 +120,6 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
     co_await step;
     co_return;
   }
-  Incoming theirs(reduction, reduction.count);
-  Scratch own_room;
   auto* mine = static_cast<std::byte*>(to);
   if (team.rank != root)
     mine = own_room.elements(reduction.count, *reduction.type, reduction.phase);

@@ -64,11 +64,8 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
   for (int distance = 1; distance < team.size; ++distance) {
     const int receiver = (team.rank + distance) % team.size;
     const int sender = (team.rank - distance + team.size) % team.size;
-    if (distance == 1) {
-      theirs.recv_beside(step, team, sender, part(team.rank).at, mine, count, true);
-    } else {
-      theirs.recv_onto(step, team, sender, mine, count, true);
-    }
+    theirs.recv_with(step, team, sender, distance == 1 ? part(team.rank).at : mine, mine, count,
+                     true);
     step.send(team, receiver, part(receiver));
     theirs.combine(co_await step);
   }

@@ -56,15 +56,27 @@ struct Reduction {
       std::swap(mine, other);
     }
   }
-  /// Elements that the processor has no instructions for, which take far longer than their copy.
-  [[nodiscard]] static bool is_slow(const Datatype& of) noexcept {
-    return of.element() == Element::f16 || of.element() == Element::c16 ||
-           of.element() == Element::f128 || of.element() == Element::c128;
+  /// Elements that are combined far more slowly than they are copied: those that processors have no
+  /// instructions for, or old ones, and pairs, whose loops cannot foresee what they find.
+  [[nodiscard]] static bool is_slow(Element element) noexcept {
+    switch (element) {
+      case Element::f16:
+      case Element::f80:
+      case Element::f128:
+      case Element::c16:
+      case Element::c80:
+      case Element::c128:
+      case Element::pair:
+        return true;
+      default:
+        return false;
+    }
   }
   /// How a receive combines what comes of lower or higher ranks; without a loop: it cannot.
   [[nodiscard]] Combining combining(bool other_is_lower) const noexcept {
     const auto element = static_cast<std::size_t>(type->size());
-    if (!type->contiguous() || element == 0 || kPieceUnit % element != 0 || is_slow(*type))
+    if (!type->contiguous() || element == 0 || kPieceUnit % element != 0 ||
+        is_slow(type->element()))
       return {};
     return {.loop = loop_of(*op, *type, !other_is_lower), .element = element};
   }

@@ -27,6 +27,7 @@ enum class ChannelCount : uint8_t {
   met_unexpected,   ///< receives, and probes that take, that met a message that waited
   passed,           ///< entries that searches looked at and that did not fit
   match_ns,         ///< time in searches (mpi.match_times)
+  combined,         ///< messages whose elements were combined as they came
   calls_begun,      ///< blocking calls that had to wait, or might have
   calls_over,       ///< those of them that need the communicator no more
   kCount

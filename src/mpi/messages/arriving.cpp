@@ -52,6 +52,7 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payl
   } else if (transfer.kind == kCombines) {
     Combiner combiner(*transfer.combining, transfer.buffer);
     error = payload.hand_out(bytes, combiner);
+    transfer.channel->counts.add(ChannelCount::combined);
   } else if (const auto whole = payload.whole(error); error == Errc::ok) {
     transfer.type->unpack(transfer.buffer, transfer.count, 0, whole.first(bytes));
   }
@@ -95,6 +96,7 @@ void Engine::end_fetch(void* argument, const Event& event) {
     const std::span<const std::byte> came{transfer.packed, event.bytes};
     if (event.error == Errc::ok && transfer.kind == kCombines) {
       Combiner(*transfer.combining, transfer.buffer).take(came);
+      transfer.channel->counts.add(ChannelCount::combined);
     } else if (event.error == Errc::ok) {
       transfer.type->unpack(transfer.buffer, transfer.count, 0, came);
     }

@@ -47,6 +47,8 @@ constexpr ChannelCounter kChannelCounters[] = {
      sum_of<ChannelCount::announced>},
     {"out_of_sequence", "Messages that overtook an earlier one between devices.", CounterKind::sum,
      sum_of<ChannelCount::out_of_sequence>},
+    {"combined", "Messages of reductions that were combined as they came.", CounterKind::sum,
+     sum_of<ChannelCount::combined>},
     {"stalls", "Sends that found no room and went later.", CounterKind::sum,
      sum_of<ChannelCount::stalls>},
     {"match_attempts", "Receives and messages that looked for what they match.", CounterKind::sum,

@@ -505,9 +505,9 @@ int main(int argc, char** argv) {
       }
     }
   }
-  // Vectors whose parts are longer than what goes eagerly.
+  // Around what goes eagerly, and what is combined as it comes: 256 KiB.
   const Kind sums = make_kinds().front();
-  for (const int count : {40'001, 100'003}) {
+  for (const int count : {20'001, 32'768, 32'769, 100'003}) {
     for (const bool in_place : {false, true}) {
       const Case c{sums, count, kForms[0], in_place};
       reduce(c);

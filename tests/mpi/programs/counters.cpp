@@ -125,6 +125,39 @@ void large(MPI_Comm comm, MPI_Comm other) {
   }
 }
 
+void add_doubles(void* in, void* inout, int* count, MPI_Datatype*) {
+  for (int i = 0; i < *count; ++i) static_cast<double*>(inout)[i] += static_cast<double*>(in)[i];
+}
+
+/// Those of reductions that are combined as they come: of MPI's operations, but for slow elements,
+/// and what is not too long.
+void combined(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  MPI_Op own;
+  MPI_Op_create(add_doubles, 1, &own);
+  struct Located {
+    double value;
+    int index;
+  };
+  const auto messages_of = [&](int count, MPI_Datatype type, MPI_Op op) {
+    const Counter here("comm_combined", comm);
+    const std::vector<Located> in(static_cast<std::size_t>(count), Located{1, 2});
+    std::vector<Located> out(in.size());
+    MPI_Allreduce(in.data(), out.data(), count, type, op, comm);
+    unsigned long long all = here.value();
+    MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, comm);
+    return all;
+  };
+  WEFT_CHECK((messages_of(9'000, MPI_DOUBLE, MPI_SUM) > 0) == (size > 1));
+  WEFT_CHECK((messages_of(9'000, MPI_C_DOUBLE_COMPLEX, MPI_PROD) > 0) == (size > 1));
+  WEFT_CHECK(messages_of(9'000, MPI_DOUBLE, own) == 0);
+  WEFT_CHECK(messages_of(9'000, MPI_DOUBLE_INT, MPI_MINLOC) == 0);
+  WEFT_CHECK(messages_of(9'000, MPI_2INT, MPI_MINLOC) == 0);
+  WEFT_CHECK(messages_of(1'000'000, MPI_DOUBLE, MPI_SUM) == 0);
+  MPI_Op_free(&own);
+}
+
 /// The next communicator begins with nothing, although it may get the channels of the last.
 void begin_anew() {
   for (int i = 0; i < 3; ++i) {
@@ -212,6 +245,7 @@ int main(int argc, char** argv) {
   sent_first(two);
   MPI_Barrier(MPI_COMM_WORLD);  // what comes of others next was not there yet
   large(one, two);
+  combined(two);
   begin_anew();
   if (are_lists) passed_in_lists();
   upper_bound();
