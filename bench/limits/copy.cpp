@@ -1,13 +1,18 @@
-// Copying limits: memcpy inside one process, and cross-memory attach between two.
+// Copying limits: memcpy inside one process; cross-memory attach, and copies through shared memory,
+// between two.
 //
 // Measured: bytes copied per second, one memcpy (or process_vm_readv) per slot, going round a few
 // slots of private memory that was touched before, from the median of the rounds; and, for one
 // transfer, the time from a flag that says "it is there" to the end of the read, as a round trip
 // less the answer's way. It lies when the slots together fit a smaller cache than those of what is
 // compared with it: use the same number and size of slots.
+#include "weft/base/copy.hpp"
+
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "harness/laps.hpp"
 #include "limits/limits.hpp"
@@ -92,6 +97,48 @@ double AttachLimit::one_way_ns(unsigned round_trips) {
   // One flag each way; the read happens between them.
   const double flag = cache_line_one_way_ns(question, answer, pair_.rank(), 1000);
   return trip - flag;
+}
+
+double hand_over_rate(Pair& pair, HandOverBy by, std::size_t bytes, double seconds) {
+  constexpr std::size_t kBehindPage = 16;
+  const auto copy = [by](std::byte* to, const std::byte* from, std::size_t n, bool writes) {
+    if (by == HandOverBy::c_library) {
+      std::memcpy(to, from, n);
+    } else if (writes && by == HandOverBy::nontemporal) {
+      base::copy_bytes_nontemporal(to, from, n);
+    } else {
+      base::copy_bytes(to, from, n);
+    }
+    asm volatile("" ::: "memory");
+  };
+  YardMemory& yard = pair.yard().memory();
+  const int me = pair.rank();
+  const Buffer given(bytes + kBehindPage);
+  const Buffer got(bytes + kBehindPage);
+  auto& mine = yard.ping[me].value;
+  auto& theirs = yard.ping[1 - me].value;
+  uint64_t step = pair.yard().trade(mine.load(std::memory_order_relaxed));
+  step = std::max(step, mine.load(std::memory_order_relaxed));
+  const auto both_are_here = [&] {
+    mine.store(++step, std::memory_order_release);
+    spin_until([&] { return theirs.load(std::memory_order_acquire) >= step; });
+  };
+  std::vector<double> times;
+  const auto turns = static_cast<std::size_t>(std::max(8.0, seconds * 1e9 / 4 / (double(bytes))));
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    both_are_here();
+    uint64_t ticks = base::ticks();
+    copy(yard.bulk[me], given.data() + kBehindPage, bytes, true);
+    const uint64_t wrote = base::ticks() - ticks;
+    both_are_here();
+    ticks = base::ticks();
+    copy(got.data() + kBehindPage, yard.bulk[1 - me], bytes, false);
+    times.push_back(static_cast<double>(wrote + base::ticks() - ticks));
+  }
+  both_are_here();
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  const double ns = times[times.size() / 2] / base::ticks_per_ns();
+  return static_cast<double>(bytes) * 1e9 / ns;
 }
 
 }  // namespace weft::bench

@@ -77,6 +77,14 @@ class AttachLimit {
   uint64_t theirs_;
 };
 
+/// How HandOver writes; reading is copy_bytes, but for `c_library`.
+enum class HandOverBy : uint8_t { c_library, cached, nontemporal };
+/// Bytes a second that a core writes for another one and reads of what that wrote, in turns:
+/// `bytes` over the time of both copies. Private memory lies 16 bytes behind a page, as malloc's
+/// does; what is shared at a line, as packets do. bytes ≤ 1 MiB. Both call; each has its own
+/// figure.
+double hand_over_rate(Pair& pair, HandOverBy by, std::size_t bytes, double seconds);
+
 // futex.cpp --------------------------------------------------------------------------------------
 /// ns for two threads of this process to wake each other once each (wake and wait, both ways). The
 /// partner is bound to `core`; negative: left where the caller is.

@@ -3,6 +3,7 @@
 // What each figure is, and what would make it lie, stands at the head of its own file.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/benches.hpp"
@@ -39,7 +40,7 @@ std::function<double()> alone(Pair& pair, std::function<double()> turn) {
 int run_limits(const Options& options) {
   Pair pair;
   YardMemory& yard = pair.yard().memory();
-  constexpr std::size_t kFigures = 22;
+  constexpr std::size_t kFigures = 25;
   const double share = options.seconds / kFigures;
   const auto ns = [&](const char* name, std::function<double()> turn) {
     show(pair, options, share, limit(name, 0, "ns"), std::move(turn));
@@ -68,6 +69,13 @@ int run_limits(const Options& options) {
     AttachLimit attach(pair, bytes, 1);
     show(pair, options, share, limit("cross_memory_attach", bytes, "B/s"),
          [&] { return attach.rate(kTurn); });
+  }
+  using By = std::pair<const char*, HandOverBy>;
+  for (const auto& [name, by] :
+       {By{"hand_over_memcpy", HandOverBy::c_library}, By{"hand_over_cached", HandOverBy::cached},
+        By{"hand_over_nontemporal", HandOverBy::nontemporal}}) {
+    show(pair, options, share, limit(name, 64 << 10, "B/s"),
+         [&pair, how = by] { return hand_over_rate(pair, how, 64 << 10, kTurn); });
   }
   const Buffer page(4096);
   show(pair, options, share, limit("copied_one_way", 4096, "ns"),
