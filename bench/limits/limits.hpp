@@ -77,7 +77,7 @@ class AttachLimit {
   uint64_t theirs_;
 };
 
-/// How HandOver writes; reading is copy_bytes, but for `c_library`.
+/// How hand_over_rate writes; it reads by copy_bytes, but for `c_library`.
 enum class HandOverBy : uint8_t { c_library, cached, nontemporal };
 /// Bytes a second that a core writes for another one and reads of what that wrote, in turns:
 /// `bytes` over the time of both copies. Private memory lies 16 bytes behind a page, as malloc's

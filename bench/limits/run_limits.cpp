@@ -9,6 +9,7 @@
 #include "comm/benches.hpp"
 #include "harness/contest.hpp"
 #include "limits/limits.hpp"
+#include "weft/base/copy.hpp"
 
 namespace weft::bench {
 namespace {
@@ -74,6 +75,7 @@ int run_limits(const Options& options) {
   for (const auto& [name, by] :
        {By{"hand_over_memcpy", HandOverBy::c_library}, By{"hand_over_cached", HandOverBy::cached},
         By{"hand_over_nontemporal", HandOverBy::nontemporal}}) {
+    if (by == HandOverBy::nontemporal && !base::has_nontemporal_copies()) continue;
     show(pair, options, share, limit(name, 64 << 10, "B/s"),
          [&pair, how = by] { return hand_over_rate(pair, how, 64 << 10, kTurn); });
   }

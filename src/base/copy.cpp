@@ -88,6 +88,12 @@ const bool g_by_vectors = copies_by_vectors();
     stream(to + 2 * kVector, third);
     stream(to + 3 * kVector, fourth);
   }
+  for (; n >= kLine; n -= kLine, to += kLine, from += kLine) {
+    const __m256i first = load(from);
+    const __m256i second = load(from + kVector);
+    stream(to, first);
+    stream(to + kVector, second);
+  }
   std::memcpy(to, from, n);
   // These stores are not ordered by a release store that follows.
   _mm_sfence();

@@ -1,8 +1,9 @@
-// Which of two ways of copying is the quicker one, found from copies that are made anyway
-// (docs/design/copies.md, "Far cores").
+// Which of two ways of copying to a receiver is the quicker one, found from copies that are made
+// anyway (docs/design/copies.md, "Far cores").
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,85 +12,130 @@ namespace weft::comm {
 /// Through the caches, or past them.
 enum class CopyWay : uint8_t { cached, nontemporal };
 
-/// A thread's trials of the way that is not in use, once in a while, for one receiver at a time.
+/// What a rank's threads know of a receiver, in a byte that is written when it changes: the way
+/// that is usual for it, and how seldom the other one is tried.
+struct CopyHabit {
+  CopyWay usual = CopyWay::cached;
+  bool is_fixed = false;  ///< nothing is tried
+  uint8_t pause = 5;      ///< one copy in 2^pause begins a trial
+
+  static CopyHabit of(uint8_t word) noexcept {
+    return {static_cast<CopyWay>(word & 1), (word & 2) != 0, static_cast<uint8_t>(word >> 2)};
+  }
+  [[nodiscard]] uint8_t word() const noexcept {
+    return static_cast<uint8_t>(static_cast<uint8_t>(usual) | (is_fixed ? 2 : 0) | pause << 2);
+  }
+};
+
+/// A thread's trial, of one receiver at a time; which one, and when, is left to chance.
 ///
-/// Some copies are timed by the usual way. If that is slow, or not the cached one, the other way
-/// has some that are not timed, as what the usual one left in the caches is not its own, and then
-/// as many that are. It is taken if it was quicker by far. The more often it was not, the seldomer
-/// it is tried. A time is the least of several: others take cores away.
+/// Some copies are timed by the usual way. If that is slow, or goes past the caches, the other way
+/// has as much that is not timed as packets that soon come back hold, since what the usual way left
+/// there is not its own; and then some that are timed. Past the caches is taken to be better only
+/// if it is quicker by half, as its receivers read more slowly where they are near. A time is the
+/// least of several: others take cores away.
 class CopyTrial {
  public:
   static constexpr uint32_t kTimed = 4;
   static constexpr uint32_t kUntimed = 8;
-  static constexpr uint32_t kSoon = 32;  ///< copies before the first one
-  static constexpr uint32_t kLeastPause = 256;
-  static constexpr uint32_t kMostPause = 8192;
-  static constexpr double kFast = 10;     ///< bytes a nanosecond: no other way is looked for
-  static constexpr double kBetter = 1.5;  ///< quicker by so much, or it is left as it is
+  static constexpr std::size_t kUntimedBytes = 320 << 10;  ///< more than the widest message has
+  static constexpr uint8_t kLeastPause = 8, kMostPause = 13;
+  static constexpr uint32_t kMostOthers = 65'536;  ///< copies to others, before it is given up
+  static constexpr double kOldNs = 1e8;
+  static constexpr double kFast = 10;  ///< bytes a nanosecond: no other way is looked for
+  static constexpr double kBetter = 1.5;
 
-  struct Next {
-    CopyWay way;
-    bool timed;
-  };
-
-  /// Whether it has begun with a receiver's copies.
-  [[nodiscard]] bool is_under_way() const noexcept { return phase_ != Phase::pause; }
-  /// For the next copy, where `usual` is in use.
-  [[nodiscard]] Next next(CopyWay usual) noexcept {
-    const CopyWay other = usual == CopyWay::cached ? CopyWay::nontemporal : CopyWay::cached;
-    switch (phase_) {
-      case Phase::pause:
-        if (++copies_ < pause_) return {usual, false};
-        enter(Phase::usual);
-        [[fallthrough]];
-      case Phase::usual:
-        return {usual, true};
-      case Phase::settling:
-        if (++copies_ == kUntimed) enter(Phase::other);
-        return {other, false};
-      case Phase::other:
-        break;
+  /// Makes a copy for the receiver of `word` (a CopyHabit) by `copy(way)`. `now()`: nanoseconds.
+  template <class Copy, class Now>
+  void run(std::atomic<uint8_t>& word, std::size_t bytes, Copy copy, Now now) {
+    // relaxed, all of it: each way is right, and who is late has lost a trial.
+    const CopyHabit habit = CopyHabit::of(word.load(std::memory_order_relaxed));
+    if (phase_ == Phase::none) [[likely]] {
+      if (!is_time_for(habit)) return copy(habit.usual);
+      begin(word, habit.usual, now());
+    } else if (word_ != &word) {
+      if (++others_ == kMostOthers) phase_ = Phase::none;
+      return copy(habit.usual);
     }
-    return {other, true};
+    const double start = now();
+    if (usual_ != habit.usual || start - began_ > kOldNs) {
+      phase_ = Phase::none;  // another thread was faster, or the cores may have moved
+      return copy(habit.usual);
+    }
+    const bool timed = phase_ != Phase::settling;
+    copy(way());
+    if (timed) {
+      took(habit, (now() - start) / static_cast<double>(bytes));
+    } else {
+      settle(bytes);
+    }
   }
-  /// A copy that was to be timed took so long. Returns what is to be usual from now on.
-  [[nodiscard]] CopyWay took(CopyWay usual, std::size_t bytes, double ns) noexcept {
-    const double per_byte = ns / static_cast<double>(bytes);
-    least_ = copies_ == 0 ? per_byte : std::min(least_, per_byte);
-    if (++copies_ < kTimed) return usual;
-    if (phase_ == Phase::usual) {
-      usual_ = least_;
-      if (usual == CopyWay::cached && usual_ * kFast < 1) {
-        enter(Phase::pause);
-      } else {
-        enter(Phase::settling);
-      }
-      return usual;
-    }
-    enter(Phase::pause);
-    if (least_ * kBetter >= usual_) {
-      pause_ = std::min(2 * pause_, kMostPause);
-      return usual;
-    }
-    pause_ = kLeastPause;
-    return usual == CopyWay::cached ? CopyWay::nontemporal : CopyWay::cached;
-  }
-  /// Its receiver gets nothing more: another time.
-  void give_up() noexcept { enter(Phase::pause); }
 
  private:
-  enum class Phase : uint8_t { pause, usual, settling, other };
+  enum class Phase : uint8_t { none, usual, settling, other };
+
+  [[nodiscard]] bool is_time_for(CopyHabit habit) noexcept {
+    if (habit.is_fixed) return false;
+    // Xorshift: a fixed count would meet the same receiver each time, where they take turns.
+    random_ ^= random_ << 13;
+    random_ ^= random_ >> 17;
+    random_ ^= random_ << 5;
+    return (random_ & ((uint32_t{1} << habit.pause) - 1)) == 0;
+  }
+  void begin(std::atomic<uint8_t>& word, CopyWay usual, double now) noexcept {
+    word_ = &word;
+    usual_ = usual;
+    began_ = now;
+    others_ = 0;
+    enter(Phase::usual);
+  }
   void enter(Phase phase) noexcept {
-    if (phase == Phase::pause) pause_ = std::max(pause_, kLeastPause);
     phase_ = phase;
     copies_ = 0;
+    bytes_ = 0;
+  }
+  [[nodiscard]] CopyWay way() const noexcept {
+    const bool other = phase_ == Phase::settling || phase_ == Phase::other;
+    return (usual_ == CopyWay::cached) == other ? CopyWay::nontemporal : CopyWay::cached;
+  }
+  void settle(std::size_t bytes) noexcept {
+    bytes_ += bytes;
+    if (++copies_ >= kUntimed && bytes_ >= kUntimedBytes) enter(Phase::other);
+  }
+  void took(CopyHabit habit, double ns_per_byte) noexcept {
+    least_ = copies_ == 0 ? ns_per_byte : std::min(least_, ns_per_byte);
+    if (++copies_ < kTimed) return;
+    if (phase_ == Phase::other) return decide(habit);
+    usual_took_ = least_;
+    if (usual_ == CopyWay::cached && least_ * kFast < 1) {
+      end_with({usual_, false, std::max(habit.pause, kLeastPause)}, habit);
+    } else {
+      enter(Phase::settling);
+    }
+  }
+  void decide(CopyHabit habit) noexcept {
+    const double cached = usual_ == CopyWay::cached ? usual_took_ : least_;
+    const double past = usual_ == CopyWay::cached ? least_ : usual_took_;
+    const CopyWay better = past * kBetter < cached ? CopyWay::nontemporal : CopyWay::cached;
+    const auto longer =
+        static_cast<uint8_t>(std::clamp<int>(habit.pause + 1, kLeastPause, kMostPause));
+    end_with({better, false, better == usual_ ? longer : kLeastPause}, habit);
+  }
+  void end_with(CopyHabit now, CopyHabit before) noexcept {
+    phase_ = Phase::none;
+    if (now.word() != before.word()) word_->store(now.word(), std::memory_order_relaxed);
   }
 
-  Phase phase_ = Phase::pause;
-  uint32_t copies_ = 0;  ///< in this phase
-  uint32_t pause_ = kSoon;
-  double least_ = 0;  ///< ns a byte, in this phase
-  double usual_ = 0;  ///< the same, of the usual way
+  Phase phase_ = Phase::none;
+  CopyWay usual_ = CopyWay::cached;  ///< as it began, and below
+  std::atomic<uint8_t>* word_ = nullptr;
+  double began_ = 0;
+  uint32_t others_ = 0;
+  uint32_t random_ = 2463534242;
+  uint32_t copies_ = 0;  ///< in this phase, and below
+  std::size_t bytes_ = 0;
+  double least_ = 0;       ///< ns a byte
+  double usual_took_ = 0;  ///< the same
 };
 
 }  // namespace weft::comm

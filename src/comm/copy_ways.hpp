@@ -23,7 +23,7 @@ class CopyWays {
   CopyWays(const fabric::Transport& transport, int ranks, Nontemporal choice);
   /// Copies into a packet for `to`. As visible as by other stores when it returns.
   void copy(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
-    if (bytes < base::kLongCopyBytes || ways_ == nullptr) {
+    if (bytes < base::kLongCopyBytes || words_ == nullptr) {
       base::copy_bytes(into, from, bytes);
     } else {
       copy_long(to, into, from, bytes);
@@ -31,13 +31,11 @@ class CopyWays {
   }
 
  private:
-  struct Trying;
-  static constexpr uint8_t kFixed = 2;  ///< a bit beside the way: nothing is tried
   /// Shorter ones are not timed, but go as the others do.
-  static constexpr std::size_t kTimedBytes = 8 << 10;
+  static constexpr std::size_t kTriedBytes = 8 << 10;
   void copy_long(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept;
 
-  std::unique_ptr<std::atomic<uint8_t>[]> ways_;  ///< by rank; none: all are cached
+  std::unique_ptr<std::atomic<uint8_t>[]> words_;  ///< CopyHabits, by rank; none: all are cached
 };
 
 }  // namespace weft::comm

@@ -163,7 +163,8 @@ class OpenPackets : public ::testing::Test {
   std::atomic<uint32_t> written{0};
   std::vector<std::unique_ptr<fabric::Job>> job = fabric::make_local_job(1);
   ReadOrigin transport{fabric::make_local_transport(*job[0], {}), origin};
-  comm::CopyWays ways{transport, 1, comm::Nontemporal::always};
+  comm::CopyWays cached{transport, 1, comm::Nontemporal::never};
+  comm::CopyWays past_caches{transport, 1, comm::Nontemporal::always};
 };
 
 TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
@@ -175,8 +176,10 @@ TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
         places.push_back(packet.data());
       }
       written = 0;
-      std::jthread writer(
-          [&] { comm::write_open(places, kEach, origin.bytes, written, ways, Rank{0}); });
+      std::jthread writer([&] {
+        comm::write_open(places, kEach, origin.bytes, written, time % 2 == 0 ? cached : past_caches,
+                         Rank{0});
+      });
       ASSERT_EQ(open(from).copy(into), Errc::ok);
       ASSERT_TRUE(got(kBytes));
     }
@@ -192,8 +195,10 @@ TEST_F(OpenPackets, AreHandedOutAsTheyAreWritten) {
         places.push_back(packet.data());
       }
       written = 0;
-      std::jthread writer(
-          [&] { comm::write_open(places, kEach, origin.bytes, written, ways, Rank{0}); });
+      std::jthread writer([&] {
+        comm::write_open(places, kEach, origin.bytes, written, time % 2 == 0 ? cached : past_caches,
+                         Rank{0});
+      });
       Taken taken;
       ASSERT_EQ(open(from).hand_out(kBytes - 1, taken), Errc::ok);
       ASSERT_TRUE(std::equal(taken.bytes.begin(), taken.bytes.end(), origin.bytes.begin(),

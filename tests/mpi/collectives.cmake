@@ -57,6 +57,7 @@ weft_collectives_by(messages PROGRAM collectives_board RANKS 4 ENV WEFT_MPI_NODE
 # As where no two ranks share a core.
 weft_collectives_by(cores PROGRAM collectives_moving RANKS 5 ENV "WEFT_BASE_TOPOLOGY=core:16 pu:1")
 weft_collectives_by(cores PROGRAM collectives_reducing RANKS 5 ENV "WEFT_BASE_TOPOLOGY=core:16 pu:1")
+weft_collectives_by(past_caches PROGRAM collectives_reducing RANKS 3 ENV WEFT_COMM_NONTEMPORAL=always)
 weft_collectives_by(turns PROGRAM collectives_moving RANKS 5 ENV "WEFT_BASE_TOPOLOGY=core:2 pu:1")
 weft_collectives_by(turns PROGRAM collectives_reducing RANKS 6
   ENV "WEFT_BASE_TOPOLOGY=core:4 pu:1" WEFT_MPI_NODE_BOARD=false)

@@ -34,9 +34,10 @@ inline void copy_bytes(void* to, const void* from, std::size_t n) noexcept {
 /// Whether copy_bytes_nontemporal is anything else than copy_bytes: on AMD's processors with AVX2.
 [[nodiscard]] bool has_nontemporal_copies() noexcept;
 
-/// The same by stores that go past the caches: what is written is in none afterwards, and nobody's
-/// cache is asked for the lines before. For what another core will read that is far from this one.
-/// As visible as other stores when it returns. Any thread.
+/// The same by stores that go past the caches, but for what is shorter than kLongCopyBytes and what
+/// is less than a line at the ends: nobody's cache is asked for the lines first, nor has them
+/// afterwards. For what another core will read that is far from this one. As visible as other
+/// stores when it returns. Any thread.
 void copy_bytes_nontemporal(void* to, const void* from, std::size_t n) noexcept;
 
 }  // namespace weft::base

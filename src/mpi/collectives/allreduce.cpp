@@ -56,20 +56,20 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
   // What is sent stays as it is: results come to lie beside it, by turns, the last at its place. A
   // program's function has its operands the usual way around instead.
   const bool beside = reduction.op->predefined && reduction.op->commutative;
-  const bool is_odd = std::countr_zero(static_cast<unsigned>(pairing.power)) % 2 == 1;
-  bool as_given = beside && from != to && !pairing.doubles(team.rank);
-  std::byte* const aside =
-      beside ? room.elements(reduction.count, *reduction.type, reduction.phase) : nullptr;
-  std::byte* next = is_odd ? place : aside;
-  if (from != to && !as_given) copy(reduction.whole(from), reduction.whole(to));
+  const int steps = std::countr_zero(static_cast<unsigned>(pairing.power));
+  const bool doubles = pairing.doubles(team.rank);
+  bool as_given = beside && from != to && !doubles;
+  std::byte* const aside = beside && (steps > 1 || !as_given)
+                               ? room.elements(reduction.count, *reduction.type, reduction.phase)
+                               : nullptr;
+  std::byte* next = steps % 2 == 1 ? place : aside;
+  if (beside && !as_given && steps % 2 == 1) mine = aside;
   Step<2> step;
-  if (pairing.doubles(team.rank)) {
-    theirs.recv_onto(step, team, team.rank - 1, mine, reduction.count, true);
+  if (doubles) {
+    theirs.recv_with(step, team, team.rank - 1, from, mine, reduction.count, true);
     theirs.combine(co_await step, mine);
-  }
-  if (beside && !as_given && is_odd) {
-    copy(reduction.whole(mine), reduction.whole(aside));
-    mine = aside;
+  } else if (!as_given && from != mine) {
+    copy(reduction.whole(from), reduction.whole(mine));
   }
   for (int distance = 1; distance < pairing.power; distance *= 2) {
     const int number = pairing.number ^ distance;
@@ -91,7 +91,7 @@ Schedule all_reduce_doubling(Team team, Reduction reduction, const void* from, v
     }
   }
   if (as_given) copy(reduction.whole(from), reduction.whole(to));
-  if (pairing.doubles(team.rank)) {
+  if (doubles) {
     step.send(team, team.rank - 1, reduction.whole(mine));
     co_await step;
   }

@@ -25,8 +25,8 @@ class Incoming {
   /// commute, or higher ranks. Neither is touched elsewhere meanwhile; `base` may be sent.
   void recv_beside(Posts& step, const Team& team, int from, const void* base, void* into,
                    int64_t some, bool other_is_lower);
-  /// The same by whichever way leaves a program's function its operands as `recv_onto` does. `base`
-  /// and `into` may be the same.
+  /// The same; a program's function has its operands in the order of `recv_onto`, to which `base`
+  /// is copied first. The two may be the same.
   void recv_with(Posts& step, const Team& team, int from, const void* base, void* into,
                  int64_t some, bool other_is_lower);
   /// What is at `at` is combined with `some` elements, in place.

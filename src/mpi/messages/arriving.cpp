@@ -52,7 +52,7 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payl
   } else if (transfer.kind == kCombines) {
     Combiner combiner(*transfer.combining, transfer.buffer);
     error = payload.hand_out(bytes, combiner);
-    transfer.channel->counts.add(ChannelCount::combined);
+    if (error == Errc::ok) transfer.channel->counts.add(ChannelCount::combined);
   } else if (const auto whole = payload.whole(error); error == Errc::ok) {
     transfer.type->unpack(transfer.buffer, transfer.count, 0, whole.first(bytes));
   }

@@ -507,7 +507,7 @@ int main(int argc, char** argv) {
   }
   // Around what goes eagerly, and what is combined as it comes: 256 KiB.
   const Kind sums = make_kinds().front();
-  for (const int count : {20'001, 32'768, 32'769, 100'003}) {
+  for (const int count : {8'192, 8'193, 20'001, 32'768, 32'769, 100'003}) {
     for (const bool in_place : {false, true}) {
       const Case c{sums, count, kForms[0], in_place};
       reduce(c);
