@@ -21,9 +21,9 @@ enum class Nontemporal : uint8_t { automatic, always, never };
 class CopyWays {
  public:
   CopyWays(const fabric::Transport& transport, int ranks, Nontemporal choice);
-  /// Copies into a packet for `to`. As visible as by other stores when it returns.
+  /// Copies into a packet for `to`, or into memory of its own. As visible as by other stores when it returns.
   void copy(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
-    if (bytes < base::kLongCopyBytes || words_ == nullptr) {
+    if (bytes < base::kLongCopyBytes || bytes >= kTooLong || words_ == nullptr) {
       base::copy_bytes(into, from, bytes);
     } else {
       copy_long(to, into, from, bytes);
@@ -33,6 +33,8 @@ class CopyWays {
  private:
   /// Shorter ones are not timed, but go as the others do.
   static constexpr std::size_t kTriedBytes = 8 << 10;
+  /// More than a core's caches hold: the C library's way, which may go past them itself.
+  static constexpr std::size_t kTooLong = std::size_t{1} << 20;
   void copy_long(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept;
 
   std::unique_ptr<std::atomic<uint8_t>[]> words_;  ///< CopyHabits, by rank; none: all are cached

@@ -152,6 +152,25 @@ class OpenPackets : public ::testing::Test {
                       origin.bytes.begin());
   }
 
+  /// Calls `read` while another thread writes, time after time, either way.
+  template <class Read>
+  void while_written(Read read) {
+    for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
+      for (int time = 0; time < 50 && !HasFatalFailure(); ++time) {
+        std::vector<std::byte*> places;
+        for (auto& packet : packets) {
+          std::fill(packet.begin(), packet.end(), std::byte{0});
+          places.push_back(packet.data());
+        }
+        written = 0;
+        comm::CopyWays& ways = time % 2 == 0 ? cached : past_caches;
+        std::jthread writer(
+            [&] { comm::write_open(places, kEach, origin.bytes, written, ways, Rank{0}); });
+        read(open(from));
+      }
+    }
+  }
+
   Origin origin{.bytes = pattern(kBytes, 7)};
   static constexpr std::size_t kEach = 16'384;
   std::vector<std::vector<std::byte>> packets{std::vector<std::byte>(kEach),
@@ -168,43 +187,19 @@ class OpenPackets : public ::testing::Test {
 };
 
 TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
-  for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
-    for (int time = 0; time < 50; ++time) {
-      std::vector<std::byte*> places;
-      for (auto& packet : packets) {
-        std::fill(packet.begin(), packet.end(), std::byte{0});
-        places.push_back(packet.data());
-      }
-      written = 0;
-      std::jthread writer([&] {
-        comm::write_open(places, kEach, origin.bytes, written, time % 2 == 0 ? cached : past_caches,
-                         Rank{0});
-      });
-      ASSERT_EQ(open(from).copy(into), Errc::ok);
-      ASSERT_TRUE(got(kBytes));
-    }
-  }
+  while_written([&](OpenPacket packet) {
+    ASSERT_EQ(packet.copy(into), Errc::ok);
+    ASSERT_TRUE(got(kBytes));
+  });
 }
 
 TEST_F(OpenPackets, AreHandedOutAsTheyAreWritten) {
-  for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
-    for (int time = 0; time < 50; ++time) {
-      std::vector<std::byte*> places;
-      for (auto& packet : packets) {
-        std::fill(packet.begin(), packet.end(), std::byte{0});
-        places.push_back(packet.data());
-      }
-      written = 0;
-      std::jthread writer([&] {
-        comm::write_open(places, kEach, origin.bytes, written, time % 2 == 0 ? cached : past_caches,
-                         Rank{0});
-      });
-      Taken taken;
-      ASSERT_EQ(open(from).hand_out(kBytes - 1, taken), Errc::ok);
-      ASSERT_TRUE(std::equal(taken.bytes.begin(), taken.bytes.end(), origin.bytes.begin(),
-                             origin.bytes.end() - 1));
-    }
-  }
+  while_written([&](OpenPacket packet) {
+    Taken taken;
+    ASSERT_EQ(packet.hand_out(kBytes - 1, taken), Errc::ok);
+    ASSERT_TRUE(std::equal(taken.bytes.begin(), taken.bytes.end(), origin.bytes.begin(),
+                           origin.bytes.end() - 1));
+  });
 }
 
 TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsHandedOutOnce) {

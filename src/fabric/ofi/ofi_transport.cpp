@@ -19,6 +19,7 @@
 #include "fabric/parts.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/config.hpp"
+#include "weft/base/copy.hpp"
 #include "weft/base/log.hpp"
 #include "weft/base/signals_blocked.hpp"
 #include "weft/fabric/config.hpp"
@@ -382,15 +383,14 @@ std::string OfiTransport::why_not_read(Rank peer) const {
 
 Errc OfiTransport::read_memory(Rank peer, uint64_t address, std::span<std::byte> local) noexcept {
   if (peer != self_) return Errc::no_permission;
-  if (!local.empty())
-    std::memmove(local.data(), reinterpret_cast<const void*>(address), local.size());
+  base::copy_bytes(local.data(), reinterpret_cast<const void*>(address), local.size());
   return Errc::ok;
 }
 
 Errc OfiTransport::write_memory(Rank peer, uint64_t address,
                                 std::span<const std::byte> local) noexcept {
   if (peer != self_) return Errc::no_permission;
-  if (!local.empty()) std::memmove(reinterpret_cast<void*>(address), local.data(), local.size());
+  base::copy_bytes(reinterpret_cast<void*>(address), local.data(), local.size());
   return Errc::ok;
 }
 
