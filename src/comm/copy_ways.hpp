@@ -21,7 +21,8 @@ enum class Nontemporal : uint8_t { automatic, always, never };
 class CopyWays {
  public:
   CopyWays(const fabric::Transport& transport, int ranks, Nontemporal choice);
-  /// Copies into a packet for `to`, or into memory of its own. As visible as by other stores when it returns.
+  /// Copies into a packet for `to`, or into memory of its own. As visible as by other stores when
+  /// it returns.
   void copy(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
     if (bytes < base::kLongCopyBytes || bytes >= kTooLong || words_ == nullptr) {
       base::copy_bytes(into, from, bytes);
