@@ -44,8 +44,11 @@ namespace comm {
 class OpenPacket;
 }
 
-/// Takes the bytes of a message, front to back. All pieces but the last are multiples of this.
+/// In multiples of so many bytes, but for the end, a message is handed out.
 inline constexpr std::size_t kPieceUnit = 64;
+
+/// Takes the bytes of a message, piece by piece, front to back: each piece once, and only where it
+/// lies. Called by whoever calls `Payload::hand_out`, within that call; must not wait.
 class PieceTaker {
  public:
   virtual void take(std::span<const std::byte> piece) noexcept = 0;
