@@ -74,9 +74,10 @@ constexpr base::ConfigKey kKeys[] = {
      .type = ConfigType::choice,
      .fallback = "automatic",
      .choices = "automatic|always|never",
-     .help = "Whether packets for this node are written past the caches, 2 KiB and more at a time, "
-             "on processors where that may be quicker. automatic: for ranks whose cores are so far "
-             "that it is, as copies are found to take."},
+     .help =
+         "Whether packets, and puts, for this node are written past the caches, from 2 KiB on, on "
+         "processors where that may be quicker. automatic: for ranks whose cores are so far "
+         "that it is, as copies are found to take."},
     {.key = "comm.open_packets",
      .type = ConfigType::choice,
      .fallback = "automatic",
