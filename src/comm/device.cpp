@@ -285,6 +285,10 @@ void Device::on_returned(std::span<const uint32_t> packets) {
   std::array<uint32_t, kReturnsAtOnce> free;
   std::size_t count = 0;
   for (const uint32_t index : packets) {
+    if (runtime_.shared_packets->is_ticket(index)) {
+      runtime_.shared_packets->came_back(index);
+      continue;
+    }
     const auto [streamed, is_free] = runtime_.packet_states->came_back(index);
     // relaxed: only a budget; see stream_fragments.
     if (streamed) runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);

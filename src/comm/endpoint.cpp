@@ -94,7 +94,8 @@ Post Endpoint::Impl::send_large(Rank to, Tag tag,
                 .reply_port = device.number()};
   if (runtime.goes_eagerly(to, bytes)) {
     if (pieces.size() == 1 && spec.arrival == Arrival::matched && runtime.opens(bytes) &&
-        runtime.send_open(device, to, Bytes(header).span(), pieces[0]) == Post::done)
+        runtime.send_in_packets(device, to, Bytes(header).span(), pieces[0], comm::Lent::open) ==
+            Post::done)
       return Post::done;
     return runtime.send_packet(device, to, Bytes(header).span(), pieces);
   }

@@ -39,7 +39,8 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
     my.refuse_envelope(data.size());
   std::byte raw[sizeof header];
   std::memcpy(raw, &header, sizeof header);
-  return my.runtime.opens(data.size()) && my.runtime.send_open(device, to, raw, data) == Post::done
+  return my.runtime.opens(data.size()) &&
+                 my.runtime.send_in_packets(device, to, raw, data, comm::Lent::open) == Post::done
              ? Post::done
              : my.runtime.send_packet(device, to, raw, {&data, 1});
 }
@@ -48,10 +49,24 @@ Post Endpoint::send_wide(Rank to, const Envelope& envelope, std::span<const std:
                          Device* via) {
   Impl& my = *impl_;
   my.check_envelope(to, data.data(), data.size());
-  if (!my.runtime.opens(data.size())) return Post::retry;
+  const comm::Lent lent = my.runtime.lends(data.size());
+  if (lent == comm::Lent::not_now) return Post::retry;
   Device& device = via != nullptr ? *via : my.pick_device();
   const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
-  return my.runtime.send_open(device, to, header.bytes(), data);
+  return my.runtime.send_in_packets(device, to, header.bytes(), data, lent);
+}
+
+uint64_t Endpoint::send_shared(std::span<const Rank> to, const Envelope& envelope,
+                               std::span<const std::byte> data, Device* via) {
+  Impl& my = *impl_;
+  if (to.size() > kMostShared)
+    throw Error(Errc::bad_argument,
+                fmt::format("one message to {} ranks at once: {} at most", to.size(), kMostShared));
+  for (const Rank rank : to) my.check_envelope(rank, data.data(), data.size());
+  if (data.empty()) return 0;
+  Device& device = via != nullptr ? *via : my.pick_device();
+  const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
+  return my.runtime.send_shared(device, to, header.bytes(), data);
 }
 
 WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,

@@ -15,30 +15,10 @@ namespace comm {
 
 namespace {
 
-/// Each is told at the price of a cache line that goes to and fro.
-constexpr std::size_t kSliceBytes = 16 << 10;
-
 /// A writer that tells nothing for so long has lost its core: slices take a tenth of it.
 constexpr double kPatienceNs = 20'000;
 
 }  // namespace
-
-void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
-                std::span<const std::byte> data, std::atomic<uint32_t>& written, CopyWays& ways,
-                Rank to) noexcept {
-  std::size_t done = 0;
-  while (done < data.size()) {
-    const std::size_t at = done % packet_bytes;
-    const std::size_t size = std::min({kSliceBytes, packet_bytes - at, data.size() - done});
-    ways.copy(to, packets[done / packet_bytes] + at, data.data() + done, size);
-    done += size;
-    // release: pairs with the receiver's acquire.
-    written.store(static_cast<uint32_t>(done), std::memory_order_release);
-  }
-  // seq_cst: what the caller does with `data` next comes after the count that frees it (invariant
-  // 2).
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
 
 std::size_t OpenPacket::written_past(std::size_t from) const noexcept {
   static const uint64_t patience = base::to_ticks(kPatienceNs);

@@ -1,5 +1,5 @@
 // Open packets: lent while their sender still writes them, so that the copies at both ends run side
-// by side (docs/design/protocols.md, "Open packets").
+// by side; or whole, several at once (docs/design/protocols.md, "Open packets").
 //
 // Invariants
 //
@@ -8,16 +8,17 @@
 // 2. The sender's buffer stays as it is until all is written, which is told last. So what a
 //    receiver read *there* holds if it finds afterwards that not all is written: nobody waits for a
 //    sender who has lost his core, or was stopped.
-// 3. A packet that came back is free only when its writer is done with it (PacketStates).
+// 3. A packet that came back is free only when its writer is done with it (PacketStates;
+//    SharedPackets, where several ranks read it).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 
-#include "comm/copy_ways.hpp"
 #include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
@@ -79,10 +80,39 @@ class PacketStates {
   alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
 };
 
-/// The sender's side: writes `data` into open packets for `to` and tells how far it is.
-void write_open(std::span<std::byte* const> packets, std::size_t packet_bytes,
-                std::span<const std::byte> data, std::atomic<uint32_t>& written, CopyWays& ways,
-                Rank to) noexcept;
+/// When packets are lent: before they are written, or written.
+enum class Lent : uint8_t { not_now, open, whole };
+
+/// The packets of one message, where it may take several.
+struct MessagePackets {
+  static constexpr uint32_t kMost = fabric::OpenLoan::kMost;
+  uint32_t count = 0;
+  uint32_t indices[kMost];
+  std::byte* places[kMost];
+  [[nodiscard]] std::span<const uint32_t> numbers() const noexcept { return {indices, count}; }
+};
+
+/// The sender's side: writes `data` into packets, by `copy(into, from, bytes)`, and tells how far
+/// it is.
+template <class Copy>
+void write_open(const MessagePackets& packets, std::size_t packet_bytes,
+                std::span<const std::byte> data, std::atomic<uint32_t>& written,
+                Copy copy) noexcept {
+  /// Each is told at the price of a cache line that goes to and fro.
+  constexpr std::size_t kSliceBytes = 16 << 10;
+  std::size_t done = 0;
+  while (done < data.size()) {
+    const std::size_t at = done % packet_bytes;
+    const std::size_t size = std::min({kSliceBytes, packet_bytes - at, data.size() - done});
+    copy(packets.places[done / packet_bytes] + at, data.data() + done, size);
+    done += size;
+    // release: pairs with the receiver's acquire.
+    written.store(static_cast<uint32_t>(done), std::memory_order_release);
+  }
+  // seq_cst: what the caller does with `data` next comes after the count that frees it (invariant
+  // 2).
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
 
 /// The receiver's view of a frame's.
 class OpenPacket {
@@ -96,9 +126,9 @@ class OpenPacket {
   Errc copy(std::span<std::byte> into) noexcept;
   Errc hand_out(std::size_t bytes, PieceTaker& taker) noexcept;
   std::span<const std::byte> whole(Errc& error) noexcept;
-  /// The numbers of its packets (Port::give_back_all).
+  /// What is to be given back (Port::give_back_all).
   [[nodiscard]] std::span<const uint32_t> indices() const noexcept {
-    return {open_.indices, open_.count};
+    return {open_.returns, open_.return_count};
   }
 
  private:

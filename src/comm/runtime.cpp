@@ -95,6 +95,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const uint32_t packet_count = transport->geometry().packets;
   packets = std::make_unique<base::SlotPool>(packet_count);
   packet_states = std::make_unique<comm::PacketStates>(packet_count);
+  shared_packets = std::make_unique<comm::SharedPackets>(*packets, packet_count);
   copy_ways = std::make_unique<comm::CopyWays>(*transport, job.size(), settings.nontemporal);
   const auto peers = static_cast<uint32_t>(ranks);
   most_requests = std::clamp(kRequestRecords / peers, kLeastRequests, kMostRequests);
@@ -357,7 +358,22 @@ bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
   if (bytes < kLeastBytes || settings.open_packets == OpenPackets::never) return false;
   // relaxed: a guess.
   return settings.open_packets == OpenPackets::always ||
-         (packet_states->open() == 0 && !core_is_wanted.load(std::memory_order_relaxed));
+         (packet_states->open() == 0 && shared_packets->out() == 0 &&
+          !core_is_wanted.load(std::memory_order_relaxed));
+}
+
+/// How a message goes that could be announced. Where processes take turns each answer is a turn of
+/// somebody else: then written, as long as what is under way stays in a core's caches.
+comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
+  constexpr std::size_t kLongestWhole = 128 << 10;  // of longer ones one copy is better than two
+  constexpr std::size_t kMostWhole = 512 << 10;
+  if (opens(bytes)) return comm::Lent::open;
+  // relaxed: guesses.
+  const bool is_wanted = core_is_wanted.load(std::memory_order_relaxed);
+  return is_wanted && settings.open_packets != OpenPackets::never && bytes <= kLongestWhole &&
+                 std::size_t{packet_states->open()} * packet_bytes + bytes <= kMostWhole
+             ? comm::Lent::whole
+             : comm::Lent::not_now;
 }
 
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
@@ -378,39 +394,95 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
   return Post::done;
 }
 
-Post Runtime::Impl::send_open(Device& device, Rank to, std::span<const std::byte> header,
-                              std::span<const std::byte> data) {
-  constexpr uint32_t kMost = fabric::OpenLoan::kMost;
-  const std::size_t wanted = (data.size() + packet_bytes - 1) / packet_bytes;
-  if (wanted > kMost || transport->written(to, 0) == nullptr) return Post::retry;
-  uint32_t indices[kMost]{};
-  std::byte* places[kMost];
-  uint32_t count = 0;
-  for (; count < wanted; ++count) {
-    indices[count] = packets->alloc();
-    if (indices[count] == base::SlotPool::kNone) break;
-    places[count] = packet(indices[count]);
+comm::MessagePackets Runtime::Impl::take_packets(std::size_t bytes) noexcept {
+  comm::MessagePackets taken;
+  const std::size_t wanted = (bytes + packet_bytes - 1) / packet_bytes;
+  if (wanted > comm::MessagePackets::kMost) return taken;
+  for (; taken.count < wanted; ++taken.count) {
+    const uint32_t index = packets->alloc();
+    if (index == base::SlotPool::kNone) {
+      packets->free(taken.numbers());
+      return {};
+    }
+    taken.indices[taken.count] = index;
+    taken.places[taken.count] = packet(index);
   }
-  const std::span<const uint32_t> lent(indices, count);
-  std::atomic<uint32_t>* const written =
-      count == wanted ? transport->written(to, indices[0]) : nullptr;
-  Post answer = Post::retry;
-  if (written != nullptr) {
-    written->store(0, std::memory_order_relaxed);  // published with the frame
-    for (const uint32_t index : lent) packet_states->begins(index);
-    answer = device.port().try_send_open(to, device.number(), header, lent,
-                                         static_cast<uint32_t>(data.size()), data.data());
-  }
+  return taken;
+}
+
+Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std::byte> header,
+                                    std::span<const std::byte> data, comm::Lent lent) {
+  const bool open = lent == comm::Lent::open;
+  if (transport->written(to, 0, open) == nullptr) return Post::retry;
+  const comm::MessagePackets taken = take_packets(data.size());
+  if (taken.count == 0) return Post::retry;
+  std::atomic<uint32_t>& written = *transport->written(to, taken.indices[0], open);
+  written.store(0, std::memory_order_relaxed);  // published with the frame
+  for (const uint32_t index : taken.numbers()) packet_states->begins(index);
+  const auto write = [&] {
+    comm::write_open(taken, packet_bytes, data, written,
+                     [&](std::byte* into, const std::byte* from, std::size_t bytes) {
+                       copy_ways->copy(to, into, from, bytes);
+                     });
+  };
+  if (!open) write();
+  const Post answer = device.port().try_send_open(
+      to, device.number(), header,
+      {taken.numbers(), static_cast<uint32_t>(data.size()), data.data()});
   if (answer == Post::retry) {
-    for (const uint32_t index : lent) packet_states->reset(index);
-    packets->free(lent);
+    for (const uint32_t index : taken.numbers()) packet_states->reset(index);
+    packets->free(taken.numbers());
     return Post::retry;
   }
-  comm::write_open({places, count}, packet_bytes, data, *written, *copy_ways, to);
-  for (const uint32_t index : lent) {
+  if (open) write();
+  for (const uint32_t index : taken.numbers()) {
     if (packet_states->ends(index)) packets->free(index);
   }
   return Post::done;
+}
+
+uint64_t Runtime::Impl::send_shared(Device& device, std::span<const Rank> to,
+                                    std::span<const std::byte> header,
+                                    std::span<const std::byte> data) {
+  const bool is_alone = opens(data.size());
+  const comm::MessagePackets taken = take_packets(data.size());
+  if (taken.count == 0) return 0;
+  const uint32_t group = taken.indices[0];
+  shared_packets->begin(taken.numbers());
+  const auto size = static_cast<uint32_t>(data.size());
+  uint64_t went = 0;
+  const auto lend = [&](bool follows) {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if ((went >> i & 1) != 0 || transport->written(to[i], group, follows) == nullptr) continue;
+      const uint32_t ticket = shared_packets->issue(group);
+      if (ticket == comm::SharedPackets::kNone) return;
+      if (device.port().try_send_open(to[i], device.number(), header,
+                                      {taken.numbers(), size, data.data(), ticket}) ==
+          Post::retry) {
+        shared_packets->withdraw(ticket);
+      } else {
+        went |= uint64_t{1} << i;
+      }
+    }
+  };
+  std::atomic<uint32_t>* written = nullptr;
+  for (const Rank rank : to) {
+    written = transport->written(rank, group, false);
+    if (written != nullptr) break;
+  }
+  if (written != nullptr) {
+    written->store(0, std::memory_order_relaxed);  // published with the frames
+    // Before it is written to those who can follow, unless that takes long; then to the others.
+    constexpr std::size_t kMostFollowers = 15;
+    if (is_alone && to.size() <= kMostFollowers) lend(true);
+    comm::write_open(taken, packet_bytes, data, *written,
+                     [](std::byte* into, const std::byte* from, std::size_t bytes) {
+                       base::copy_bytes(into, from, bytes);
+                     });
+    lend(false);
+  }
+  shared_packets->end(group);
+  return went;
 }
 
 bool Runtime::Impl::may_request(Rank peer) noexcept {
@@ -621,6 +693,9 @@ DeviceCounts Runtime::device_counts(uint32_t number) const {
           .parks = device.counted(Device::parks),
           .sleeps = device.sleeps(),
           .unrung = device.unrung()};
+}
+std::size_t Runtime::shared_bytes() const noexcept {
+  return std::size_t{comm::MessagePackets::kMost} * impl_->packet_bytes;
 }
 std::size_t Runtime::eager_bytes() const noexcept { return impl_->settings.eager_bytes; }
 std::size_t Runtime::eager_bytes(Rank to) const noexcept { return impl_->eager_bytes(to); }

@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "base/forks.hpp"
+#include "comm/copy_ways.hpp"
 #include "comm/device.hpp"
 #include "comm/kept_bytes.hpp"
 #include "comm/open_packet.hpp"
 #include "comm/operation.hpp"
 #include "comm/probes.hpp"
 #include "comm/shared_copy.hpp"
+#include "comm/shared_packets.hpp"
 #include "comm/turns.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
@@ -132,6 +134,7 @@ struct Runtime::Impl final : base::IdleWork {
 
   std::unique_ptr<base::SlotPool> packets;
   std::unique_ptr<comm::PacketStates> packet_states;
+  std::unique_ptr<comm::SharedPackets> shared_packets;
   std::unique_ptr<comm::CopyWays> copy_ways;  ///< into packets
   std::atomic<uint32_t> streaming_packets{0};
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
@@ -261,13 +264,20 @@ struct Runtime::Impl final : base::IdleWork {
   static uint64_t next_serial() noexcept;
 
   [[nodiscard]] bool opens(std::size_t bytes) const noexcept;
+  [[nodiscard]] comm::Lent lends(std::size_t bytes) const noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);
-  /// The same with open packets, one or several. For endpoints that copy messages where they
-  /// arrive.
-  Post send_open(Device& device, Rank to, std::span<const std::byte> header,
-                 std::span<const std::byte> data);
+  /// The same with one packet or several, of which the receiver learns how far they are written.
+  /// For endpoints that copy messages where they arrive.
+  Post send_in_packets(Device& device, Rank to, std::span<const std::byte> header,
+                       std::span<const std::byte> data, comm::Lent lent);
+  /// The same to several ranks of this node, with packets that are written once: those of `to` that
+  /// it went to, by place.
+  uint64_t send_shared(Device& device, std::span<const Rank> to, std::span<const std::byte> header,
+                       std::span<const std::byte> data);
+  /// As many as `bytes` fill, or none.
+  [[nodiscard]] comm::MessagePackets take_packets(std::size_t bytes) noexcept;
   /// A record for what needs one at `to`, too, until it is over. nullptr: none now.
   comm::Operation* allocate_request(Rank to) noexcept;
   /// Whether one more may be asked of `peer` of what needs a record there until it is over; it

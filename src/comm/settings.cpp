@@ -84,7 +84,8 @@ constexpr base::ConfigKey kKeys[] = {
      .choices = "automatic|always|never",
      .help =
          "Which packets for this node, of 24 KiB and more, are lent before they are written, and "
-         "read as they are. automatic: one at a time, where no other process wants the core."},
+         "read as they are. automatic: one at a time, where no other process wants the core (else "
+         "what fills several is written, and goes at once). never: such messages are announced."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",

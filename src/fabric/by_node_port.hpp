@@ -46,9 +46,8 @@ class ByNodePort final : public Port {
     return side(to).try_send_packet(to, to_port, header, index, bytes);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                     std::span<const uint32_t> indices, uint32_t bytes,
-                     const std::byte* origin) noexcept override {
-    return side(to).try_send_open(to, to_port, header, indices, bytes, origin);
+                     const OpenSend& packets) noexcept override {
+    return side(to).try_send_open(to, to_port, header, packets);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return side(to).try_control(to, to_port, header);

@@ -44,8 +44,9 @@ class ByNodeTransport final : public Transport {
     return near_->packet_area();
   }
   std::unique_ptr<Port> open_port(uint32_t number) override;
-  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept override {
-    return side(to).written(to, index);
+  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index,
+                                               bool follows) noexcept override {
+    return side(to).written(to, index, follows);
   }
 
   bool can_read(Rank peer) noexcept override { return side(peer).can_read(peer); }

@@ -47,7 +47,8 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      64,
      1 << 20,
      {},
-     "Payload of one packet, a multiple of 64."},
+     "Payload of one packet, a multiple of 64. MPI: the same on all ranks, whose collectives cut "
+     "what is long accordingly."},
     {"fabric.packets", integer, "256", 16, 1 << 20, {}, "Packets of each rank."},
     {"fabric.packet_node",
      integer,

@@ -31,9 +31,8 @@ class PassingPort : public Port {
     return inner_->try_send_packet(to, to_port, header, index, bytes);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                     std::span<const uint32_t> indices, uint32_t bytes,
-                     const std::byte* origin) noexcept override {
-    return inner_->try_send_open(to, to_port, header, indices, bytes, origin);
+                     const OpenSend& packets) noexcept override {
+    return inner_->try_send_open(to, to_port, header, packets);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return inner_->try_control(to, to_port, header);
@@ -84,8 +83,9 @@ class WrappedTransport : public Transport {
   std::unique_ptr<Port> open_port(uint32_t number) override {
     return wrap_(inner_->open_port(number), number);
   }
-  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept override {
-    return inner_->written(to, index);
+  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index,
+                                               bool follows) noexcept override {
+    return inner_->written(to, index, follows);
   }
   bool can_read(Rank peer) noexcept override { return inner_->can_read(peer); }
   [[nodiscard]] std::string why_not_read(Rank peer) const override {

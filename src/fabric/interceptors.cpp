@@ -43,11 +43,8 @@ class RefusingPort final : public PassingPort {
                                 : inner().try_send_packet(to, to_port, header, index, bytes);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                     std::span<const uint32_t> indices, uint32_t bytes,
-                     const std::byte* origin) noexcept override {
-    return dice_.chance(share_)
-               ? Post::retry
-               : inner().try_send_open(to, to_port, header, indices, bytes, origin);
+                     const OpenSend& packets) noexcept override {
+    return dice_.chance(share_) ? Post::retry : inner().try_send_open(to, to_port, header, packets);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return dice_.chance(share_) ? Post::retry : inner().try_control(to, to_port, header);
@@ -174,11 +171,9 @@ class StoppedPort final : public PassingPort {
                                      : inner().try_send_packet(to, to_port, header, index, bytes);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                     std::span<const uint32_t> indices, uint32_t bytes,
-                     const std::byte* origin) noexcept override {
-    return stops_->is_stopped(self_)
-               ? Post::retry
-               : inner().try_send_open(to, to_port, header, indices, bytes, origin);
+                     const OpenSend& packets) noexcept override {
+    return stops_->is_stopped(self_) ? Post::retry
+                                     : inner().try_send_open(to, to_port, header, packets);
   }
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override {
     return stops_->is_stopped(self_) ? Post::retry : inner().try_control(to, to_port, header);

@@ -27,8 +27,10 @@ struct OpenPacketRef {
   uint32_t count;
   uint64_t origin;
   uint32_t indices[OpenLoan::kMost];
+  uint32_t ticket;  ///< to give back instead of `indices`, if it is one
+  uint32_t unused;
 };
-static_assert(sizeof(OpenPacketRef) == 32);
+static_assert(sizeof(OpenPacketRef) == 40);
 
 constexpr uint32_t kQuantum = 64;    ///< messages, and control frames, that one lane may deliver
                                      ///< before the next's turn
@@ -40,6 +42,10 @@ constexpr double kRestNs = 200;
 constexpr int kCloseTurns = 4;  ///< that yielded, in a row, before it rests
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
+
+bool is_ticket(uint32_t number, const Geometry& geometry) noexcept {
+  return number >= geometry.packets && number - geometry.packets < kTickets;
+}
 
 }  // namespace
 
@@ -155,30 +161,38 @@ Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte>
 Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                                uint32_t index, uint32_t bytes) noexcept {
   WEFT_CHECK(bytes <= transport_.geometry().packet_bytes, "bytes within a packet");
+  WEFT_CHECK(index < transport_.geometry().packets, "a packet of this rank's area");
   const PacketRef ref{index, bytes};
   return lend(to, to_port, FrameKind::packet, std::as_bytes(std::span(&ref, 1)), header,
               {&index, 1});
 }
 
 Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                             std::span<const uint32_t> indices, uint32_t bytes,
-                             const std::byte* origin) noexcept {
-  const uint32_t each = transport_.geometry().packet_bytes;
-  WEFT_CHECK(indices.size() <= OpenLoan::kMost && indices.size() == (bytes + each - 1) / each,
+                             const OpenSend& packets) noexcept {
+  const Geometry& mine = transport_.geometry();
+  const std::span<const uint32_t> indices = packets.indices;
+  WEFT_CHECK(indices.size() <= OpenLoan::kMost &&
+                 indices.size() == (packets.bytes + mine.packet_bytes - 1) / mine.packet_bytes,
              "as many packets as the bytes fill");
-  OpenPacketRef ref{
-      bytes, static_cast<uint32_t>(indices.size()), transport_.origin_for_peers(origin), {}};
+  for (const uint32_t index : indices)
+    WEFT_CHECK(index < mine.packets, "packets of this rank's area");
+  OpenPacketRef ref{packets.bytes,
+                    static_cast<uint32_t>(indices.size()),
+                    transport_.origin_for_peers(packets.origin),
+                    {},
+                    packets.ticket,
+                    0};
   std::copy(indices.begin(), indices.end(), ref.indices);
+  const bool has_ticket = packets.ticket != OpenSend::kNoTicket;
+  WEFT_CHECK(!has_ticket || is_ticket(packets.ticket, mine), "a ticket of this rank's");
   return lend(to, to_port, FrameKind::open_packet, std::as_bytes(std::span(&ref, 1)), header,
-              indices);
+              has_ticket ? std::span(&packets.ticket, 1) : indices);
 }
 
 Post LanePort::lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const std::byte> before,
                     std::span<const std::byte> header, std::span<const uint32_t> indices) noexcept {
   const std::size_t length = before.size() + header.size();
   WEFT_CHECK(length <= max_inline_, "a packet frame within its bounds");
-  for (const uint32_t index : indices)
-    WEFT_CHECK(index < transport_.geometry().packets, "packets of this rank's area");
   Peer& peer = transport_.known_or_met(to);
   Post answer = Post::done;
   OutLane* const lane = lane_to(peer, to_port, answer);
@@ -550,22 +564,27 @@ bool LanePort::read_open(const InLane& lane, const ControlWord& word, const std:
   const Geometry& theirs = view.header().geometry;
   if (word.port >= theirs.ports || (ref.origin == 0) != transport_.in_process() || ref.count == 0 ||
       ref.count > OpenLoan::kMost || ref.bytes > uint64_t{ref.count} * theirs.packet_bytes ||
-      ref.bytes <= uint64_t{ref.count - 1} * theirs.packet_bytes)
+      ref.bytes <= uint64_t{ref.count - 1} * theirs.packet_bytes ||
+      (ref.ticket != OpenSend::kNoTicket && !is_ticket(ref.ticket, theirs)))
     return false;
   for (uint32_t i = 0, left = ref.bytes; i < ref.count; ++i) {
     if (ref.indices[i] >= theirs.packets) return false;
     const uint32_t size = std::min(left, theirs.packet_bytes);
-    open.indices[i] = ref.indices[i];
+    open.returns[i] = ref.indices[i];
     open.pieces[i] = {view.packet(ref.indices[i]), size};
     left -= size;
   }
   open.written = &view.written(ref.indices[0]);
   open.origin = ref.origin;
   open.bytes = ref.bytes;
-  open.count = ref.count;
+  open.count = open.return_count = ref.count;
+  if (ref.ticket != OpenSend::kNoTicket) {
+    open.return_count = 1;
+    open.returns[0] = ref.ticket;
+  }
   frame.head = frame.head.subspan(sizeof ref);
   frame.packet = open.pieces[0];
-  frame.loan = {lane.peer->rank().value, word.port, ref.indices[0]};
+  frame.loan = {lane.peer->rank().value, word.port, open.returns[0]};
   frame.open = &open;
   return true;
 }

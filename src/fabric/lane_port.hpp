@@ -33,8 +33,7 @@ class LanePort final : public Port {
   Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
                        uint32_t bytes) noexcept override;
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                     std::span<const uint32_t> indices, uint32_t bytes,
-                     const std::byte* origin) noexcept override;
+                     const OpenSend& packets) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
   uint32_t linger(Sink& sink, uint32_t budget) override;

@@ -27,7 +27,7 @@ LaneTransport::LaneTransport(Job& job, const LaneSetup& setup, std::unique_ptr<B
       pid_(::getpid()),
       backing_(std::move(backing)),
       own_(backing_->base(), layout_for(setup)),
-      book_(setup.geometry.packets),
+      book_(setup.geometry.packets + kTickets),
       exposures_(&own_.generation(0), self_.value, setup.exposures),
       peers_(std::make_unique<std::atomic<Peer*>[]>(static_cast<std::size_t>(job.size()))),
       ports_(setup.geometry.ports, nullptr) {
@@ -90,9 +90,11 @@ std::span<std::byte> LaneTransport::packet_area() noexcept {
   return {own_.packet(0), std::size_t{g.packets} * g.packet_bytes};
 }
 
-std::atomic<uint32_t>* LaneTransport::written(Rank to, uint32_t index) noexcept {
+std::atomic<uint32_t>* LaneTransport::written(Rank to, uint32_t index, bool follows) noexcept {
+  Peer* const peer = to != self_ ? reachable(to) : nullptr;
+  if (peer == nullptr || !peer->attached()) return nullptr;
   // Who can read there can be read from, mostly; a receiver who cannot waits.
-  return to != self_ && can_read(to) ? &own_.written(index) : nullptr;
+  return !follows || can_read(*peer) ? &own_.written(index) : nullptr;
 }
 
 /// Not within a process: its threads die together, and an unordered read is a data race.

@@ -54,7 +54,8 @@ class LaneTransport final : public Transport {
   [[nodiscard]] std::span<std::byte> packet_area() noexcept override;
   std::unique_ptr<Port> open_port(uint32_t number) override;
   void peer_died(Rank peer, std::string_view cause) noexcept override;
-  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept override;
+  [[nodiscard]] std::atomic<uint32_t>* written(Rank to, uint32_t index,
+                                               bool follows) noexcept override;
 
   bool can_read(Rank peer) noexcept override;
   [[nodiscard]] std::string why_not_read(Rank peer) const override;

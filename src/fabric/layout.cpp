@@ -36,7 +36,7 @@ Layout::Layout(const Geometry& geometry, uint32_t lanes, uint32_t exposures) noe
   ports = kPage;
   active = ports + sizeof(PortControl) * geometry.ports;
   links = active + sizeof(uint64_t) * active_words * geometry.ports;
-  generations = line(links + sizeof(uint32_t) * geometry.packets);
+  generations = line(links + sizeof(uint32_t) * (geometry.packets + kTickets));
   shared = line(generations + sizeof(uint32_t) * exposures);
   lanes_begin = round_up(shared + sizeof(SharedRow) * kSharedRows, kPage);
   lane_bytes = sizeof(LaneHeads) +

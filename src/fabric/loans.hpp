@@ -1,4 +1,5 @@
-// The loan book: which of this rank's packets is lent to which peer, and from which port.
+// The loan book: which of this rank's packets, or tickets, is lent to which peer, and from which
+// port.
 //
 // Purpose: knows what to take back when a peer dies, and what a peer may give back.
 // Owner and lifetime: private to the lending process, as long as its transport.

@@ -26,8 +26,7 @@ Post Port::try_send_short(Address to, ShortHeader header,
 }
 
 Post Port::try_send_open(Rank /*to*/, uint32_t /*to_port*/, std::span<const std::byte> /*header*/,
-                         std::span<const uint32_t> /*indices*/, uint32_t /*bytes*/,
-                         const std::byte* /*origin*/) noexcept {
+                         const OpenSend& /*packets*/) noexcept {
   WEFT_CHECK(false, "an open packet to a peer that this transport cannot lend it to");
 }
 
@@ -52,7 +51,8 @@ ShortFrame Port::take_short(ShortFilter /*wanted*/, std::span<std::byte> /*into*
   return {.source = {}, .bytes = ShortFrame::kNone, .first_word = 0};
 }
 
-std::atomic<uint32_t>* Transport::written(Rank /*to*/, uint32_t /*index*/) noexcept {
+std::atomic<uint32_t>* Transport::written(Rank /*to*/, uint32_t /*index*/,
+                                          bool /*follows*/) noexcept {
   return nullptr;
 }
 

@@ -126,7 +126,7 @@ struct Taken final : PieceTaker {
   std::vector<std::byte> bytes;
 };
 
-class OpenPackets : public ::testing::Test {
+class PacketsWrittenMeanwhile : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 40'000;
 
@@ -142,7 +142,8 @@ class OpenPackets : public ::testing::Test {
             .bytes = kBytes,
             .count = static_cast<uint32_t>(packets.size()),
             .pieces = {},
-            .indices = {}};
+            .return_count = 0,
+            .returns = {}};
     std::copy(packets.begin(), packets.end(), loan.pieces);
     frame = {.source = Rank{0}, .head = {}, .packet = packets[0], .loan = {}, .open = &loan};
     return {transport, frame};
@@ -157,15 +158,19 @@ class OpenPackets : public ::testing::Test {
   void while_written(Read read) {
     for (const uint64_t from : {uint64_t{0}, ReadOrigin::kAt}) {
       for (int time = 0; time < 50 && !HasFatalFailure(); ++time) {
-        std::vector<std::byte*> places;
+        comm::MessagePackets places;
         for (auto& packet : packets) {
           std::fill(packet.begin(), packet.end(), std::byte{0});
-          places.push_back(packet.data());
+          places.places[places.count++] = packet.data();
         }
         written = 0;
         comm::CopyWays& ways = time % 2 == 0 ? cached : past_caches;
-        std::jthread writer(
-            [&] { comm::write_open(places, kEach, origin.bytes, written, ways, Rank{0}); });
+        std::jthread writer([&] {
+          comm::write_open(places, kEach, origin.bytes, written,
+                           [&](std::byte* to, const std::byte* data, std::size_t bytes) {
+                             ways.copy(Rank{0}, to, data, bytes);
+                           });
+        });
         read(open(from));
       }
     }
@@ -186,14 +191,14 @@ class OpenPackets : public ::testing::Test {
   comm::CopyWays past_caches{transport, 1, comm::Nontemporal::always};
 };
 
-TEST_F(OpenPackets, AreReadAsTheyAreWritten) {
+TEST_F(PacketsWrittenMeanwhile, AreReadAsTheyAreWritten) {
   while_written([&](OpenPacket packet) {
     ASSERT_EQ(packet.copy(into), Errc::ok);
     ASSERT_TRUE(got(kBytes));
   });
 }
 
-TEST_F(OpenPackets, AreHandedOutAsTheyAreWritten) {
+TEST_F(PacketsWrittenMeanwhile, AreHandedOutAsTheyAreWritten) {
   while_written([&](OpenPacket packet) {
     Taken taken;
     ASSERT_EQ(packet.hand_out(kBytes - 1, taken), Errc::ok);
@@ -202,7 +207,7 @@ TEST_F(OpenPackets, AreHandedOutAsTheyAreWritten) {
   });
 }
 
-TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsHandedOutOnce) {
+TEST_F(PacketsWrittenMeanwhile, OfAWriterThatStandsStillTheRestIsHandedOutOnce) {
   // All is written meanwhile, and its buffer is something else's.
   const auto sent = origin.bytes;
   for (const bool ends : {false, true}) {
@@ -224,7 +229,7 @@ TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsHandedOutOnce) {
   }
 }
 
-TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsReadWhereItComesFrom) {
+TEST_F(PacketsWrittenMeanwhile, OfAWriterThatStandsStillTheRestIsReadWhereItComesFrom) {
   write(10'000);
   EXPECT_EQ(open().copy(into), Errc::ok);
   EXPECT_TRUE(got(kBytes));
@@ -238,14 +243,14 @@ TEST_F(OpenPackets, OfAWriterThatStandsStillTheRestIsReadWhereItComesFrom) {
   EXPECT_TRUE(std::equal(whole.begin(), whole.end(), origin.bytes.begin(), origin.bytes.end()));
 }
 
-TEST_F(OpenPackets, NoMoreIsAwaitedThanIsWanted) {
+TEST_F(PacketsWrittenMeanwhile, NoMoreIsAwaitedThanIsWanted) {
   write(10'000);
   EXPECT_EQ(open().copy(std::span(into).first(9'999)), Errc::ok);
   EXPECT_TRUE(got(9'999));
   EXPECT_TRUE(origin.reads.empty());
 }
 
-TEST_F(OpenPackets, WhatWasReadCountsOnlyIfItWasNotAllWritten) {
+TEST_F(PacketsWrittenMeanwhile, WhatWasReadCountsOnlyIfItWasNotAllWritten) {
   // The writer is done meanwhile, and its buffer is something else's.
   origin.meanwhile = [&] {
     write(kBytes);
@@ -268,7 +273,7 @@ TEST_F(OpenPackets, WhatWasReadCountsOnlyIfItWasNotAllWritten) {
   }
 }
 
-TEST_F(OpenPackets, AWriterThatDiedIsTold) {
+TEST_F(PacketsWrittenMeanwhile, AWriterThatDiedIsTold) {
   origin.answer = Errc::peer_died;
   write(10'000);
   EXPECT_EQ(open().copy(into), Errc::peer_died);
@@ -281,7 +286,7 @@ TEST_F(OpenPackets, AWriterThatDiedIsTold) {
   EXPECT_EQ(error, Errc::peer_died);
 }
 
-TEST_F(OpenPackets, AWriterThatLivesAndCannotBeReadIsWaitedFor) {
+TEST_F(PacketsWrittenMeanwhile, AWriterThatLivesAndCannotBeReadIsWaitedFor) {
   origin.answer = Errc::no_permission;
   origin.meanwhile = [&] {
     if (origin.reads.size() == 3) write(20'000);
@@ -293,7 +298,7 @@ TEST_F(OpenPackets, AWriterThatLivesAndCannotBeReadIsWaitedFor) {
   EXPECT_EQ(origin.reads.size(), 6U);
 }
 
-TEST_F(OpenPackets, WithinAProcessTheWriterIsWaitedFor) {
+TEST_F(PacketsWrittenMeanwhile, WithinAProcessTheWriterIsWaitedFor) {
   write(10'000);
   std::jthread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -306,7 +311,7 @@ TEST_F(OpenPackets, WithinAProcessTheWriterIsWaitedFor) {
   EXPECT_TRUE(origin.reads.empty());
 }
 
-TEST_F(OpenPackets, WhatIsToldIsNotBelieved) {
+TEST_F(PacketsWrittenMeanwhile, WhatIsToldIsNotBelieved) {
   write(kBytes);
   written = ~0U;
   EXPECT_EQ(open().copy(into), Errc::ok);
@@ -320,9 +325,8 @@ class CountingPort final : public fabric::PassingPort {
   CountingPort(std::unique_ptr<fabric::Port> inner, std::atomic<int>& opened)
       : PassingPort(std::move(inner)), opened_(opened) {}
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                     std::span<const uint32_t> indices, uint32_t bytes,
-                     const std::byte* origin) noexcept override {
-    const Post answer = PassingPort::try_send_open(to, to_port, header, indices, bytes, origin);
+                     const fabric::OpenSend& packets) noexcept override {
+    const Post answer = PassingPort::try_send_open(to, to_port, header, packets);
     if (answer != Post::retry) ++opened_;
     return answer;
   }

@@ -382,7 +382,7 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
   Ranks ranks = make(2);
   const int to = ranks.at(1);
   const std::array<uint32_t, 3> indices{5, 2, 7};
-  std::atomic<uint32_t>* const written = ranks.transport(0).written(Rank{to}, indices[0]);
+  std::atomic<uint32_t>* const written = ranks.transport(0).written(Rank{to}, indices[0], true);
   // Over a network packets go whole, and within the rank nothing would be gained.
   const bool can =
       to != 0 && !ranks.transport(0).is_far(Rank{to}) && ranks.transport(0).can_read(Rank{to});
@@ -402,8 +402,9 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
     const auto count = (size + each - 1) / each;
     write("");
     const auto* const origin = reinterpret_cast<const std::byte*>(body.data());
-    while (ranks.port(0).try_send_open(Rank{to}, 0, bytes_of("open"), {indices.data(), count},
-                                       static_cast<uint32_t>(size), origin) == Post::retry) {
+    while (ranks.port(0).try_send_open(
+               Rank{to}, 0, bytes_of("open"),
+               {{indices.data(), count}, static_cast<uint32_t>(size), origin}) == Post::retry) {
     }
     // It is offered, and held, before it is whole; control frames pass.
     Recorder sink;
@@ -436,6 +437,51 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
     std::sort(owner.returned.begin(), owner.returned.end());
     EXPECT_EQ(owner.returned, came);
   }
+}
+
+TEST_P(Frames, TicketsComeBackInPlaceOfTheirPackets) {
+  Ranks ranks = make(2);
+  const int to = ranks.at(1);
+  const std::array<uint32_t, 2> indices{6, 1};
+  std::atomic<uint32_t>* const written = ranks.transport(0).written(Rank{to}, indices[0], false);
+  const bool can = to != 0 && !ranks.transport(0).is_far(Rank{to});
+  ASSERT_EQ(written != nullptr, can);
+  if (!can) return;
+  const Geometry& g = ranks.transport(0).geometry();
+  const std::string body = pattern(g.packet_bytes + 5, 3);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const std::string_view part = std::string_view(body).substr(i * g.packet_bytes, g.packet_bytes);
+    std::memcpy(ranks.transport(0).packet_area().data() + std::size_t{indices[i]} * g.packet_bytes,
+                part.data(), part.size());
+  }
+  written->store(static_cast<uint32_t>(body.size()), std::memory_order_release);
+  const auto* const origin = reinterpret_cast<const std::byte*>(body.data());
+  // Twice to the same, first and last numbers.
+  const std::vector<uint32_t> tickets{g.packets, g.packets + kTickets - 1};
+  Recorder sink;
+  std::vector<uint32_t> came;
+  sink.hold = [&](const Frame& frame) {
+    EXPECT_TRUE(frame.is_whole());
+    EXPECT_EQ(frame.indices().size(), 1U);
+    came.push_back(frame.indices()[0]);
+    std::string got;
+    for (uint32_t i = 0; i < frame.open->count; ++i) got += text_of(frame.open->pieces[i]);
+    EXPECT_EQ(got, body);
+    return false;
+  };
+  for (const uint32_t ticket : tickets) {
+    while (ranks.port(0).try_send_open(
+               Rank{to}, 0, bytes_of("open"),
+               {indices, static_cast<uint32_t>(body.size()), origin, ticket}) == Post::retry) {
+    }
+  }
+  ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 2; }));
+  EXPECT_EQ(came, tickets);
+  for (const Seen& seen : sink.frames) ranks.port(to).give_back(seen.loan);
+  Recorder owner;
+  ASSERT_TRUE(poll_until(ranks.port(0), owner, [&] { return owner.returned.size() == 2; }));
+  std::sort(owner.returned.begin(), owner.returned.end());
+  EXPECT_EQ(owner.returned, tickets);
 }
 
 TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {

@@ -354,7 +354,7 @@ void send_packet(Port& port, Loan) {
 void send_open(Port& port, Loan) {
   static const std::byte origin[64]{};
   const uint32_t index = 3;
-  (void)port.try_send_open(Rank{0}, 0, bytes_of("deed"), {&index, 1}, 64, origin);
+  (void)port.try_send_open(Rank{0}, 0, bytes_of("deed"), {{&index, 1}, 64, origin});
 }
 void send_control(Port& port, Loan) { (void)port.try_control(Rank{0}, 0, bytes_of("deed")); }
 void give_back(Port& port, Loan loan) { port.give_back(loan); }

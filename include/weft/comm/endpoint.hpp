@@ -185,10 +185,17 @@ class Endpoint {
   /// over `via`, or the policy's device: done or retry.
   Post send(Rank to, const Envelope& envelope, std::span<const std::byte> data,
             Device* via = nullptr);
-  /// The same for a larger one, of a few packets, to a rank that probably waits for it: done; or
-  /// retry, and it is better announced.
+  /// The same for a larger one, of a few packets, to a rank that probably waits for it, or where
+  /// processes take turns on a core: done; or retry, and it is better announced.
   Post send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
                  Device* via = nullptr);
+  /// Arrival::matcher: one message, of up to `Runtime::shared_bytes`, to several ranks of this node
+  /// at once: it is written once, where all of them read it. Which of `to` (kMostShared at most) it
+  /// went to, a bit for each place, the lowest for the first; the others (of another node, without
+  /// room now, this rank itself …) are the caller's to send to.
+  static constexpr std::size_t kMostShared = 64;
+  uint64_t send_shared(std::span<const Rank> to, const Envelope& envelope,
+                       std::span<const std::byte> data, Device* via = nullptr);
   /// Announces a message of any size, which waits here until it is fetched: posted or retry. The
   /// completion tells that the buffer may be used again. `name` (if given) is filled in before
   /// anybody can answer.

@@ -212,6 +212,8 @@ class Runtime {
   /// which it may be more (over a network).
   [[nodiscard]] std::size_t eager_bytes() const noexcept;
   [[nodiscard]] std::size_t eager_bytes(Rank to) const noexcept;
+  /// The most that goes to several ranks of this node at once (Endpoint::send_shared).
+  [[nodiscard]] std::size_t shared_bytes() const noexcept;
   /// Messages up to this many bytes travel inside the ring: `fabric.inline_cells`, less the header,
   /// but no more than go eagerly, unless that is less than 232. To any rank, and to this one of the
   /// job, to which it may be more (within a node).

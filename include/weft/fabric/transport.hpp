@@ -29,12 +29,12 @@ namespace weft::fabric {
 struct Loan {
   int32_t owner = -1;  ///< rank that owns the packet; -1: no packet
   uint16_t port = 0;   ///< port of the owner to which it returns
-  uint32_t index = 0;  ///< packet number in the owner's area
+  uint32_t index = 0;  ///< packet number in the owner's area, or a ticket (OpenSend)
   explicit operator bool() const noexcept { return owner >= 0; }
 };
 
-/// Of packets that are lent *open*: their owner writes them still, one after the other, front to
-/// back.
+/// Of packets that are lent *open*: their owner may be writing them still, one after the other,
+/// front to back.
 struct OpenLoan {
   static constexpr uint32_t kMost = 4;
   const std::atomic<uint32_t>* written;  ///< how far, in bytes
@@ -43,7 +43,23 @@ struct OpenLoan {
   uint32_t bytes;                        ///< when they are whole
   uint32_t count;
   std::span<const std::byte> pieces[kMost];
-  uint32_t indices[kMost];
+  uint32_t return_count;    ///< so many numbers are to be given back:
+  uint32_t returns[kMost];  ///< of each packet, or one ticket
+};
+
+/// Packets that several ranks read are lent to each by a number of its own, behind those of the
+/// packets: so many ranks, of all such packets together.
+inline constexpr uint32_t kTickets = 1024;
+
+/// What `Port::try_send_open` lends.
+struct OpenSend {
+  static constexpr uint32_t kNoTicket = ~uint32_t{0};
+  std::span<const uint32_t> indices;  ///< up to OpenLoan::kMost, full but for the last
+  uint32_t bytes;                     ///< when they are whole
+  const std::byte* origin;            ///< what they are, or were, written from
+  /// Number of packets and more: it is lent, and comes back, instead of the packets, which stay
+  /// the caller's.
+  uint32_t ticket = kNoTicket;
 };
 
 /// One arrived frame. The spans are valid until the sink returns; `packet` stays valid until the
@@ -53,12 +69,12 @@ struct Frame {
   std::span<const std::byte> head;    ///< header, followed by payload sent inline with it
   std::span<const std::byte> packet;  ///< payload by reference; empty if none
   Loan loan;                          ///< set if and only if `packet` came by reference
-  /// Set: it is of the first of these packets, which are all the sink's.
+  /// Set: it is of the first of these packets, which are all the sink's until it gives them back.
   const OpenLoan* open = nullptr;
 
-  /// The numbers of all packets that came with it, `loan`'s owner's (Port::give_back_all).
+  /// The numbers of all that came with it, `loan`'s owner's (Port::give_back_all).
   [[nodiscard]] std::span<const uint32_t> indices() const noexcept {
-    if (open != nullptr) return {open->indices, open->count};
+    if (open != nullptr) return {open->returns, open->return_count};
     return {&loan.index, loan ? std::size_t{1} : 0};
   }
   /// All of it is there.
@@ -146,7 +162,7 @@ class Sink {
   virtual uint32_t on_run(const ShortRun& run);
   /// A control frame: always taken.
   virtual void on_control(const Frame& frame) = 0;
-  /// Packets that this rank lent by `send_packet` and that came back, by number in its own area.
+  /// Packets, and tickets, that this rank lent by this port and that came back.
   virtual void on_returned(std::span<const uint32_t> packets) = 0;
   /// What `Port::try_read` began with this token has ended; the buffer is the caller's again. Not
   /// `ok`: what is in it is undefined.
@@ -224,13 +240,12 @@ class Port {
   /// then it comes back at the next poll.
   virtual Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                                uint32_t index, uint32_t bytes) noexcept = 0;
-  /// The same for up to OpenLoan::kMost packets, full but for the last, which the caller writes
-  /// only when they are lent, if they are: front to back, from `bytes` of memory at `origin` that
-  /// stay as they are meanwhile, telling by `Transport::written` of the first how far it is. A
-  /// packet may come back before that. To peers that `written` answers for.
+  /// The same for packets which the caller writes only when they are lent, if they are: front to
+  /// back, from memory at `origin` that stays as it is meanwhile, telling by `Transport::written`
+  /// of the first how far it is. A packet may come back before that. Or they are whole when they
+  /// are lent, and `written` says so. To peers that `written` answers for.
   virtual Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                             std::span<const uint32_t> indices, uint32_t bytes,
-                             const std::byte* origin) noexcept;
+                             const OpenSend& packets) noexcept;
   /// As try_send, on the control ring, which a held frame never blocks. A header alone.
   virtual Post try_control(Rank to, uint32_t to_port,
                            std::span<const std::byte> header) noexcept = 0;
@@ -311,9 +326,10 @@ class Transport {
   /// Opens port `number` < geometry().ports; once each. Senders may send to it from then on;
   /// before, they are told retry, or what they send waits, within the lane's length.
   virtual std::unique_ptr<Port> open_port(uint32_t number) = 0;
-  /// How far what begins with packet `index` of this rank is written, where `to` can follow
-  /// (`Port::try_send_open`); nullptr: packets are lent to it whole.
-  [[nodiscard]] virtual std::atomic<uint32_t>* written(Rank to, uint32_t index) noexcept;
+  /// How far what begins with packet `index` of this rank is written (`Port::try_send_open`).
+  /// `follows`: `to` shall read while it is written, not only what is whole. nullptr: it cannot.
+  [[nodiscard]] virtual std::atomic<uint32_t>* written(Rank to, uint32_t index,
+                                                       bool follows) noexcept;
 
   /// The launcher says that `peer` died. A transport that notices by itself need not hear it; one
   /// that does not ends what concerns that peer, and its ports report it (Sink::on_peer_down), at
