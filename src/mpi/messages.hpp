@@ -36,6 +36,12 @@ void start_recv_combining(Transfer& transfer, Comm& comm, Plane plane, int from,
 bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
               const Datatype& type);
 
+/// Sends one run of bytes to several (Endpoint::kMostShared at most) at once, which is written
+/// once, where all of them read it: which of `to` it went to, a bit for each place. The others are
+/// the caller's to send to.
+uint64_t send_shared(Comm& comm, Plane plane, std::span<const int> to, int tag, const void* buffer,
+                     int64_t count, const Datatype& type);
+
 /// A blocking send by a Transfer. Throws Failure.
 void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
                    const Datatype& type, SendMode mode);

@@ -56,6 +56,9 @@ Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& re
 /// Part i of the vector at `from`, combined, to rank i's `to`. `parts` tells counts alone.
 Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction& reduction,
                         const void* from, void* to, const Parts& parts);
+/// The same, each part straight to its owner, who combines, whatever the size.
+Schedule reduce_at_owners(const Team& team, const Reduction& reduction, const void* from, void* to,
+                          const Parts& parts);
 Schedule scan(const Team& team, const NodeMap* levels, const Reduction& reduction, const void* from,
               void* to);
 Schedule exclusive_scan(const Team& team, const NodeMap* levels, const Reduction& reduction,

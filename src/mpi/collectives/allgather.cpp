@@ -1,6 +1,7 @@
 // Allgather: Bruck's logarithm of steps through a copy, around a ring, everything at once, two
 // levels; few bytes as an Allreduce.
 #include <algorithm>
+#include <deque>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -8,6 +9,7 @@
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/reduction.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/collectives/shared_sends.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -63,13 +65,44 @@ Schedule all_gather_ring(Team team, Parts all) {
 /// Everybody's block to everybody, several at once, as in all_to_all_straight.
 Schedule all_gather_straight(Team team, Parts all) {
   Step<16> step;
+  const SharedSends sent(team, all[team.rank]);
   for (int distance = 1; distance < team.size; ++distance) {
     if (step.full(2)) co_await step;
     const int from = (team.rank - distance + team.size) % team.size;
     step.recv(team, from, all[from]);
-    step.send(team, (team.rank + distance) % team.size, all[team.rank]);
+    if (sent.left(distance)) step.send(team, (team.rank + distance) % team.size, all[team.rank]);
   }
   co_await step;
+}
+
+/// The same of blocks that are long for that, a segment of each at a time.
+Schedule all_gather_in_segments(Team team, Parts all) {
+  const int64_t segment = SharedSends::most_bytes() / 2;  // more would leave the caches
+  std::deque<Packed> blocks;
+  int64_t longest = 0;
+  for (int rank = 0; rank < team.size; ++rank) {
+    longest = std::max(longest, all[rank].bytes());
+    blocks.emplace_back(all[rank], rank == team.rank);
+  }
+  const auto part_of = [&](int rank, int64_t begin) {
+    return bytes_at(blocks[static_cast<std::size_t>(rank)].at() + begin,
+                    std::clamp<int64_t>(all[rank].bytes() - begin, 0, segment));
+  };
+  Step<16> step;
+  for (int64_t begin = 0; begin < longest; begin += segment) {
+    const Block mine = part_of(team.rank, begin);
+    const SharedSends sent(team, mine);
+    for (int distance = 1; distance < team.size; ++distance) {
+      if (step.full(2)) co_await step;
+      const int from = (team.rank - distance + team.size) % team.size;
+      step.recv(team, from, part_of(from, begin));
+      if (sent.left(distance)) step.send(team, (team.rank + distance) % team.size, mine);
+    }
+    co_await step;
+  }
+  for (int rank = 0; rank < team.size; ++rank) {
+    if (rank != team.rank) blocks[static_cast<std::size_t>(rank)].unpack();
+  }
 }
 
 Schedule pick(const Team& team, const Parts& all) {
@@ -80,15 +113,17 @@ Schedule pick(const Team& team, const Parts& all) {
     // On a node a ring has no shorter ways, and each rank waits for all before it.
     const bool near = node_map(*team.comm).nodes.size() == 1;
     const int64_t each = bytes / team.size;  // the same for all, whatever their blocks
-    by = team.size > 2 && bytes <= kBruckBytes ? AllgatherBy::bruck
-         : near && each <= kLinearBytes        ? AllgatherBy::linear
-                                               : AllgatherBy::ring;
+    by = team.size > 2 && bytes <= kBruckBytes                                ? AllgatherBy::bruck
+         : near && (each <= kLinearBytes || SharedSends::may_reach_all(team)) ? AllgatherBy::linear
+                                                                              : AllgatherBy::ring;
   }
   switch (by) {
     case AllgatherBy::bruck:
       return all_gather_bruck(team, all);
     case AllgatherBy::linear:
-      return all_gather_straight(team, all);
+      return bytes / team.size > SharedSends::most_bytes() && SharedSends::may_reach_all(team)
+                 ? all_gather_in_segments(team, all)
+                 : all_gather_straight(team, all);
     default:
       return all_gather_ring(team, all);
   }

@@ -1,10 +1,11 @@
-// Allreduce: recursive doubling, halving and doubling, a ring, two levels.
+// Allreduce: recursive doubling, halving and doubling, a ring, a part at each rank, two levels.
 #include <algorithm>
 #include <bit>
 #include <memory>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/even_parts.hpp"
 #include "mpi/collectives/halving.hpp"
 #include "mpi/collectives/incoming.hpp"
 #include "mpi/collectives/node_board.hpp"
@@ -170,6 +171,16 @@ Schedule all_reduce_ring(Team team, Reduction reduction, const void* from, void*
   }
 }
 
+/// Each combines a part, and shows it to all others.
+Schedule all_reduce_by_parts(Team team, Reduction reduction, const void* from, void* to) {
+  const EvenParts even(reduction, team.size);
+  const Parts parts = even.of(to);
+  const Schedule up = reduce_at_owners(team, reduction, from, parts[team.rank].at, parts);
+  co_await part(up);
+  const Schedule down = all_gather(team, nullptr, parts);
+  co_await part(down);
+}
+
 /// To the first and back.
 Schedule all_reduce_straight(Team team, Reduction reduction, const void* from, void* to) {
   const Schedule up = reduce(team, nullptr, reduction, from, to, 0);
@@ -205,11 +216,16 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
     const bool whole = goes_whole(team, bytes);
     if (whole || reduction.count < team.size) {
       by = AllreduceBy::recursive_doubling;
+    } else if (goes_by_parts(team, reduction)) {
+      by = AllreduceBy::pairwise;
     } else {
       by = commutes && bytes >= kRingBytes && team.size >= kRingRanks ? AllreduceBy::ring
                                                                       : AllreduceBy::rabenseifner;
     }
   }
+  if (by == AllreduceBy::pairwise && reduction.bytes() <= static_cast<int64_t>(Board::kBytes))
+    by = AllreduceBy::recursive_doubling;  // as by a board
+  if (by == AllreduceBy::pairwise) return all_reduce_by_parts(team, reduction, from, to);
   if (by == AllreduceBy::ring) return all_reduce_ring(team, reduction, from, to);
   if (Pairing(team).aside) return all_reduce_aside(team, reduction, from, to);
   if (by == AllreduceBy::rabenseifner) return all_reduce_halving(team, reduction, from, to);

@@ -6,12 +6,14 @@
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/collectives/shared_sends.hpp"
 
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kTreeBytes = 64 << 10;  // up to this a tree
-constexpr int64_t kSplitBytes = 1 << 20;  // up to this scattered, then a chain
+constexpr int64_t kTreeBytes = 64 << 10;   // up to this a tree
+constexpr int64_t kSplitBytes = 1 << 20;   // up to this scattered, then a chain
+constexpr int64_t kSharedBytes = 1 << 20;  // up to this shown to all of a node at once
 
 /// Ranks as seen from the root, and back.
 int seen(const Team& team, int root) noexcept { return (team.rank - root + team.size) % team.size; }
@@ -24,12 +26,40 @@ Schedule broadcast_straight(Team team, Block data, int root) {
     co_await step;
     co_return;
   }
-  for (int to = 0; to < team.size; ++to) {
-    if (to == root) continue;
+  const SharedSends sent(team, data);
+  for (int distance = 1; distance < team.size; ++distance) {
+    if (!sent.left(distance)) continue;
     if (step.full()) co_await step;
-    step.send(team, to, data);
+    step.send(team, (root + distance) % team.size, data);
   }
   co_await step;
+}
+
+/// The same of what is long for that, in segments.
+Schedule broadcast_in_segments(Team team, Block data, int root) {
+  Packed packed(data, team.rank == root);
+  const int64_t bytes = data.bytes();
+  const int64_t segment = SharedSends::most_bytes();
+  const auto at = [&](int64_t begin) {
+    return bytes_at(packed.at() + begin, std::min(segment, bytes - begin));
+  };
+  Step<kFewRanks> step;
+  for (int64_t begin = 0; begin < bytes; begin += segment) {
+    if (team.rank != root) {
+      if (step.full()) co_await step;
+      step.recv(team, root, at(begin));
+      continue;
+    }
+    const SharedSends sent(team, at(begin));
+    for (int distance = 1; distance < team.size; ++distance) {
+      if (!sent.left(distance)) continue;
+      if (step.full()) co_await step;
+      step.send(team, (root + distance) % team.size, at(begin));
+    }
+    co_await step;
+  }
+  co_await step;
+  if (team.rank != root) packed.unpack();
 }
 
 Schedule broadcast_tree(Team team, Block data, int root) {
@@ -114,7 +144,9 @@ Schedule broadcast_chain(Team team, Block data, int root, int64_t segment) {
 }
 
 BcastBy by_size(const Team& team, int64_t bytes) {
-  if (goes_straight(team, bytes)) return BcastBy::linear;
+  const bool is_shared = bytes >= SharedSends::kLeastBytes && bytes <= kSharedBytes &&
+                         SharedSends::may_reach_all(team);
+  if (is_shared || goes_straight(team, bytes)) return BcastBy::linear;
   if (team.size == 2 || bytes <= kTreeBytes || take_turns(team)) return BcastBy::binomial;
   return bytes <= kSplitBytes && team.size > 3 ? BcastBy::scatter_allgather : BcastBy::chain;
 }
@@ -126,7 +158,9 @@ Schedule pick(const Team& team, const Block& data, int root) {
   if (by == BcastBy::automatic) by = by_size(team, bytes);
   switch (by) {
     case BcastBy::linear:
-      return broadcast_straight(team, data, root);
+      return bytes > SharedSends::most_bytes() && SharedSends::may_reach_all(team)
+                 ? broadcast_in_segments(team, data, root)
+                 : broadcast_straight(team, data, root);
     case BcastBy::scatter_allgather:
       return broadcast_split(team, data, root);
     case BcastBy::chain:
@@ -162,7 +196,7 @@ Schedule broadcast_by_nodes(Team team, const NodeMap& map, Block data, int root)
 
 bool goes_straight(const Team& team, int64_t bytes) {
   constexpr int64_t kShort = 4 << 10;
-  constexpr int64_t kTurnsWork = 32 << 20;  // bytes times ranks squared: below
+  constexpr int64_t kTurnsWork = 16 << 20;  // bytes times ranks squared: below
   if (bytes <= kShort && team.size <= static_cast<int>(kFewRanks) + 1) return true;
   return team.size > 2 && bytes < kTurnsWork / team.size / team.size && take_turns(team);
 }

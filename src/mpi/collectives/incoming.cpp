@@ -14,6 +14,12 @@ constexpr int64_t kLongestAsItComes = 256 << 10;
 
 }  // namespace
 
+bool Incoming::comes_combined(int64_t some) const noexcept {
+  return reduction_.combining(false).loop != nullptr &&
+         reduction_.combining(true).loop != nullptr &&
+         some * reduction_.type->size() <= kLongestAsItComes;
+}
+
 void Incoming::recv(Posts& step, const Team& team, int from) {
   WEFT_CHECK(step.count() == 0, "what is combined is not a step's first post");
   as_it_comes_ = reduction_.combining(other_is_lower_);

@@ -32,6 +32,9 @@ class Incoming {
   /// What is at `at` is combined with `some` elements, in place.
   void recv_onto(Posts& step, const Team& team, int from, void* at, int64_t some,
                  bool other_is_lower);
+  /// Whether so many elements are combined by their receive: no room is made then, `combine` has
+  /// nothing to do, and neither throws.
+  [[nodiscard]] bool comes_combined(int64_t some) const noexcept;
   /// Does what is left to do, if what was received is what was meant.
   void combine(bool has_come);
   /// The same; of a whole vector received onto `at` the result may be elsewhere afterwards: it and

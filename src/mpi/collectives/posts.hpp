@@ -30,7 +30,8 @@ struct Trouble {
 /// that it failed. It throws at its end. Once a member is known to be dead, messages are poison:
 /// one without bytes where some are expected, one with a byte where none is.
 ///
-/// Who may call: the coroutine; between a post and the co_await it must not throw. Receives fill
+/// Who may call: the coroutine; between a post and the co_await, of whatever step, it must not
+/// throw. Receives fill
 /// the slots from the front, sends from the back.
 class Posts {
  public:

@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/even_parts.hpp"
 #include "mpi/collectives/halving.hpp"
 #include "mpi/collectives/incoming.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
 #include "mpi/process.hpp"
 
@@ -157,6 +159,21 @@ Schedule reduce_halving(Team team, Reduction reduction, const void* from, void* 
   }
 }
 
+/// Each combines a part, and gives it to the root.
+Schedule reduce_by_parts(Team team, Reduction reduction, const void* from, void* to, int root) {
+  const EvenParts even(reduction, team.size);
+  Scratch room;
+  const int64_t mine = even.of(nullptr).counts[static_cast<std::size_t>(team.rank)];
+  const Parts parts = even.of(to);
+  std::byte* const at = team.rank == root ? parts[team.rank].at
+                                          : room.elements(mine, *reduction.type, reduction.phase);
+  const Schedule up = reduce_at_owners(team, reduction, from, at, parts);
+  co_await part(up);
+  const Schedule down =
+      gather_straight(team, team.rank == root ? Block{} : reduction.part(at, 0, mine), parts, root);
+  co_await part(down);
+}
+
 Schedule pick(const Team& team, const Reduction& reduction, const void* from, void* to, int root) {
   ReduceBy by = choices().reduce;
   if (by == ReduceBy::automatic) {
@@ -166,9 +183,14 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
     const bool whole =
         team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kReduceTreeBytes;
     by = goes_straight(team, bytes)             ? ReduceBy::linear
+         : goes_by_parts(team, reduction)       ? ReduceBy::pairwise
          : whole || reduction.count < team.size ? ReduceBy::binomial
                                                 : ReduceBy::rabenseifner;
   }
+  // Few bytes go as they do by a board (fold_all): a result shall not depend on there being one.
+  if (by == ReduceBy::pairwise && reduction.bytes() <= static_cast<int64_t>(Board::kBytes))
+    by = ReduceBy::binomial;
+  if (by == ReduceBy::pairwise) return reduce_by_parts(team, reduction, from, to, root);
   if (by == ReduceBy::rabenseifner) return reduce_halving(team, reduction, from, to, root);
   if (root == 0 || reduction.op->commutative)
     return reduce_whole(team, reduction, by, from, to, root);

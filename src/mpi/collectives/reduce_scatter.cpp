@@ -1,4 +1,5 @@
 // Reduce_scatter: reduced at one rank and scattered, or each part sent to its owner, who combines.
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace {
 constexpr int64_t kScatterBytes = 16
                                   << 10;  // of the vector: up to this, of many ranks, at one rank
 constexpr int kManyRanks = 5;
+constexpr int64_t kAheadBytes = 32 << 10;  // of a part: up to this all are sent before any comes
 
 int64_t count_of(const Parts& parts, int rank) noexcept {
   return parts.counts.null() ? parts.count : parts.counts[static_cast<std::size_t>(rank)];
@@ -49,7 +51,8 @@ Schedule reduce_then_scatter(Team team, const NodeMap* levels, Reduction reducti
 }
 
 /// Contributions come one after the other, from ever more distant ranks, and are combined at once.
-Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void* to, Parts parts) {
+Schedule combine_as_they_come(Team team, Reduction reduction, const void* from, void* to,
+                              Parts parts) {
   const std::vector<MPI_Count> begins = begins_of(parts, team.size);
   const auto part = [&](int rank) {
     return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
@@ -60,22 +63,39 @@ Schedule reduce_at_owners(Team team, Reduction reduction, const void* from, void
   // In place the result must wait until all of the vector has gone.
   auto* mine = static_cast<std::byte*>(to);
   if (from == to) mine = own_room.elements(count, *reduction.type, reduction.phase);
-  Step<2> step;
+  // Short parts go ahead, some at once; longer ones would have to be put aside where they come too
+  // early. Nobody waits in a circle: who is least far finds all that it waits for under way. With
+  // sends out nothing may throw: so only what is combined as it comes.
+  constexpr int kAtOnce = 16;
+  int64_t longest = 0;
+  for (int rank = 0; rank < team.size; ++rank) longest = std::max(longest, count_of(parts, rank));
+  const bool ahead =
+      longest * reduction.type->size() <= kAheadBytes && theirs.comes_combined(longest);
+  const int width = ahead ? kAtOnce : 1;
+  Step<kAtOnce> sends;
+  Step<1> receive;
   for (int distance = 1; distance < team.size; ++distance) {
-    const int receiver = (team.rank + distance) % team.size;
     const int sender = (team.rank - distance + team.size) % team.size;
-    theirs.recv_with(step, team, sender, distance == 1 ? part(team.rank).at : mine, mine, count,
+    theirs.recv_with(receive, team, sender, distance == 1 ? part(team.rank).at : mine, mine, count,
                      true);
-    step.send(team, receiver, part(receiver));
-    theirs.combine(co_await step);
+    if ((distance - 1) % width == 0) {
+      const int end = std::min(distance + width, team.size);
+      for (int next = distance; next < end; ++next) {
+        const int receiver = (team.rank + next) % team.size;
+        sends.send(team, receiver, part(receiver));
+      }
+    }
+    const bool has_come = co_await receive;
+    if (distance % width == 0) co_await sends;
+    theirs.combine(has_come);
   }
+  co_await sends;
   if (mine != to) copy(reduction.part(mine, 0, count), reduction.part(to, 0, count));
 }
 
 /// All contributions, then combined in the order of ranks: side by side, or each in a room of its
 /// own where they would interlace.
-Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* from, void* to,
-                                   Parts parts) {
+Schedule combine_in_order(Team team, Reduction reduction, const void* from, void* to, Parts parts) {
   const std::vector<MPI_Count> begins = begins_of(parts, team.size);
   const auto part = [&](int rank) {
     return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
@@ -112,6 +132,12 @@ Schedule reduce_at_owners_in_order(Team team, Reduction reduction, const void* f
 
 }  // namespace
 
+Schedule reduce_at_owners(const Team& team, const Reduction& reduction, const void* from, void* to,
+                          const Parts& parts) {
+  return reduction.op->commutative ? combine_as_they_come(team, reduction, from, to, parts)
+                                   : combine_in_order(team, reduction, from, to, parts);
+}
+
 Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction& reduction,
                         const void* from, void* to, const Parts& parts) {
   if (reduction.bytes() == 0) return nothing();
@@ -129,8 +155,7 @@ Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction
   if (by == ReduceScatterBy::reduce_then_scatter && !reduction.interlaces()) {
     return reduce_then_scatter(team, levels, reduction, from, to, parts);
   }
-  return reduction.op->commutative ? reduce_at_owners(team, reduction, from, to, parts)
-                                   : reduce_at_owners_in_order(team, reduction, from, to, parts);
+  return reduce_at_owners(team, reduction, from, to, parts);
 }
 
 }  // namespace weft::mpi

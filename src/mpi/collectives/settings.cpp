@@ -18,28 +18,29 @@ constexpr base::ConfigKey kCollectiveKeys[] = {
      .choices = "automatic|linear|binomial|scatter_allgather|chain",
      .help = "How MPI_Bcast goes: straight from the root, down a binomial tree, scattered and "
              "gathered around a ring, or in "
-             "segments along a chain; automatic: by size."},
+             "segments along a chain; automatic: by size, and up to 1 MiB on one node straight, "
+             "where it is written once for all."},
     {.key = "mpi.reduce",
      .type = ConfigType::choice,
      .fallback = "automatic",
-     .choices = "automatic|linear|binomial|rabenseifner",
-     .help = "How MPI_Reduce goes: straight to the root, up a binomial tree, or halved step by "
-             "step and then gathered; "
-             "automatic: by size."},
+     .choices = "automatic|linear|binomial|rabenseifner|pairwise",
+     .help = "How MPI_Reduce goes: straight to the root, up a binomial tree, halved step by step "
+             "and then gathered, or a part at each rank and then gathered; automatic: by size."},
     {.key = "mpi.allreduce",
      .type = ConfigType::choice,
      .fallback = "automatic",
-     .choices = "automatic|recursive_doubling|rabenseifner|ring",
+     .choices = "automatic|recursive_doubling|rabenseifner|ring|pairwise",
      .help =
          "How MPI_Allreduce goes: whole vectors between ever more distant ranks, halves of them "
-         "there and back, or parts around a ring (commutative operations only); automatic: by "
-         "size."},
+         "there and back, parts around a ring (commutative operations only), or a part at each "
+         "rank, who shows it to all; automatic: by size."},
     {.key = "mpi.allgather",
      .type = ConfigType::choice,
      .fallback = "automatic",
      .choices = "automatic|bruck|ring|linear",
      .help = "How MPI_Allgather(v) goes: in a logarithm of steps through a copy, around a ring, or "
-             "everything at once; automatic: by size, and at once on one node."},
+             "everything at once; automatic: by size, and at once on one node, where each block is "
+             "written once for all."},
     {.key = "mpi.alltoall",
      .type = ConfigType::choice,
      .fallback = "automatic",

@@ -6,8 +6,8 @@
 namespace weft::mpi {
 
 enum class BcastBy : uint8_t { automatic, linear, binomial, scatter_allgather, chain };
-enum class ReduceBy : uint8_t { automatic, linear, binomial, rabenseifner };
-enum class AllreduceBy : uint8_t { automatic, recursive_doubling, rabenseifner, ring };
+enum class ReduceBy : uint8_t { automatic, linear, binomial, rabenseifner, pairwise };
+enum class AllreduceBy : uint8_t { automatic, recursive_doubling, rabenseifner, ring, pairwise };
 enum class AllgatherBy : uint8_t { automatic, bruck, ring, linear };
 enum class AlltoallBy : uint8_t { automatic, bruck, linear, pairwise };
 enum class GatherBy : uint8_t { automatic, binomial, linear };

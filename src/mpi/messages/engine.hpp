@@ -118,6 +118,8 @@ class Engine final : public Matcher {
   // sending.cpp
   /// An eager send without a Transfer: false: it did not go now.
   bool send_at_once(Channel& channel, Rank to, int tag, std::span<const std::byte> data);
+  uint64_t send_shared(Channel& channel, std::span<const Rank> to, int tag,
+                       std::span<const std::byte> data);
   void send(Transfer& transfer, SendMode mode);
   /// Posts a receive: the message that it meets; nullptr: it waits.
   Arrived* post_receive(Transfer& transfer);

@@ -1,6 +1,7 @@
 // Sends: at once, announced, or in the backlog of their peer until there is room.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <mutex>
 
 #include "mpi/messages/engine.hpp"
@@ -43,6 +44,34 @@ inline bool Engine::send_at_once(Channel& channel, Rank to, int tag,
   if (endpoint_->send(to, envelope, data, via(channel, tag)) == Post::retry) return false;
   channel.counts.add(ChannelCount::sent, ChannelCount::sent_bytes, data.size());
   return true;
+}
+
+uint64_t Engine::send_shared(Channel& channel, std::span<const Rank> to, int tag,
+                             std::span<const std::byte> data) {
+  // Numbers are given with transfers.
+  if (sequenced_ || to.size() > Endpoint::kMostShared) return 0;
+  std::array<Rank, Endpoint::kMostShared> ready;
+  std::array<uint8_t, Endpoint::kMostShared> place;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    Peer& peer = this->peer(to[i]);
+    // acquire: as in send_at_once.
+    if (peer.stopped.load(std::memory_order_relaxed) ||
+        peer.waiting.load(std::memory_order_acquire) != 0 || (deaths() && runtime_.is_dead(to[i])))
+      continue;
+    ready[count] = to[i];
+    place[count++] = static_cast<uint8_t>(i);
+  }
+  const Envelope envelope{.tag = static_cast<uint32_t>(tag),
+                          .context = channel.context,
+                          .kind = static_cast<uint8_t>(channel.plane)};
+  uint64_t sent = endpoint_->send_shared({ready.data(), count}, envelope, data, via(channel, tag));
+  uint64_t went = 0;
+  for (; sent != 0; sent &= sent - 1) {
+    went |= uint64_t{1} << place[static_cast<std::size_t>(std::countr_zero(sent))];
+    channel.counts.add(ChannelCount::sent, ChannelCount::sent_bytes, data.size());
+  }
+  return went;
 }
 
 /// A message that would be announced goes at once where its receiver probably waits for it.
@@ -355,6 +384,17 @@ bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int6
   const std::span data{static_cast<const std::byte*>(buffer),
                        static_cast<std::size_t>(count * type.size())};
   return engine().send_at_once(channel, comm.process(to), tag, data);
+}
+
+uint64_t send_shared(Comm& comm, Plane plane, std::span<const int> to, int tag, const void* buffer,
+                     int64_t count, const Datatype& type) {
+  if (!type.contiguous() || to.size() > Endpoint::kMostShared) return 0;
+  Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
+  const std::span data{static_cast<const std::byte*>(buffer),
+                       static_cast<std::size_t>(count * type.size())};
+  std::array<Rank, Endpoint::kMostShared> processes;
+  std::ranges::transform(to, processes.begin(), [&](int rank) { return comm.process(rank); });
+  return engine().send_shared(channel, {processes.data(), to.size()}, tag, data);
 }
 
 void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,

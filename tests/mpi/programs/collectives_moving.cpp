@@ -293,6 +293,9 @@ int main(int argc, char** argv) {
         }
       }
       bcast(layout, 300000, form, MPI_COMM_WORLD);
+      // What goes to several at once, in segments.
+      bcast(layout, 40'000, form, MPI_COMM_WORLD);
+      allgather(layout, 40'000, form, true, MPI_COMM_WORLD);
     }
   }
   free_layouts(layouts);
