@@ -63,7 +63,7 @@ uint64_t Endpoint::send_shared(std::span<const Rank> to, const Envelope& envelop
     throw Error(Errc::bad_argument,
                 fmt::format("one message to {} ranks at once: {} at most", to.size(), kMostShared));
   for (const Rank rank : to) my.check_envelope(rank, data.data(), data.size());
-  if (data.empty()) return 0;
+  if (data.empty() || to.empty()) return 0;
   Device& device = via != nullptr ? *via : my.pick_device();
   const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
   return my.runtime.send_shared(device, to, header.bytes(), data);

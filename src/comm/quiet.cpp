@@ -172,7 +172,7 @@ std::string Runtime::Impl::what_stands_still(const comm::RefusedCall* call) {
   }
   if (packets->available() == 0) text += "; all packets are in use (fabric.packets)";
   if (shared_packets->available() == 0)
-    text += "; more messages to several ranks are out than can be";
+    text += "; as many readers of messages to several ranks are awaited as can be";
   for (const auto& [rank, count] : operations->awaited_by_rank()) {
     text += fmt::format("; sends, puts and gets that wait for rank {}: {}", rank, count);
   }

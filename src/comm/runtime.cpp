@@ -358,7 +358,7 @@ bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
   if (bytes < kLeastBytes || settings.open_packets == OpenPackets::never) return false;
   // relaxed: a guess.
   return settings.open_packets == OpenPackets::always ||
-         (packet_states->open() == 0 && shared_packets->out() == 0 &&
+         (packet_states->open() == 0 && shared_packets->open() == 0 &&
           !core_is_wanted.load(std::memory_order_relaxed));
 }
 
@@ -444,11 +444,13 @@ Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std
 uint64_t Runtime::Impl::send_shared(Device& device, std::span<const Rank> to,
                                     std::span<const std::byte> header,
                                     std::span<const std::byte> data) {
-  const bool is_alone = opens(data.size());
+  // Before it is written to those who can follow, unless they are so many that this takes long.
+  constexpr std::size_t kMostFollowers = 15;
+  const bool open = to.size() <= kMostFollowers && opens(data.size());
   const comm::MessagePackets taken = take_packets(data.size());
   if (taken.count == 0) return 0;
   const uint32_t group = taken.indices[0];
-  shared_packets->begin(taken.numbers());
+  shared_packets->begin(taken.numbers(), open);
   const auto size = static_cast<uint32_t>(data.size());
   uint64_t went = 0;
   const auto lend = [&](bool follows) {
@@ -472,9 +474,7 @@ uint64_t Runtime::Impl::send_shared(Device& device, std::span<const Rank> to,
   }
   if (written != nullptr) {
     written->store(0, std::memory_order_relaxed);  // published with the frames
-    // Before it is written to those who can follow, unless that takes long; then to the others.
-    constexpr std::size_t kMostFollowers = 15;
-    if (is_alone && to.size() <= kMostFollowers) lend(true);
+    if (open) lend(true);
     comm::write_open(taken, packet_bytes, data, *written,
                      [](std::byte* into, const std::byte* from, std::size_t bytes) {
                        base::copy_bytes(into, from, bytes);

@@ -85,7 +85,8 @@ constexpr base::ConfigKey kKeys[] = {
      .help =
          "Which packets for this node, of 24 KiB and more, are lent before they are written, and "
          "read as they are. automatic: one at a time, where no other process wants the core (else "
-         "what fills several is written, and goes at once). never: such messages are announced."},
+         "what fills several is written, and goes at once, up to 128 KiB). never: such messages "
+         "are announced."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",

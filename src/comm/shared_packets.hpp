@@ -42,13 +42,14 @@ class SharedPackets {
         groups_(std::make_unique<Group[]>(packets)),
         group_of_(std::make_unique<uint32_t[]>(fabric::kTickets)) {}
 
-  /// Makes a group of them, which the caller holds.
-  void begin(std::span<const uint32_t> packets) noexcept {
+  /// Makes a group of them, which the caller holds. `open`: it is lent before it is written.
+  void begin(std::span<const uint32_t> packets, bool open) noexcept {
     Group& group = groups_[packets.front()];
     group.count = static_cast<uint32_t>(packets.size());
     std::copy(packets.begin(), packets.end(), group.indices);
     group.holds.store(1, std::memory_order_relaxed);  // nobody else knows of it
-    out_.fetch_add(group.count, std::memory_order_relaxed);
+    group.open = open;
+    if (open) open_.fetch_add(1, std::memory_order_relaxed);
   }
   /// A ticket for the caller's group; kNone: none is left.
   [[nodiscard]] uint32_t issue(uint32_t group) noexcept {
@@ -72,13 +73,14 @@ class SharedPackets {
     tickets_.free(ticket - packets_);
     let_go(group);
   }
-  /// So many packets are in groups, about.
-  [[nodiscard]] uint32_t out() const noexcept { return out_.load(std::memory_order_relaxed); }
+  /// So many groups were lent before they were written and have not come back, about.
+  [[nodiscard]] uint32_t open() const noexcept { return open_.load(std::memory_order_relaxed); }
   /// So many tickets are not out, about.
   [[nodiscard]] uint32_t available() const noexcept { return tickets_.available(); }
 
  private:
   struct Members {
+    bool open = false;
     uint32_t count = 0;
     uint32_t indices[fabric::OpenLoan::kMost] = {};
   };
@@ -91,7 +93,7 @@ class SharedPackets {
     // acq_rel: what others did with the packets comes before they are free.
     if (of.holds.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     const Members last = of;  // invariant 3
-    out_.fetch_sub(last.count, std::memory_order_relaxed);
+    if (last.open) open_.fetch_sub(1, std::memory_order_relaxed);
     pool_.free({last.indices, last.count});
   }
 
@@ -100,7 +102,7 @@ class SharedPackets {
   base::SlotPool tickets_;
   std::unique_ptr<Group[]> groups_;  ///< by first packet
   std::unique_ptr<uint32_t[]> group_of_;
-  alignas(base::kCacheLine) std::atomic<uint32_t> out_{0};
+  alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
 };
 
 }  // namespace weft::comm

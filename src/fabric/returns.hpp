@@ -2,8 +2,9 @@
 //
 // Purpose: any thread of any process gives a packet back; the owner's poll takes all at once.
 // Owner and lifetime: head (one per port) and links (one per packet and ticket) lie in the owner's
-// segment. Who may call: push anyone who holds the loan; take the owner's polling thread of that
-// port. Progress: push lock-free, take wait-free. A pusher stopped or killed at any instruction has
+// segment.
+// Who may call: push anyone who holds the loan; take the owner's polling thread of that port.
+// Progress: push lock-free, take wait-free. A pusher stopped or killed at any instruction has
 // either pushed or not, and stalls nobody.
 // Layout: head = number + 1 of the last packet pushed, 0 for empty; links[i] = the head before i.
 // Tickets (OpenSend) come back like packets, by numbers behind theirs.

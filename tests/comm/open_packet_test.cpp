@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/config_override.hpp"
+#include "comm/copy_ways.hpp"
 #include "comm/ranks.hpp"
 #include "fabric/fork_job.hpp"
 #include "fabric/interceptor_base.hpp"

@@ -356,6 +356,12 @@ void send_open(Port& port, Loan) {
   const uint32_t index = 3;
   (void)port.try_send_open(Rank{0}, 0, bytes_of("deed"), {{&index, 1}, 64, origin});
 }
+void send_shared(Port& port, Loan) {
+  static const std::byte origin[64]{};
+  const uint32_t index = 3;
+  (void)port.try_send_open(Rank{0}, 0, bytes_of("deed"),
+                           {{&index, 1}, 64, origin, small_geometry().packets + 5});
+}
 void send_control(Port& port, Loan) { (void)port.try_control(Rank{0}, 0, bytes_of("deed")); }
 void give_back(Port& port, Loan loan) { port.give_back(loan); }
 
@@ -465,6 +471,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Deed{"small", false, send_small}, Deed{"small_to_sleeper", true, send_small},
                       Deed{"large_behind_a_pad", false, send_large},
                       Deed{"packet", false, send_packet}, Deed{"open_packet", false, send_open},
+                      Deed{"shared_packet", false, send_shared},
                       Deed{"control", false, send_control},
                       Deed{"return_to_sleeper", true, give_back}, Deed{"return", false, give_back}),
     [](const auto& one) { return std::string(one.param.name); });

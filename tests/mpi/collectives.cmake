@@ -49,7 +49,8 @@ weft_collectives_by(halving PROGRAM collectives_reducing RANKS 5
 weft_collectives_by(pairs PROGRAM collectives_reducing RANKS 5
   ENV WEFT_MPI_ALLREDUCE=pairwise WEFT_MPI_REDUCE=pairwise)
 # Where nothing goes ahead by itself, and where there is little room.
-weft_collectives_by(announced PROGRAM collectives_reducing RANKS 19 ENV WEFT_COMM_EAGER_BYTES=1K)
+weft_collectives_by(announced PROGRAM collectives_reducing RANKS 19 
+  ENV WEFT_COMM_EAGER_BYTES=1K WEFT_COMM_OPEN_PACKETS=never)
 weft_collectives_by(unread PROGRAM collectives_moving RANKS 4 ENV WEFT_FABRIC_CMA=off)
 weft_collectives_by(few_packets PROGRAM collectives_moving RANKS 4 ENV WEFT_FABRIC_PACKETS=16)
 weft_collectives_by(rings PROGRAM collectives_reducing RANKS 4 ENV WEFT_MPI_ALLREDUCE=ring)

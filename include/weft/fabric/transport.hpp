@@ -57,7 +57,7 @@ struct OpenSend {
   std::span<const uint32_t> indices;  ///< up to OpenLoan::kMost, full but for the last
   uint32_t bytes;                     ///< when they are whole
   const std::byte* origin;            ///< what they are, or were, written from
-  /// Number of packets and more: it is lent, and comes back, instead of the packets, which stay
+  /// From `geometry().packets` on: it is lent, and comes back, instead of the packets, which stay
   /// the caller's.
   uint32_t ticket = kNoTicket;
 };

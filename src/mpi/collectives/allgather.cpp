@@ -1,7 +1,8 @@
 // Allgather: Bruck's logarithm of steps through a copy, around a ring, everything at once, two
 // levels; few bytes as an Allreduce.
 #include <algorithm>
-#include <deque>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -75,33 +76,82 @@ Schedule all_gather_straight(Team team, Parts all) {
   co_await step;
 }
 
+/// Segments of blocks with holes, which come to a room, as many as a step receives, and are
+/// unpacked from there.
+class SegmentsAside {
+ public:
+  SegmentsAside(const Parts& all, int ranks, int64_t segment) : all_(all), segment_(segment) {
+    bool apart = false;
+    for (int rank = 0; rank < ranks; ++rank) apart = apart || has_holes(all[rank]);
+    if (apart) room_ = scratch_.bytes((kMost + 1) * segment);
+  }
+  /// What this rank sends. Until the next call.
+  Block mine(int rank, int64_t begin) {
+    const Block run = run_of(rank, begin, kMost);
+    const Block block = all_[rank];
+    if (run.count != 0 && has_holes(block)) {
+      block.type->pack(block.at, block.count, begin, {run.at, static_cast<std::size_t>(run.count)});
+    }
+    return run;
+  }
+  /// Where it comes to.
+  Block coming(int rank, int64_t begin) {
+    const Block run = run_of(rank, begin, count_);
+    if (run.count != 0 && has_holes(all_[rank])) came_[count_++] = {rank, begin, run};
+    return run;
+  }
+  /// After the step.
+  void unpack(bool has_come) {
+    for (const Came& one : std::span(came_, static_cast<std::size_t>(std::exchange(count_, 0)))) {
+      const Block block = all_[one.rank];
+      if (has_come)
+        block.type->unpack(block.at, block.count, one.begin,
+                           {one.run.at, static_cast<std::size_t>(one.run.count)});
+    }
+  }
+
+  static constexpr int kMost = 16;
+
+ private:
+  struct Came {
+    int rank;
+    int64_t begin;
+    Block run;
+  };
+  static bool has_holes(const Block& block) {
+    return block.count != 0 && !block.type->contiguous();
+  }
+  [[nodiscard]] Block run_of(int rank, int64_t begin, int place) const {
+    const Block block = all_[rank];
+    const int64_t bytes = std::clamp<int64_t>(block.bytes() - begin, 0, segment_);
+    return bytes_at(has_holes(block) ? room_ + place * segment_ : block.at + begin, bytes);
+  }
+
+  const Parts& all_;
+  int64_t segment_;
+  Scratch scratch_;
+  std::byte* room_ = nullptr;
+  Came came_[kMost];
+  int count_ = 0;
+};
+
 /// The same of blocks that are long for that, a segment of each at a time.
 Schedule all_gather_in_segments(Team team, Parts all) {
   const int64_t segment = SharedSends::most_bytes() / 2;  // more would leave the caches
-  std::deque<Packed> blocks;
   int64_t longest = 0;
-  for (int rank = 0; rank < team.size; ++rank) {
-    longest = std::max(longest, all[rank].bytes());
-    blocks.emplace_back(all[rank], rank == team.rank);
-  }
-  const auto part_of = [&](int rank, int64_t begin) {
-    return bytes_at(blocks[static_cast<std::size_t>(rank)].at() + begin,
-                    std::clamp<int64_t>(all[rank].bytes() - begin, 0, segment));
-  };
-  Step<16> step;
+  for (int rank = 0; rank < team.size; ++rank) longest = std::max(longest, all[rank].bytes());
+  SegmentsAside segments(all, team.size, segment);
+  Step<SegmentsAside::kMost> step;
   for (int64_t begin = 0; begin < longest; begin += segment) {
-    const Block mine = part_of(team.rank, begin);
+    const Block mine = segments.mine(team.rank, begin);
     const SharedSends sent(team, mine);
     for (int distance = 1; distance < team.size; ++distance) {
-      if (step.full(2)) co_await step;
+      if (step.full(2)) segments.unpack(co_await step);
       const int from = (team.rank - distance + team.size) % team.size;
-      step.recv(team, from, part_of(from, begin));
+      step.recv(team, from, segments.coming(from, begin));
       if (sent.left(distance)) step.send(team, (team.rank + distance) % team.size, mine);
     }
-    co_await step;
-  }
-  for (int rank = 0; rank < team.size; ++rank) {
-    if (rank != team.rank) blocks[static_cast<std::size_t>(rank)].unpack();
+    segments.unpack(co_await step);
   }
 }
 

@@ -31,8 +31,7 @@ struct Trouble {
 /// one without bytes where some are expected, one with a byte where none is.
 ///
 /// Who may call: the coroutine; between a post and the co_await, of whatever step, it must not
-/// throw. Receives fill
-/// the slots from the front, sends from the back.
+/// throw. Receives fill the slots from the front, sends from the back.
 class Posts {
  public:
   Posts(const Posts&) = delete;

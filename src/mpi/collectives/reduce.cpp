@@ -1,4 +1,4 @@
-// Reduce: straight, a binomial tree, halving and gathering, two levels.
+// Reduce: straight, a binomial tree, halving and gathering, a part at each rank, two levels.
 #include <algorithm>
 #include <utility>
 #include <vector>

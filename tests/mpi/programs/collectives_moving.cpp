@@ -170,6 +170,29 @@ void allgather(const Layout& layout, int count, Form form, bool in_place, MPI_Co
   WEFT_EXPECT(each.right() && own.right(), at("Allgatherv", layout, count, form));
 }
 
+/// One block of many segments, among others of one, of few elements, and of none.
+void allgatherv_unlike(const Layout& layout, Form form, MPI_Comm comm) {
+  std::vector<int> counts, places;
+  int total = 0;
+  for (int r = 0; r < size; ++r) {
+    counts.push_back(r == 1 ? 170'000 : r % 3 == 0 ? 0 : r * 7);
+    places.push_back(total);
+    total += counts.back();
+  }
+  Image own(layout, counts[static_cast<std::size_t>(rank)]);
+  Image each(layout, total);
+  for (int r = 0; r < size; ++r) {
+    const auto p = static_cast<std::size_t>(r);
+    for (int i = 0; i < counts[p]; ++i) {
+      if (r == rank) own.put(i, value(r, i));
+      each.expect(places[p] + i, value(r, i));
+    }
+  }
+  WEFT_CALL(form, 2, Allgatherv, Iallgatherv, own.data(), counts[static_cast<std::size_t>(rank)],
+            layout.type, each.data(), counts.data(), places.data(), layout.type, comm);
+  WEFT_EXPECT(each.right() && own.right(), at("Allgatherv of unlike blocks", layout, 0, form));
+}
+
 void alltoall(const Layout& layout, int count, Form form, bool in_place, MPI_Comm comm) {
   Image out(layout, std::int64_t{count} * size);
   Image in(layout, std::int64_t{count} * size);
@@ -295,7 +318,9 @@ int main(int argc, char** argv) {
       bcast(layout, 300000, form, MPI_COMM_WORLD);
       // What goes to several at once, in segments.
       bcast(layout, 40'000, form, MPI_COMM_WORLD);
+      bcast(layout, 33'000, form, MPI_COMM_WORLD);
       allgather(layout, 40'000, form, true, MPI_COMM_WORLD);
+      allgatherv_unlike(layout, form, MPI_COMM_WORLD);
     }
   }
   free_layouts(layouts);
