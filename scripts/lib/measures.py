@@ -10,6 +10,10 @@ CORES = len(os.sched_getaffinity(0))
 COLLECTIVES = ("barrier", *(f"{name}-{size}" for size in ("8", "64K") for name in ("allreduce", "bcast")),
                *(f"{name}-8" for name in ("reduce", "gather", "gatherv", "scatter", "scatterv", "allgather",
                                           "alltoall", "alltoallv", "reduce-scatter")), "alltoall-1K")
+# On one node long ones, too.
+ON_A_NODE = (*COLLECTIVES, "allreduce-256K", "bcast-256K",
+             *(f"{name}-{size}" for name in ("reduce", "gather", "scatter", "allgather", "alltoall", "reduce-scatter")
+               for size in ("64K", "256K")))
 # Measures between hosts, unless others are asked for; where a host has several ranks, collectives.
 BETWEEN_HOSTS = ["latency", "rate", "pingpong-64K", "pingpong-1M", "pingpong-4M", "bandwidth-64K", "bandwidth-1M",
                  "bandwidth-4M", "bandwidth-mt", "pairwise", "pingpong", "latency-mt", *COLLECTIVES,
@@ -51,7 +55,7 @@ class Measure:
         parts = [self.name]
         parts += [f"Q={self.length}"] if self.name.startswith("depth") else []
         parts += [f"T={self.threads}"] if self.yielding or self.name == "processes" else []
-        parts += [f"P={self.ranks}"] if self.name in COLLECTIVES else []
+        parts += [f"P={self.ranks}"] if self.name in ON_A_NODE else []
         parts += [self.label] if self.label else []
         return " ".join(parts)
 
@@ -120,9 +124,9 @@ def measures(threads):
     for application, posted, unexpected in QUEUE_SHAPES:
         with_threads("shapes", ["depth", "--length", str(posted), "--unexpected", str(unexpected)],
                      "M/s", [1, 2], length=posted, label=application, engines=("list", "tail"))
-    sizes = {"8": 8, "1K": 1 << 10, "64K": 1 << 16}
+    sizes = {"8": 8, "1K": 1 << 10, "64K": 1 << 16, "256K": 1 << 18}
     for ranks in dict.fromkeys((2, 8, max(8, CORES))):
-        for each in COLLECTIVES:
+        for each in ON_A_NODE:
             call, _, size = each.rpartition("-") if each != "barrier" else (each, "", "8")
             add(each, [call], "us", sizes[size], ranks=ranks)
     add("flood", ["flood"], "MiB", 1024, bound=256)
@@ -174,7 +178,7 @@ def grid(threads):
 def between_hosts(measure, hosts, per_host):
     """The same between two ranks on hosts of their own, or, of collectives, with so many ranks on each of all
     hosts."""
-    if measure.name not in COLLECTIVES:
+    if measure.name not in ON_A_NODE:
         return dataclasses.replace(measure, reach=BETWEEN_HOSTS_REACH.get(measure.key), fairness=None,
                                    bare_reach=BETWEEN_HOSTS_BARE.get(measure.key), hosts=2)
     return dataclasses.replace(measure, ranks=hosts * per_host, hosts=hosts, per_host=per_host,
