@@ -21,11 +21,10 @@ namespace {
 
 constexpr uint32_t kNumbers = 8;
 
-struct Lent : ::testing::Test {
+struct SharedPackets : ::testing::Test {
   base::SlotPool pool{kNumbers};
   comm::SharedPackets shared{pool, kNumbers};
 };
-using SharedPackets = Lent;
 
 TEST_F(SharedPackets, AreFreeWhenAllHaveLetGo) {
   const std::array<uint32_t, 3> packets{pool.alloc(), pool.alloc(), pool.alloc()};
