@@ -362,23 +362,41 @@ bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
           !core_is_wanted.load(std::memory_order_relaxed));
 }
 
-/// How a message goes that could be announced. Where processes take turns each answer is a turn of
-/// somebody else: then written, as long as what is under way stays in a core's caches.
+/// How a message goes that could be announced: where no other is open, open; else written first, as
+/// long as what is under way stays in a core's caches, since an announcement and its answer cost
+/// more than a copy. Where processes take turns that is so of shorter ones: of longer ones one copy
+/// is better than two.
 comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
-  constexpr std::size_t kLongestWhole = 128 << 10;  // of longer ones one copy is better than two
+  constexpr std::size_t kLongestWhole = 256 << 10;
+  constexpr std::size_t kLongestInTurns = 128 << 10;
   constexpr std::size_t kMostWhole = 512 << 10;
   if (opens(bytes)) return comm::Lent::open;
+  if (settings.open_packets == OpenPackets::never) return comm::Lent::not_now;
   // relaxed: guesses.
-  const bool is_wanted = core_is_wanted.load(std::memory_order_relaxed);
-  return is_wanted && settings.open_packets != OpenPackets::never && bytes <= kLongestWhole &&
+  const bool in_turns = core_is_wanted.load(std::memory_order_relaxed);
+  return bytes <= (in_turns ? kLongestInTurns : kLongestWhole) &&
                  std::size_t{packet_states->open()} * packet_bytes + bytes <= kMostWhole
              ? comm::Lent::whole
              : comm::Lent::not_now;
 }
 
+/// Lines that a receiver has just read lie in its caches, and are dearer to write than those that
+/// have left them. So packets for long messages go around. Not where processes take turns: there
+/// the last packet lies in the caches of this core, which may be its receiver's, too.
+uint32_t Runtime::Impl::take_packet(std::size_t bytes) noexcept {
+  constexpr std::size_t kLeastBytes = 16 << 10;
+  constexpr std::size_t kGoAround = 768 << 10;  // more than second-level caches hold
+  // relaxed: a guess.
+  if (bytes < kLeastBytes || core_is_wanted.load(std::memory_order_relaxed))
+    return packets->alloc();
+  return packets->alloc_rested(static_cast<uint32_t>(kGoAround / bytes));
+}
+
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
                                 std::span<const std::span<const std::byte>> pieces) {
-  const uint32_t index = packets->alloc();
+  std::size_t whole = 0;
+  for (const auto& piece : pieces) whole += piece.size();
+  const uint32_t index = take_packet(whole);
   if (index == base::SlotPool::kNone) return Post::retry;
   std::byte* into = packet(index);
   std::size_t bytes = 0;
@@ -399,7 +417,7 @@ comm::MessagePackets Runtime::Impl::take_packets(std::size_t bytes) noexcept {
   const std::size_t wanted = (bytes + packet_bytes - 1) / packet_bytes;
   if (wanted > comm::MessagePackets::kMost) return taken;
   for (; taken.count < wanted; ++taken.count) {
-    const uint32_t index = packets->alloc();
+    const uint32_t index = take_packet(std::min<std::size_t>(bytes, packet_bytes));
     if (index == base::SlotPool::kNone) {
       packets->free(taken.numbers());
       return {};

@@ -265,6 +265,8 @@ struct Runtime::Impl final : base::IdleWork {
 
   [[nodiscard]] bool opens(std::size_t bytes) const noexcept;
   [[nodiscard]] comm::Lent lends(std::size_t bytes) const noexcept;
+  /// The number of a packet to write so many bytes to, or SlotPool::kNone.
+  [[nodiscard]] uint32_t take_packet(std::size_t bytes) noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);

@@ -318,7 +318,7 @@ bool Device::may_stream() const noexcept {
 
 /// Sends a part of the buffer, in a packet. False: there is no room, and nothing happened.
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
-  const uint32_t index = runtime_.packets->alloc();
+  const uint32_t index = runtime_.take_packet(size);
   if (index == base::SlotPool::kNone) return false;
   runtime_.copy_ways->copy(op.peer, runtime_.packet(index), op.buffer + offset, size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "base/config_override.hpp"
 #include "comm/copy_ways.hpp"
 #include "comm/ranks.hpp"
+#include "comm/runtime_impl.hpp"
 #include "fabric/fork_job.hpp"
 #include "fabric/interceptor_base.hpp"
 #include "weft/base/config.hpp"
@@ -545,6 +547,41 @@ TEST(OpenMessages, WhileOneIsOutTheNextGoWhole) {
         }
       },
       counting(opened));
+}
+
+TEST(OpenMessages, GoWholeBesideFewOthers) {
+  Runtime runtime;
+  Runtime::Impl& impl = runtime.impl();
+  EXPECT_EQ(impl.lends(256 << 10), comm::Lent::open);
+  for (uint32_t out = 0; out < 8; ++out) {
+    impl.packet_states->begins(out);  // of 64 KiB each
+    EXPECT_EQ(impl.lends(256 << 10), out < 4 ? comm::Lent::whole : comm::Lent::not_now);
+    EXPECT_EQ(impl.lends(64 << 10), out < 7 ? comm::Lent::whole : comm::Lent::not_now);
+    EXPECT_EQ(impl.lends((256 << 10) + 1), comm::Lent::not_now);
+  }
+  for (uint32_t out = 0; out < 8; ++out) impl.packet_states->reset(out);
+  impl.core_is_wanted = true;
+  EXPECT_EQ(impl.lends(128 << 10), comm::Lent::whole);
+  EXPECT_EQ(impl.lends((128 << 10) + 1), comm::Lent::not_now);
+}
+
+TEST(Packets, GoAroundForLongMessages) {
+  Runtime runtime;
+  Runtime::Impl& impl = runtime.impl();
+  const auto different = [&](std::size_t bytes) {
+    std::set<uint32_t> seen;
+    for (int time = 0; time < 200; ++time) {
+      const uint32_t index = impl.take_packet(bytes);
+      seen.insert(index);
+      impl.packets->free(index);
+    }
+    return seen.size();
+  };
+  EXPECT_EQ(different(64 << 10), 12U);
+  EXPECT_EQ(different(32 << 10), 24U);
+  EXPECT_EQ(different(4 << 10), 1U);
+  impl.core_is_wanted = true;
+  EXPECT_EQ(different(64 << 10), 1U) << "by turns they lie in this core's caches";
 }
 
 // --- Between processes ---------------------------------------------------------------------------

@@ -80,6 +80,33 @@ TEST(SlotPool, GivesTheWarmestFirst) {
   EXPECT_EQ(pool.alloc(), a);
 }
 
+TEST(SlotPool, WhatIsToRestGoesAround) {
+  SlotPool pool(1000);
+  std::vector<uint32_t> numbers(8);
+  for (auto& number : numbers) number = pool.alloc();
+  pool.free(numbers);
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 5; ++i) {  // the last five
+      const uint32_t number = pool.alloc_rested(5);
+      EXPECT_EQ(number, numbers[3 + i]);
+      pool.free(number);
+    }
+  }
+  EXPECT_EQ(pool.alloc(), numbers[7]) << "the warmest is the one given back last";
+  EXPECT_EQ(pool.alloc_rested(1), numbers[6]);
+  EXPECT_EQ(pool.alloc_rested(0), numbers[5]);
+}
+
+TEST(SlotPool, WhatIsToRestIsGivenAllTheSame) {
+  SlotPool pool(100, SlotPool::Checks::on);
+  std::vector<uint32_t> all;
+  for (uint32_t number = 0; (number = pool.alloc_rested(1'000'000)) != SlotPool::kNone;)
+    all.push_back(number);
+  expect_every_number(all, 100);
+  pool.free(all);
+  EXPECT_EQ(pool.available(), 100u);
+}
+
 TEST(SlotPool, TouchesLowNumbersFirst) {
   // What is never used at one time is never given: memory behind it stays untouched.
   SlotPool pool(65536);
@@ -182,7 +209,8 @@ void turmoil(unsigned threads, uint32_t n, double seconds, uint64_t seed) {
     for (uint64_t i = 0; (i & 63) != 0 || !deadline.passed(); ++i) {
       const auto count = static_cast<std::size_t>(random.below(random.below(4) ? 8 : 200));
       while (mine.size() < count) {
-        const uint32_t index = pool.alloc();
+        const auto depth = static_cast<uint32_t>(random.below(64));
+        const uint32_t index = depth < 32 ? pool.alloc() : pool.alloc_rested(depth);
         if (index == SlotPool::kNone) {
           ++nones;
           break;

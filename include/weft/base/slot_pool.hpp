@@ -1,6 +1,7 @@
 // The numbers 0..n-1, taken and given back by many threads: the packet pool of 000 §5.2.4.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -51,6 +52,11 @@ class SlotPool {
 
   /// A number that nobody has, or kNone if none was found anywhere.
   [[nodiscard]] uint32_t alloc() noexcept;
+
+  /// The same, but not what the calling thread gave back last: the `depth`-th last of what it keeps
+  /// (1 is the last), or the first if that is less. So `depth` numbers go around, for what should
+  /// have left other processors' caches before it is written again.
+  [[nodiscard]] uint32_t alloc_rested(uint32_t depth) noexcept;
 
   /// Gives `index` back.
   void free(uint32_t index) noexcept;
@@ -132,6 +138,26 @@ inline uint32_t SlotPool::alloc() noexcept {
     const Hold hold(mine, slot != kSharedThreadSlot);
     if (const uint32_t count = mine.size(); count != 0) [[likely]] {
       index = mine.items[count - 1];
+      mine.resize(count - 1);
+    }
+  }
+  if (index == kNone) [[unlikely]]
+    return alloc_slow(mine);
+  if (given_ != nullptr) [[unlikely]]
+    mark_given(index);
+  return index;
+}
+
+inline uint32_t SlotPool::alloc_rested(uint32_t depth) noexcept {
+  const unsigned slot = this_thread_slot();
+  Deque& mine = deques_[slot];
+  uint32_t index = kNone;
+  {
+    const Hold hold(mine, slot != kSharedThreadSlot);
+    if (const uint32_t count = mine.size(); count != 0) [[likely]] {
+      uint32_t* const from = mine.items + (count - std::clamp(depth, 1U, count));
+      index = *from;
+      std::copy(from + 1, mine.items + count, from);
       mine.resize(count - 1);
     }
   }
