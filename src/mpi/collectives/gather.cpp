@@ -16,6 +16,7 @@ constexpr int64_t kTreeBlock = 2 << 10;  // of one block: up to this a tree
 constexpr int kTreeRanks = 4;
 constexpr int kNodeRanks = 32;              // all on one node: up to this without a tree
 constexpr int64_t kLevelsBlock = 16 << 10;  // of one block: up to this by nodes
+constexpr int64_t kOwnFirst = 256 << 10;    // of one block: the root's own up to this first
 constexpr int kManyNodes = 32;              // from so many on their leaders form a tree
 
 bool by_levels(const NodeMap* levels, int64_t bytes) {
@@ -135,13 +136,17 @@ Schedule gather_straight(Team team, Block mine, Parts all, int root) {
     co_await step;
     co_return;
   }
+  // What goes at once is on its way meanwhile; what is announced waits for an answer.
+  const bool own_first = mine.type != nullptr && mine.bytes() <= kOwnFirst &&
+                         mine.bytes() <= all[root].bytes();  // else it fails: at the end
+  if (own_first) copy(mine, all[root]);
   for (int i = 1; i < team.size; ++i) {
     if (step.full()) co_await step;
     const int from = (root + i) % team.size;
     step.recv(team, from, all[from]);
   }
   co_await step;
-  if (mine.type != nullptr) copy(mine, all[root]);
+  if (mine.type != nullptr && !own_first) copy(mine, all[root]);
 }
 
 Schedule scatter_straight(Team team, Parts all, Block mine, int root) {
