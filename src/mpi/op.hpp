@@ -20,8 +20,9 @@ class Op final : public Counted {
   MPI_User_function_c* function_c = nullptr;  ///< the program's, large count
 };
 
-/// inout[i] = in[i] op inout[i] for `count` elements in memory layout, no overlap.
-using ReduceLoop = void (*)(const void* in, void* inout, int64_t count);
+/// out[i] = in[i] op with[i] for `count` elements in memory layout. `out` may be `with`; else
+/// nothing overlaps.
+using ReduceLoop = void (*)(const void* in, const void* with, void* out, int64_t count);
 
 HandleTable<Op, MPI_Op>& ops() noexcept;
 /// The object of a handle; throws MPI_ERR_OP.

@@ -7,6 +7,7 @@
 
 #include "mpi/datatype.hpp"
 #include "mpi/entry.hpp"
+#include "mpi/op.hpp"
 #include "mpi/status.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/parker.hpp"
@@ -27,7 +28,7 @@ struct Transfer;
 /// Plain data of who posts the receive, until that has ended. The loop runs where messages arrive,
 /// under the lock of a device: predefined operations only, and for what is not long.
 struct Combining {
-  void (*loop)(const void* in, void* inout, int64_t count) = nullptr;  ///< types/op_loops.hpp
+  ReduceLoop loop = nullptr;
   const std::byte* base = nullptr;  ///< nullptr: what lies at the buffer
   std::size_t element = 0;          ///< bytes; divides kPieceUnit
 };

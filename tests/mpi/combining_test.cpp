@@ -14,11 +14,11 @@ namespace weft::mpi::test {
 namespace {
 
 /// Not the same the other way around, and its own of each place.
-void take_from_twice(const void* in, void* inout, int64_t count) {
+void take_from_twice(const void* in, const void* with, void* out, int64_t count) {
   ASSERT_EQ(reinterpret_cast<uintptr_t>(in) % alignof(int64_t), 0U);
   for (int64_t i = 0; i < count; ++i) {
-    auto& mine = static_cast<int64_t*>(inout)[i];
-    mine = 2 * static_cast<const int64_t*>(in)[i] - mine;
+    static_cast<int64_t*>(out)[i] =
+        2 * static_cast<const int64_t*>(in)[i] - static_cast<const int64_t*>(with)[i];
   }
 }
 

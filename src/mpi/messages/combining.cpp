@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "weft/base/copy.hpp"
-
 namespace weft::mpi {
 
 namespace {
@@ -17,28 +15,27 @@ constexpr std::size_t kStretch = 4096;
 }  // namespace
 
 void Combiner::take(std::span<const std::byte> piece) noexcept {
+  const std::size_t element = how_.element;
+  piece = piece.first(piece.size() / element * element);
   // Where a message begins is the transport's choice; elements want to lie at their multiples.
-  const bool lies_well = reinterpret_cast<uintptr_t>(piece.data()) % how_.element == 0;
-  const std::byte* from = piece.data();
-  const std::size_t at_once = base_ != nullptr || !lies_well ? kStretch : piece.size();
-  for (std::size_t left = piece.size() / how_.element * how_.element; left != 0;) {
-    const std::size_t bytes = std::min(left, at_once);
-    if (base_ != nullptr) {
-      base::copy_bytes(into_, base_, bytes);
-      base_ += bytes;
-    }
-    const auto count = static_cast<int64_t>(bytes / how_.element);
-    if (lies_well) {
-      how_.loop(from, into_, count);
-    } else {
-      alignas(64) std::byte aside[kStretch];
-      std::memcpy(aside, from, bytes);
-      how_.loop(aside, into_, count);
-    }
-    into_ += bytes;
-    from += bytes;
-    left -= bytes;
+  if (reinterpret_cast<uintptr_t>(piece.data()) % element == 0) {
+    combine(piece);
+    return;
   }
+  while (!piece.empty()) {
+    alignas(64) std::byte aside[kStretch];
+    const std::size_t bytes = std::min(piece.size(), kStretch);
+    std::memcpy(aside, piece.data(), bytes);
+    combine({aside, bytes});
+    piece = piece.subspan(bytes);
+  }
+}
+
+void Combiner::combine(std::span<const std::byte> elements) noexcept {
+  how_.loop(elements.data(), base_ != nullptr ? base_ : into_, into_,
+            static_cast<int64_t>(elements.size() / how_.element));
+  if (base_ != nullptr) base_ += elements.size();
+  into_ += elements.size();
 }
 
 }  // namespace weft::mpi

@@ -18,6 +18,8 @@ class Combiner final : public PieceTaker {
   void take(std::span<const std::byte> piece) noexcept override;
 
  private:
+  void combine(std::span<const std::byte> elements) noexcept;
+
   const Combining& how_;
   const std::byte* base_;
   std::byte* into_;

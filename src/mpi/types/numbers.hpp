@@ -27,7 +27,7 @@ __extension__ typedef _Float16 Half;    // NOLINT(modernize-use-using)
 #endif
 
 template <class T>
-constexpr bool is_nan(T number) noexcept {
+[[gnu::always_inline]] constexpr bool is_nan(T number) noexcept {
   if constexpr (std::is_integral_v<T>) {
     return false;
   } else {

@@ -203,14 +203,14 @@ void reduce(const Op& operation, const void* in, void* inout, int64_t count, con
   if (which == Operation::replace) return replace(in, inout, count, type);
   const ReduceLoop loop = find_loop(which, type);
   if (loop == nullptr) refuse(operation, "does not go with this datatype");
-  loop(in, inout, count);
+  loop(in, inout, inout, count);
 }
 
 void reduce_turned(const Op& operation, const void* in, void* inout, int64_t count,
                    const Datatype& type, MPI_Datatype handle) {
   const ReduceLoop loop = turned_loop_of(operation, type);
   if (loop == nullptr) return reduce(operation, in, inout, count, type, handle);
-  if (count != 0) loop(in, inout, count);
+  if (count != 0) loop(in, inout, inout, count);
 }
 
 ReduceLoop loop_of(const Op& operation, const Datatype& type, bool turned) noexcept {

@@ -14,63 +14,64 @@ using Wrapping = std::conditional_t<(sizeof(T) < sizeof(unsigned)), unsigned, T>
 
 template <class T>
 struct SumInteger {
-  T operator()(T a, T b) const noexcept {
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
     return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
   }
 };
 template <class T>
 struct ProdInteger {
-  T operator()(T a, T b) const noexcept {
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
 template <class T>
 struct SumFloating {
-  T operator()(T a, T b) const noexcept { return static_cast<T>(a + b); }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept { return static_cast<T>(a + b); }
 };
 template <class T>
 struct ProdFloating {
-  T operator()(T a, T b) const noexcept { return static_cast<T>(a * b); }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept { return static_cast<T>(a * b); }
 };
+/// By their parts.
 template <class T>
-struct SumComplex {
-  Complex<T> operator()(Complex<T> a, Complex<T> b) const noexcept {
-    return {static_cast<T>(a.real + b.real), static_cast<T>(a.imaginary + b.imaginary)};
-  }
-};
+void add_complex(const void* in, const void* with, void* out, int64_t count) {
+  static const ReduceLoop loop = reduce_loop_here<T, SumFloating<T>>();
+  loop(in, with, out, 2 * count);
+}
 /// A loop of its own, with both parts apart: where they lie beside each other, GCC 12 makes fused
 /// operations of them (vfmaddsub) even where it is told not to.
 template <class T>
-void multiply_complex(const void* in, void* inout, int64_t count) {
+void multiply_complex(const void* in, const void* with, void* out, int64_t count) {
   constexpr int64_t kSome = 64;
   T real[kSome];
   T imaginary[kSome];
   for (int64_t done = 0; done < count; done += kSome) {
-    const auto* __restrict a = static_cast<const Complex<T>*>(in) + done;
-    auto* __restrict b = static_cast<Complex<T>*>(inout) + done;
+    const auto* a = static_cast<const Complex<T>*>(in) + done;
+    const auto* b = static_cast<const Complex<T>*>(with) + done;
+    auto* c = static_cast<Complex<T>*>(out) + done;
     const int64_t some = std::min(kSome, count - done);
     for (int64_t i = 0; i < some; ++i) {
       real[i] = static_cast<T>(a[i].real * b[i].real - a[i].imaginary * b[i].imaginary);
       imaginary[i] = static_cast<T>(a[i].real * b[i].imaginary + a[i].imaginary * b[i].real);
     }
-    for (int64_t i = 0; i < some; ++i) b[i] = {real[i], imaginary[i]};
+    for (int64_t i = 0; i < some; ++i) c[i] = {real[i], imaginary[i]};
   }
 }
 
 // Signed and unsigned integers wrap alike, so one loop serves both.
 template <class T>
 ReduceLoop integer(Operation operation) noexcept {
-  return operation == Operation::sum ? reduce_loop<T, SumInteger<T>>
-                                     : reduce_loop<T, ProdInteger<T>>;
+  return operation == Operation::sum ? reduce_loop_here<T, SumInteger<T>>()
+                                     : reduce_loop_here<T, ProdInteger<T>>();
 }
 template <class T>
 ReduceLoop floating(Operation operation) noexcept {
-  return operation == Operation::sum ? reduce_loop<T, SumFloating<T>>
-                                     : reduce_loop<T, ProdFloating<T>>;
+  return operation == Operation::sum ? reduce_loop_here<T, SumFloating<T>>()
+                                     : reduce_loop_here<T, ProdFloating<T>>();
 }
 template <class T>
 ReduceLoop complex(Operation operation) noexcept {
-  return operation == Operation::sum ? reduce_loop<Complex<T>, SumComplex<T>> : multiply_complex<T>;
+  return operation == Operation::sum ? add_complex<T> : multiply_complex<T>;
 }
 
 }  // namespace

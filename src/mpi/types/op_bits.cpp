@@ -8,48 +8,50 @@ namespace {
 
 template <class T>
 struct BitAnd {
-  T operator()(T a, T b) const noexcept { return static_cast<T>(a & b); }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept { return static_cast<T>(a & b); }
 };
 template <class T>
 struct BitOr {
-  T operator()(T a, T b) const noexcept { return static_cast<T>(a | b); }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept { return static_cast<T>(a | b); }
 };
 template <class T>
 struct BitXor {
-  T operator()(T a, T b) const noexcept { return static_cast<T>(a ^ b); }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept { return static_cast<T>(a ^ b); }
 };
 
 // Anything but zero is true; results are 0 and 1.
 template <class T>
 struct LogicalAnd {
-  T operator()(T a, T b) const noexcept {
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
     return static_cast<T>(static_cast<int>(a != 0) & static_cast<int>(b != 0));
   }
 };
 template <class T>
 struct LogicalOr {
-  T operator()(T a, T b) const noexcept {
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
     return static_cast<T>(static_cast<int>(a != 0) | static_cast<int>(b != 0));
   }
 };
 template <class T>
 struct LogicalXor {
-  T operator()(T a, T b) const noexcept {
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
     return static_cast<T>(static_cast<int>(a != 0) ^ static_cast<int>(b != 0));
   }
 };
 
 /// Of Fortran's LOGICALs, whose values a binding may have told: all but false is true.
 template <class T, template <class> class Function>
-void fortran_loop(const void* in, void* inout, int64_t count) {
+void fortran_loop(const void* in, const void* with, void* out, int64_t count) {
   const FortranBooleans* const told = fortran_booleans();
-  if (told == nullptr) return reduce_loop<T, Function<T>>(in, inout, count);
+  if (told == nullptr) return reduce_loop<T, Function<T>>(in, with, out, count);
   const auto yes = static_cast<T>(told->yes);
   const auto no = static_cast<T>(told->no);
-  const T* __restrict a = static_cast<const T*>(in);
-  T* __restrict b = static_cast<T*>(inout);
+  const T* const a = static_cast<const T*>(in);
+  const T* const b = static_cast<const T*>(with);
+  T* const c = static_cast<T*>(out);
   const Function<bool> function{};
-  for (int64_t i = 0; i < count; ++i) b[i] = function(a[i] != no, b[i] != no) ? yes : no;
+  WEFT_MPI_TURNS_APART
+  for (int64_t i = 0; i < count; ++i) c[i] = function(a[i] != no, b[i] != no) ? yes : no;
 }
 
 template <class T>
@@ -70,17 +72,17 @@ template <class T>
 ReduceLoop bits(Operation operation) noexcept {
   switch (operation) {
     case Operation::band:
-      return reduce_loop<T, BitAnd<T>>;
+      return reduce_loop_here<T, BitAnd<T>>();
     case Operation::bor:
-      return reduce_loop<T, BitOr<T>>;
+      return reduce_loop_here<T, BitOr<T>>();
     case Operation::bxor:
-      return reduce_loop<T, BitXor<T>>;
+      return reduce_loop_here<T, BitXor<T>>();
     case Operation::land:
-      return reduce_loop<T, LogicalAnd<T>>;
+      return reduce_loop_here<T, LogicalAnd<T>>();
     case Operation::lor:
-      return reduce_loop<T, LogicalOr<T>>;
+      return reduce_loop_here<T, LogicalOr<T>>();
     case Operation::lxor:
-      return reduce_loop<T, LogicalXor<T>>;
+      return reduce_loop_here<T, LogicalXor<T>>();
     default:
       return nullptr;
   }

@@ -14,19 +14,21 @@ struct Pair {
 /// Turned: what comes in is of higher ranks. Of pairs that are equal, but perhaps not the same
 /// bits, that of the higher rank is taken.
 template <class Value, class Index, bool kMax, bool kTurned>
-void locate(const void* in, void* inout, int64_t count) {
-  const auto* __restrict a = static_cast<const Pair<Value, Index>*>(in);
-  auto* __restrict b = static_cast<Pair<Value, Index>*>(inout);
+void locate(const void* in, const void* with, void* out, int64_t count) {
+  const auto* const a = static_cast<const Pair<Value, Index>*>(in);
+  const auto* const b = static_cast<const Pair<Value, Index>*>(with);
+  auto* const c = static_cast<Pair<Value, Index>*>(out);
   for (int64_t i = 0; i < count; ++i) {
     // A NaN is better than all numbers, and as good as another (op_order.cpp).
     const bool extreme = kMax ? b[i].value < a[i].value : a[i].value < b[i].value;
     const bool unordered = is_nan(b[i].value);
     const bool better = extreme || (is_nan(a[i].value) && !unordered);
     const bool equal = unordered ? is_nan(a[i].value) : a[i].value == b[i].value;
-    if (better || (equal && (kTurned ? a[i].index <= b[i].index : a[i].index < b[i].index))) {
-      b[i].value = a[i].value;  // if equal, perhaps not the same bits
-      b[i].index = a[i].index;
-    }
+    const bool taken =
+        better || (equal && (kTurned ? a[i].index <= b[i].index : a[i].index < b[i].index));
+    // Of equal ones too, which are perhaps not the same bits. What lies between stays as it is.
+    c[i].value = taken ? a[i].value : b[i].value;
+    c[i].index = taken ? a[i].index : b[i].index;
   }
 }
 

@@ -9,25 +9,30 @@ namespace {
 // ranks combine. Of equals (zeros of either sign) the second is taken.
 template <class T>
 struct Smaller {
-  T operator()(T a, T b) const noexcept { return a < b || is_nan(a) ? a : b; }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
+    return a < b || is_nan(a) ? a : b;
+  }
 };
 template <class T>
 struct Larger {
-  T operator()(T a, T b) const noexcept { return b < a || is_nan(a) ? a : b; }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept {
+    return b < a || is_nan(a) ? a : b;
+  }
 };
 template <class T, template <class> class Function>
 struct Turned {
-  T operator()(T a, T b) const noexcept { return Function<T>{}(b, a); }
+  [[gnu::always_inline]] T operator()(T a, T b) const noexcept { return Function<T>{}(b, a); }
 };
 
 template <class T>
 ReduceLoop ordered(Operation operation) noexcept {
-  return operation == Operation::min ? reduce_loop<T, Smaller<T>> : reduce_loop<T, Larger<T>>;
+  return operation == Operation::min ? reduce_loop_here<T, Smaller<T>>()
+                                     : reduce_loop_here<T, Larger<T>>();
 }
 template <class T>
 ReduceLoop turned(Operation operation) noexcept {
-  return operation == Operation::min ? reduce_loop<T, Turned<T, Smaller>>
-                                     : reduce_loop<T, Turned<T, Larger>>;
+  return operation == Operation::min ? reduce_loop_here<T, Turned<T, Smaller>>()
+                                     : reduce_loop_here<T, Turned<T, Larger>>();
 }
 
 }  // namespace
