@@ -16,10 +16,10 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int64_t kWholeBytes = 32 << 10;     // of more than four ranks: up to this whole vectors
-constexpr int64_t kNearPairBytes = 24 << 10;  // of two ranks of a node: the same
-constexpr int64_t kPairBytes = 256 << 10;     // of two ranks of two nodes: the same
-constexpr int64_t kRingBytes = 4 << 20;       // from here on, of many ranks, around a ring
+constexpr int64_t kWholeBytes = 32 << 10;      // of more than four ranks: up to this whole vectors
+constexpr int64_t kNearPairBytes = 128 << 10;  // of two ranks of a node: the same
+constexpr int64_t kPairBytes = 256 << 10;      // of two ranks of two nodes: the same
+constexpr int64_t kRingBytes = 4 << 20;        // from here on, of many ranks, around a ring
 constexpr int kRingRanks = 8;
 // Where ranks take turns: of more than so many, up to so much, by the first.
 constexpr int kPairingRanks = 4;
@@ -196,13 +196,12 @@ bool goes_by_first(const Team& team, int64_t bytes) {
 }
 
 /// Whole vectors: what goes eagerly. Of two ranks halves are worth while if they do, or much later;
-/// and on one node, where a step costs little, soon.
+/// not on one node, where more than that goes at once.
 bool goes_whole(const Team& team, int64_t bytes) {
   const auto eager = static_cast<int64_t>(runtime().eager_bytes());
   if (team.size > 4) return bytes <= std::min(eager, kWholeBytes);
   if (team.size != 2) return bytes <= eager;
-  if (bytes <= std::min(eager, kNearPairBytes)) return true;
-  if (on_one_node(team)) return false;
+  if (on_one_node(team)) return bytes <= kNearPairBytes;
   return bytes <= eager || (bytes > 2 * eager && bytes <= kPairBytes);
 }
 

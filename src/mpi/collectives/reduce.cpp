@@ -179,9 +179,9 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
   if (by == ReduceBy::automatic) {
     const int64_t bytes = reduction.bytes();
     const auto eager = static_cast<int64_t>(runtime().eager_bytes());
-    // Of two ranks halves are worth while if they go eagerly and the whole does not.
-    const bool whole =
-        team.size == 2 ? bytes <= eager || bytes > 2 * eager : bytes <= kReduceTreeBytes;
+    // Of two ranks of two nodes halves are worth while if they go eagerly and the whole does not.
+    const bool whole = team.size == 2 ? bytes <= eager || bytes > 2 * eager || on_one_node(team)
+                                      : bytes <= kReduceTreeBytes;
     by = goes_straight(team, bytes)             ? ReduceBy::linear
          : goes_by_parts(team, reduction)       ? ReduceBy::pairwise
          : whole || reduction.count < team.size ? ReduceBy::binomial
