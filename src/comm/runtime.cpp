@@ -384,7 +384,7 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
 /// have left them. So packets for long messages go around. Not where processes take turns: there
 /// the last packet lies in the caches of this core, which may be its receiver's, too.
 uint32_t Runtime::Impl::take_packet(std::size_t bytes) noexcept {
-  constexpr std::size_t kLeastBytes = 16 << 10;
+  constexpr std::size_t kLeastBytes = 4 << 10;
   constexpr std::size_t kGoAround = 768 << 10;  // more than second-level caches hold
   // relaxed: a guess.
   if (bytes < kLeastBytes || core_is_wanted.load(std::memory_order_relaxed))

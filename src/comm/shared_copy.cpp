@@ -66,8 +66,7 @@ constexpr uint64_t kPage = 4096;
 /// Fragments under way to a peer: more would be in the caches' way, and the receiver, who reads
 /// what is not claimed, be done no sooner.
 constexpr uint32_t kMostAhead = 4;
-/// Sent in a turn: a look at what came, between turns, takes a quarter of a chunk's time. Few, so
-/// that packets that come back meanwhile are the next to go: they stay in the caches.
+/// Sent in a turn: a look at what came, between turns, takes a quarter of a chunk's time.
 constexpr int kChunksATurn = 2;
 /// Where processes take turns on a core: for as long as the sender has its own.
 constexpr uint32_t kMostAheadInTurns = 16;
