@@ -579,7 +579,7 @@ TEST(Packets, GoAroundForLongMessages) {
   };
   EXPECT_EQ(different(64 << 10), 12U);
   EXPECT_EQ(different(32 << 10), 24U);
-  EXPECT_GT(different(4 << 10), 48U);
+  EXPECT_GE(different(4 << 10), 24U);  // all that this thread has
   EXPECT_EQ(different(2 << 10), 1U);
   impl.core_is_wanted = true;
   EXPECT_EQ(different(64 << 10), 1U) << "by turns they lie in this core's caches";
