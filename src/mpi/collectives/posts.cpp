@@ -69,8 +69,8 @@ void Posts::note(const Transfer& failed, int error, Trouble& trouble) const noex
 
 void Posts::post_poison(const Team& team, int to, const Block& block) {
   static constexpr std::byte kPoison{};
-  start_send(slots_[slots_count_ - 1 - sends_], *team.comm, Plane::collective, team.at(to),
-             team.tag, &kPoison, block.bytes() == 0 ? 1 : 0, byte_type());
+  start_send(fresh(slots_count_ - 1 - sends_), *team.comm, Plane::collective, team.at(to), team.tag,
+             &kPoison, block.bytes() == 0 ? 1 : 0, byte_type());
   ++sends_;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 #include "mpi/collectives/blocks.hpp"
 #include "mpi/collectives/team.hpp"
@@ -48,7 +49,7 @@ class Posts {
   void recv_combining(const Team& team, int from, const Block& block, const Combining& how) {
     if (block.bytes() == 0) return;
     died_ = &team.died();
-    start_recv_combining(slots_[receives_], *team.comm, Plane::collective, team.at(from), team.tag,
+    start_recv_combining(fresh(receives_), *team.comm, Plane::collective, team.at(from), team.tag,
                          block.at, block.count, *block.type, how);
     ++receives_;
   }
@@ -92,17 +93,21 @@ class Posts {
       post_poison(team, to, block);
       return;
     }
-    start_send(slots_[slots_count_ - 1 - sends_], *team.comm, Plane::collective, team.at(to),
+    start_send(fresh(slots_count_ - 1 - sends_), *team.comm, Plane::collective, team.at(to),
                team.tag, block.at, block.count, *block.type);
     ++sends_;
   }
   void post_recv(const Team& team, int from, const Block& block) {
     died_ = &team.died();
-    start_recv(slots_[receives_], *team.comm, Plane::collective, team.at(from), team.tag, block.at,
+    start_recv(fresh(receives_), *team.comm, Plane::collective, team.at(from), team.tag, block.at,
                block.count, *block.type);
     ++receives_;
   }
   void post_poison(const Team& team, int to, const Block& block);
+  /// A slot, made anew: of those that there is room for mostly few are used.
+  [[nodiscard]] Transfer& fresh(uint32_t slot) noexcept {
+    return *std::construct_at(slots_ + slot);
+  }
   [[nodiscard]] static bool is_poison(const Transfer& received) noexcept {
     return (received.outcome.bytes == 0 && received.capacity != 0) ||
            (received.outcome.error == MPI_ERR_TRUNCATE && received.capacity == 0);
@@ -125,7 +130,10 @@ class Step final : public Posts {
   ~Step() { settle(); }
 
  private:
-  Transfer room_[N];
+  static_assert(std::is_trivially_destructible_v<Transfer>);
+  union {
+    Transfer room_[N];  ///< those that are posted
+  };
 };
 
 /// With room for any number, from the heap: for steps that must not be cut into several.
