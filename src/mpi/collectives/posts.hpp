@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <type_traits>
 
 #include "mpi/collectives/blocks.hpp"
@@ -105,8 +106,9 @@ class Posts {
   }
   void post_poison(const Team& team, int to, const Block& block);
   /// A slot, made anew: of those that there is room for mostly few are used.
+  /// (Not by construct_at, which would fill it with zeros first.)
   [[nodiscard]] Transfer& fresh(uint32_t slot) noexcept {
-    return *std::construct_at(slots_ + slot);
+    return *::new (static_cast<void*>(slots_ + slot)) Transfer;
   }
   [[nodiscard]] static bool is_poison(const Transfer& received) noexcept {
     return (received.outcome.bytes == 0 && received.capacity != 0) ||
