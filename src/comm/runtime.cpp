@@ -351,11 +351,13 @@ void Runtime::Impl::relax(Relaxes why, comm::RefusedCall* call) {
 
 // --- Posting helpers ---------------------------------------------------------------------------
 
+/// Of what is shorter, that it is told how far it is costs more.
+constexpr std::size_t kLeastOpened = 24 << 10;
+
 /// Whether packets are better lent before they are written. Not beside others: a receiver that is
 /// behind has better to do than to follow. Nor where processes take turns on a core: none can.
 bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
-  constexpr std::size_t kLeastBytes = 24 << 10;  // else what tells how far it is costs more
-  if (bytes < kLeastBytes || settings.open_packets == OpenPackets::never) return false;
+  if (bytes < kLeastOpened || settings.open_packets == OpenPackets::never) return false;
   // relaxed: a guess.
   return settings.open_packets == OpenPackets::always ||
          (packet_states->open() == 0 && shared_packets->open() == 0 &&
@@ -363,9 +365,9 @@ bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
 }
 
 /// How a message goes that could be announced: where no other is open, open; else written first, as
-/// long as what is under way stays in a core's caches, since an announcement and its answer cost
-/// more than a copy. Where processes take turns that is so of shorter ones: of longer ones one copy
-/// is better than two.
+/// long as what is under way stays in a core's caches (and leaves packets to others), since an
+/// announcement and its answer cost more than a copy. Where processes take turns that is so of
+/// shorter ones: of longer ones one copy is better than two.
 comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
   constexpr std::size_t kLongestWhole = 256 << 10;
   constexpr std::size_t kLongestInTurns = 128 << 10;
@@ -374,10 +376,12 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
   if (settings.open_packets == OpenPackets::never) return comm::Lent::not_now;
   // relaxed: guesses.
   const bool in_turns = core_is_wanted.load(std::memory_order_relaxed);
-  return bytes <= (in_turns ? kLongestInTurns : kLongestWhole) &&
-                 std::size_t{packet_states->open()} * packet_bytes + bytes <= kMostWhole
-             ? comm::Lent::whole
-             : comm::Lent::not_now;
+  if (in_turns ? bytes > kLongestInTurns : bytes < kLeastOpened || bytes > kLongestWhole)
+    return comm::Lent::not_now;
+  const std::size_t most =
+      std::min(kMostWhole, std::size_t{packets->capacity()} / 4 * packet_bytes);
+  return std::size_t{packet_states->open()} * packet_bytes + bytes <= most ? comm::Lent::whole
+                                                                           : comm::Lent::not_now;
 }
 
 /// Lines that a receiver has just read lie in its caches, and are dearer to write than those that
@@ -385,7 +389,7 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
 /// the last packet lies in the caches of this core, which may be its receiver's, too.
 uint32_t Runtime::Impl::take_packet(std::size_t bytes) noexcept {
   constexpr std::size_t kLeastBytes = 4 << 10;
-  constexpr std::size_t kGoAround = 768 << 10;  // more than second-level caches hold
+  constexpr std::size_t kGoAround = 768 << 10;  // more than most second-level caches hold
   // relaxed: a guess.
   if (bytes < kLeastBytes || core_is_wanted.load(std::memory_order_relaxed))
     return packets->alloc();
@@ -430,8 +434,9 @@ comm::MessagePackets Runtime::Impl::take_packets(std::size_t bytes) noexcept {
 
 Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std::byte> header,
                                     std::span<const std::byte> data, comm::Lent lent) {
-  const bool open = lent == comm::Lent::open;
-  if (transport->written(to, 0, open) == nullptr) return Post::retry;
+  // Where the receiver cannot read what its sender has not written, whole.
+  const bool open = lent == comm::Lent::open && transport->written(to, 0, true) != nullptr;
+  if (!open && transport->written(to, 0, false) == nullptr) return Post::retry;
   const comm::MessagePackets taken = take_packets(data.size());
   if (taken.count == 0) return Post::retry;
   std::atomic<uint32_t>& written = *transport->written(to, taken.indices[0], open);

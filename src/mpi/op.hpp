@@ -21,7 +21,7 @@ class Op final : public Counted {
 };
 
 /// out[i] = in[i] op with[i] for `count` elements in memory layout. `out` may be `with`; else
-/// nothing overlaps.
+/// nothing overlaps. What lies between the parts of a pair is not written.
 using ReduceLoop = void (*)(const void* in, const void* with, void* out, int64_t count);
 
 HandleTable<Op, MPI_Op>& ops() noexcept;

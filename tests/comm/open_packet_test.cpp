@@ -560,9 +560,23 @@ TEST(OpenMessages, GoWholeBesideFewOthers) {
     EXPECT_EQ(impl.lends((256 << 10) + 1), comm::Lent::not_now);
   }
   for (uint32_t out = 0; out < 8; ++out) impl.packet_states->reset(out);
+  impl.packet_states->begins(0);
+  EXPECT_EQ(impl.lends(24 << 10), comm::Lent::whole);
+  EXPECT_EQ(impl.lends((24 << 10) - 1), comm::Lent::not_now);
   impl.core_is_wanted = true;
+  EXPECT_EQ(impl.lends(1), comm::Lent::whole);
   EXPECT_EQ(impl.lends(128 << 10), comm::Lent::whole);
   EXPECT_EQ(impl.lends((128 << 10) + 1), comm::Lent::not_now);
+}
+
+TEST(OpenMessages, OfFewPacketsAQuarterIsLentWhole) {
+  fabric::register_fabric_config();
+  const test::ConfigOverride few(test::ConfigOverride::List{{"fabric.packets", "16"}});
+  Runtime runtime;
+  Runtime::Impl& impl = runtime.impl();
+  for (uint32_t out = 0; out < 3; ++out) impl.packet_states->begins(out);
+  EXPECT_EQ(impl.lends(64 << 10), comm::Lent::whole);
+  EXPECT_EQ(impl.lends(65 << 10), comm::Lent::not_now);
 }
 
 TEST(Packets, GoAroundForLongMessages) {
@@ -579,7 +593,7 @@ TEST(Packets, GoAroundForLongMessages) {
   };
   EXPECT_EQ(different(64 << 10), 12U);
   EXPECT_EQ(different(32 << 10), 24U);
-  EXPECT_GE(different(4 << 10), 24U);  // all that this thread has
+  EXPECT_EQ(different(4 << 10), 32U) << "all that a thread takes first";
   EXPECT_EQ(different(2 << 10), 1U);
   impl.core_is_wanted = true;
   EXPECT_EQ(different(64 << 10), 1U) << "by turns they lie in this core's caches";

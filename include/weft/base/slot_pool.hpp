@@ -21,9 +21,9 @@ namespace weft::base {
 /// not insist on having all numbers back: assert `available() == capacity()` where that is due.
 /// Who may call: any thread, any function, at any time. A number may be freed by another thread
 /// than the one it was given to.
-/// Progress: each deque has a lock held for a dozen instructions (for a block copy by thieves);
-/// waiters spin briefly, then yield. `alloc` scans each deque at most once. The lock costs its
-/// thread no atomic read-modify-write, and a thief a heavy fence (OwnerLock).
+/// Progress: each deque has a lock held for a dozen instructions (for a block copy by thieves and
+/// by `alloc_rested`); waiters spin briefly, then yield. `alloc` scans each deque at most once. The
+/// lock costs its thread no atomic read-modify-write, and a thief a heavy fence (OwnerLock).
 /// Layout: one bounded deque (512 bytes) for each thread slot, in memory that is touched only for
 /// slots in use; one shared store of at most n numbers behind them. 4n bytes in all beside the
 /// deques, whatever the number of threads.

@@ -185,8 +185,8 @@ class Endpoint {
   /// over `via`, or the policy's device: done or retry.
   Post send(Rank to, const Envelope& envelope, std::span<const std::byte> data,
             Device* via = nullptr);
-  /// The same for a larger one, of a few packets, to a rank that probably waits for it, or where
-  /// processes take turns on a core: done; or retry, and it is better announced.
+  /// The same for a larger one, of a few packets, while little of this kind is under way: done; or
+  /// retry, and it is better announced.
   Post send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
                  Device* via = nullptr);
   /// Arrival::matcher: one message, of up to `Runtime::shared_bytes`, to several ranks of this node

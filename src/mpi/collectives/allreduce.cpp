@@ -196,7 +196,7 @@ bool goes_by_first(const Team& team, int64_t bytes) {
 }
 
 /// Whole vectors: what goes eagerly. Of two ranks halves are worth while if they do, or much later;
-/// not on one node, where more than that goes at once.
+/// on one node, where more goes at once, from a length of its own on.
 bool goes_whole(const Team& team, int64_t bytes) {
   const auto eager = static_cast<int64_t>(runtime().eager_bytes());
   if (team.size > 4) return bytes <= std::min(eager, kWholeBytes);

@@ -136,9 +136,11 @@ Schedule gather_straight(Team team, Block mine, Parts all, int root) {
     co_await step;
     co_return;
   }
-  // What goes at once is on its way meanwhile; what is announced waits for an answer.
+  // What goes at once is on its way meanwhile; longer ones would wait for an answer.
+  // And what may fail does so at the end.
   const bool own_first = mine.type != nullptr && mine.bytes() <= kOwnFirst &&
-                         mine.bytes() <= all[root].bytes();  // else it fails: at the end
+                         mine.bytes() <= all[root].bytes() && mine.type->contiguous() &&
+                         all.type->contiguous();
   if (own_first) copy(mine, all[root]);
   for (int i = 1; i < team.size; ++i) {
     if (step.full()) co_await step;

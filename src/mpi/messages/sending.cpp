@@ -74,7 +74,7 @@ uint64_t Engine::send_shared(Channel& channel, std::span<const Rank> to, int tag
   return went;
 }
 
-/// A message that would be announced goes at once where its receiver probably waits for it.
+/// A message that would be announced goes at once, in a few packets, while few such are out.
 bool Engine::send_wide(Transfer& transfer, std::span<const std::byte> data) {
   return endpoint_->send_wide(transfer.process, envelope_of(*transfer.channel, transfer), data,
                               via(*transfer.channel, transfer.tag)) == Post::done;

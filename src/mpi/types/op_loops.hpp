@@ -52,8 +52,8 @@ inline constexpr std::size_t kOperations = static_cast<std::size_t>(Operation::n
 #endif
 
 /// The loop over elements of type T that `Function` combines.
-/// Its operator must be always_inline: the compiler has other reasons not to take
-/// what is meant for any processor into a loop that is not.
+/// Its operator must be always_inline: else GCC calls it from a loop that is for other processors
+/// than it, each time.
 template <class T, class Function>
 [[gnu::always_inline]] inline void combine_each(const void* in, const void* with, void* out,
                                                 int64_t count) {
@@ -72,8 +72,8 @@ void reduce_loop(const void* in, const void* with, void* out, int64_t count) {
 }
 
 #if defined(__x86_64__)
-/// The same for those with vectors of 32 bytes. The same results: elements are combined by
-/// themselves, and nothing is fused.
+/// The same for those with vectors of 32 bytes. The same results (but perhaps of two NaNs the other
+/// one): elements are combined by themselves, and nothing is fused.
 template <class T, class Function>
 [[gnu::target("avx2")]] void wide_reduce_loop(const void* in, const void* with, void* out,
                                               int64_t count) {

@@ -34,8 +34,8 @@ constexpr int kTags = 6;
 constexpr int kStayingTags =
     3;  ///< messages of these are not taken back: what a probe saw is there
 constexpr int kWindow = 8;
-constexpr int kSizes[] = {8, 8, 8, 8, 700, 8, 8, 8, 8, 12'000, 8, 8, 8, 8, 8, 70'000};
-constexpr int kMost = 70'000;
+constexpr int kSizes[] = {8, 8, 8, 8, 700, 8, 8, 8, 8, 12'000, 8, 8, 70'000, 8, 8, 300'000};
+constexpr int kMost = 300'000;
 
 std::atomic<int64_t> g_clock{0};
 int64_t now() { return g_clock.fetch_add(1); }
