@@ -49,7 +49,8 @@ Post Endpoint::send_wide(Rank to, const Envelope& envelope, std::span<const std:
                          Device* via) {
   Impl& my = *impl_;
   my.check_envelope(to, data.data(), data.size());
-  const comm::Lent lent = my.runtime.lends(data.size());
+  const bool can_follow = my.runtime.transport->written(to, 0, true) != nullptr;
+  const comm::Lent lent = my.runtime.lends(data.size(), can_follow);
   if (lent == comm::Lent::not_now) return Post::retry;
   Device& device = via != nullptr ? *via : my.pick_device();
   const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);

@@ -35,7 +35,7 @@ class PacketStates {
 
   /// Before it is lent: it serves a large transfer.
   void streams(uint32_t index) noexcept { states_[index].store(kStreams, kOwn); }
-  /// Before it is lent open: it is being written.
+  /// Before it is lent, open or whole: it is being written, or was just now.
   void begins(uint32_t index) noexcept {
     open_.fetch_add(1, std::memory_order_relaxed);
     states_[index].store(states_[index].load(kOwn) | kOpen | kWritten, kOwn);
@@ -45,7 +45,7 @@ class PacketStates {
     if ((states_[index].load(kOwn) & kOpen) != 0) open_.fetch_sub(1, std::memory_order_relaxed);
     states_[index].store(0, kOwn);
   }
-  /// So many open packets have not come back, or are being written, as far as is known here.
+  /// So many of these have not come back, or are being written, as far as is known here.
   [[nodiscard]] uint32_t open() const noexcept { return open_.load(std::memory_order_relaxed); }
 
   struct Return {

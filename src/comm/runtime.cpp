@@ -364,15 +364,16 @@ bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
           !core_is_wanted.load(std::memory_order_relaxed));
 }
 
-/// How a message goes that could be announced: where no other is open, open; else written first, as
-/// long as what is under way stays in a core's caches (and leaves packets to others), since an
-/// announcement and its answer cost more than a copy. Where processes take turns that is so of
-/// shorter ones: of longer ones one copy is better than two.
-comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
+/// How a message goes that could be announced: where nothing is out that was lent so, and its
+/// receiver can follow, open; else written first, as long as what is out stays in a core's caches
+/// (and leaves packets to others), since an announcement and its answer cost more than a copy.
+/// Where processes take turns that is so of shorter ones: of longer ones one copy is better than
+/// two.
+comm::Lent Runtime::Impl::lends(std::size_t bytes, bool can_follow) const noexcept {
   constexpr std::size_t kLongestWhole = 256 << 10;
   constexpr std::size_t kLongestInTurns = 128 << 10;
   constexpr std::size_t kMostWhole = 512 << 10;
-  if (opens(bytes)) return comm::Lent::open;
+  if (can_follow && opens(bytes)) return comm::Lent::open;
   if (settings.open_packets == OpenPackets::never) return comm::Lent::not_now;
   // relaxed: guesses.
   const bool in_turns = core_is_wanted.load(std::memory_order_relaxed);
@@ -389,7 +390,7 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes) const noexcept {
 /// the last packet lies in the caches of this core, which may be its receiver's, too.
 uint32_t Runtime::Impl::take_packet(std::size_t bytes) noexcept {
   constexpr std::size_t kLeastBytes = 4 << 10;
-  constexpr std::size_t kGoAround = 768 << 10;  // more than most second-level caches hold
+  constexpr std::size_t kGoAround = 768 << 10;  // more than a second-level cache of 512 KiB
   // relaxed: a guess.
   if (bytes < kLeastBytes || core_is_wanted.load(std::memory_order_relaxed))
     return packets->alloc();
@@ -434,9 +435,8 @@ comm::MessagePackets Runtime::Impl::take_packets(std::size_t bytes) noexcept {
 
 Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std::byte> header,
                                     std::span<const std::byte> data, comm::Lent lent) {
-  // Where the receiver cannot read what its sender has not written, whole.
-  const bool open = lent == comm::Lent::open && transport->written(to, 0, true) != nullptr;
-  if (!open && transport->written(to, 0, false) == nullptr) return Post::retry;
+  const bool open = lent == comm::Lent::open;
+  if (transport->written(to, 0, open) == nullptr) return Post::retry;
   const comm::MessagePackets taken = take_packets(data.size());
   if (taken.count == 0) return Post::retry;
   std::atomic<uint32_t>& written = *transport->written(to, taken.indices[0], open);

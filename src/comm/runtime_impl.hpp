@@ -264,7 +264,7 @@ struct Runtime::Impl final : base::IdleWork {
   static uint64_t next_serial() noexcept;
 
   [[nodiscard]] bool opens(std::size_t bytes) const noexcept;
-  [[nodiscard]] comm::Lent lends(std::size_t bytes) const noexcept;
+  [[nodiscard]] comm::Lent lends(std::size_t bytes, bool can_follow) const noexcept;
   /// The number of a packet to write so many bytes to, or SlotPool::kNone.
   [[nodiscard]] uint32_t take_packet(std::size_t bytes) noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.

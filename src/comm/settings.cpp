@@ -84,12 +84,11 @@ constexpr base::ConfigKey kKeys[] = {
      .choices = "automatic|always|never",
      .help =
          "Which packets for this node, of 24 KiB and more, are lent before they are written, and "
-         "read as they are. automatic: one at a time, where no other process wants the core. (Up "
-         "to "
-         "half a MiB besides that would be announced is written, and goes at once: messages of "
-         "MPI's "
-         "of up to 256 KiB, or 128 where another process wants the core.) never: such messages are "
-         "announced."},
+         "read as they are. automatic: one message's at a time, where no other process wants the "
+         "core; and what MPI would announce, of up to 256 KiB (128 where another process wants the "
+         "core), is written and goes at once, while half a MiB of both kinds is out at most. "
+         "never: "
+         "neither; what is longer than eager messages is announced."},
     {.key = "comm.spin",
      .type = ConfigType::nanoseconds,
      .fallback = "50us",

@@ -552,21 +552,23 @@ TEST(OpenMessages, WhileOneIsOutTheNextGoWhole) {
 TEST(OpenMessages, GoWholeBesideFewOthers) {
   Runtime runtime;
   Runtime::Impl& impl = runtime.impl();
-  EXPECT_EQ(impl.lends(256 << 10), comm::Lent::open);
+  EXPECT_EQ(impl.lends(256 << 10, true), comm::Lent::open);
+  EXPECT_EQ(impl.lends(256 << 10, false), comm::Lent::whole);
+  EXPECT_EQ(impl.lends((256 << 10) + 1, false), comm::Lent::not_now);
   for (uint32_t out = 0; out < 8; ++out) {
     impl.packet_states->begins(out);  // of 64 KiB each
-    EXPECT_EQ(impl.lends(256 << 10), out < 4 ? comm::Lent::whole : comm::Lent::not_now);
-    EXPECT_EQ(impl.lends(64 << 10), out < 7 ? comm::Lent::whole : comm::Lent::not_now);
-    EXPECT_EQ(impl.lends((256 << 10) + 1), comm::Lent::not_now);
+    EXPECT_EQ(impl.lends(256 << 10, true), out < 4 ? comm::Lent::whole : comm::Lent::not_now);
+    EXPECT_EQ(impl.lends(64 << 10, true), out < 7 ? comm::Lent::whole : comm::Lent::not_now);
+    EXPECT_EQ(impl.lends((256 << 10) + 1, true), comm::Lent::not_now);
   }
   for (uint32_t out = 0; out < 8; ++out) impl.packet_states->reset(out);
   impl.packet_states->begins(0);
-  EXPECT_EQ(impl.lends(24 << 10), comm::Lent::whole);
-  EXPECT_EQ(impl.lends((24 << 10) - 1), comm::Lent::not_now);
+  EXPECT_EQ(impl.lends(24 << 10, true), comm::Lent::whole);
+  EXPECT_EQ(impl.lends((24 << 10) - 1, true), comm::Lent::not_now);
   impl.core_is_wanted = true;
-  EXPECT_EQ(impl.lends(1), comm::Lent::whole);
-  EXPECT_EQ(impl.lends(128 << 10), comm::Lent::whole);
-  EXPECT_EQ(impl.lends((128 << 10) + 1), comm::Lent::not_now);
+  EXPECT_EQ(impl.lends(1, true), comm::Lent::whole);
+  EXPECT_EQ(impl.lends(128 << 10, true), comm::Lent::whole);
+  EXPECT_EQ(impl.lends((128 << 10) + 1, true), comm::Lent::not_now);
 }
 
 TEST(OpenMessages, OfFewPacketsAQuarterIsLentWhole) {
@@ -575,8 +577,8 @@ TEST(OpenMessages, OfFewPacketsAQuarterIsLentWhole) {
   Runtime runtime;
   Runtime::Impl& impl = runtime.impl();
   for (uint32_t out = 0; out < 3; ++out) impl.packet_states->begins(out);
-  EXPECT_EQ(impl.lends(64 << 10), comm::Lent::whole);
-  EXPECT_EQ(impl.lends(65 << 10), comm::Lent::not_now);
+  EXPECT_EQ(impl.lends(64 << 10, true), comm::Lent::whole);
+  EXPECT_EQ(impl.lends(65 << 10, true), comm::Lent::not_now);
 }
 
 TEST(Packets, GoAroundForLongMessages) {

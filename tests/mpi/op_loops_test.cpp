@@ -1,5 +1,5 @@
-// Loops of reductions with vectors and without. Compiled as the library is (types.cmake), or there
-// were no vectors.
+// Loops of reductions with vectors and without. Compiled as the library is in releases
+// (types.cmake), or there were no vectors.
 #include "mpi/types/op_loops.hpp"
 
 #include <gtest/gtest.h>

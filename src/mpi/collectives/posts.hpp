@@ -78,6 +78,9 @@ class Posts {
   [[nodiscard]] uint32_t count() const noexcept { return receives_ + sends_; }
 
  protected:
+  static_assert(std::is_trivially_destructible_v<Transfer> &&
+                alignof(Transfer) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+  /// Of room for so many, in which none is yet.
   Posts(Transfer* slots, uint32_t count) noexcept : slots_(slots), slots_count_(count) {}
   ~Posts() = default;
   /// Something is posted only when the heap ran out in between.
@@ -128,26 +131,24 @@ class Posts {
 template <uint32_t N>
 class Step final : public Posts {
  public:
-  Step() noexcept : Posts(room_, N) {}
+  Step() noexcept : Posts(reinterpret_cast<Transfer*>(room_), N) {}
   ~Step() { settle(); }
 
  private:
-  static_assert(std::is_trivially_destructible_v<Transfer>);
-  union {
-    Transfer room_[N];  ///< those that are posted
-  };
+  alignas(Transfer) std::byte room_[N * sizeof(Transfer)];
 };
 
 /// With room for any number, from the heap: for steps that must not be cut into several.
 class BigStep final : public Posts {
  public:
-  explicit BigStep(uint32_t count) : BigStep(count, std::make_unique<Transfer[]>(count)) {}
+  explicit BigStep(uint32_t count)
+      : BigStep(count, std::make_unique_for_overwrite<std::byte[]>(count * sizeof(Transfer))) {}
   ~BigStep() { settle(); }
 
  private:
-  BigStep(uint32_t count, std::unique_ptr<Transfer[]> room)
-      : Posts(room.get(), count), room_(std::move(room)) {}
-  std::unique_ptr<Transfer[]> room_;
+  BigStep(uint32_t count, std::unique_ptr<std::byte[]> room)
+      : Posts(reinterpret_cast<Transfer*>(room.get()), count), room_(std::move(room)) {}
+  std::unique_ptr<std::byte[]> room_;
 };
 
 }  // namespace weft::mpi
