@@ -130,34 +130,18 @@ class SlotPool::Hold {
   bool as_owner_;
 };
 
-inline uint32_t SlotPool::alloc() noexcept {
-  const unsigned slot = this_thread_slot();
-  Deque& mine = deques_[slot];
-  uint32_t index = kNone;
-  {
-    const Hold hold(mine, slot != kSharedThreadSlot);
-    if (const uint32_t count = mine.size(); count != 0) [[likely]] {
-      index = mine.items[count - 1];
-      mine.resize(count - 1);
-    }
-  }
-  if (index == kNone) [[unlikely]]
-    return alloc_slow(mine);
-  if (given_ != nullptr) [[unlikely]]
-    mark_given(index);
-  return index;
-}
+inline uint32_t SlotPool::alloc() noexcept { return alloc_rested(1); }
 
-inline uint32_t SlotPool::alloc_rested(uint32_t depth) noexcept {
+[[gnu::always_inline]] inline uint32_t SlotPool::alloc_rested(uint32_t depth) noexcept {
   const unsigned slot = this_thread_slot();
   Deque& mine = deques_[slot];
   uint32_t index = kNone;
   {
     const Hold hold(mine, slot != kSharedThreadSlot);
     if (const uint32_t count = mine.size(); count != 0) [[likely]] {
-      uint32_t* const from = mine.items + (count - std::clamp(depth, 1U, count));
-      index = *from;
-      std::copy(from + 1, mine.items + count, from);
+      const uint32_t at = depth > 1 ? count - std::min(depth, count) : count - 1;
+      index = mine.items[at];
+      if (depth > 1) std::copy(mine.items + at + 1, mine.items + count, mine.items + at);
       mine.resize(count - 1);
     }
   }
