@@ -3,8 +3,8 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "comm/users_code.hpp"
-#include "fabric/small_copy.hpp"
 #include "weft/base/copy.hpp"
+#include "weft/base/small_copy.hpp"
 
 namespace weft::comm {
 
@@ -37,7 +37,7 @@ Event deliver(Endpoint::Impl& endpoint, Operation& op, Rank source, Tag tag,
   } else if (open != nullptr) [[unlikely]] {
     event.error = open->copy({op.buffer, payload.size()});
   } else {
-    fabric::small_copy(op.buffer, payload.data(), payload.size());
+    base::small_copy(op.buffer, payload.data(), payload.size());
   }
   return event;
 }
@@ -93,7 +93,7 @@ static bool fill_unexpected(Runtime::Impl& runtime, Device& device, Unexpected& 
     record.lent.loan = loan;
   } else if (payload.size() <= Unexpected::kInlineBytes) {
     record.holds = Unexpected::Holds::inlined;
-    fabric::small_copy(record.inlined, payload.data(), payload.size());
+    base::small_copy(record.inlined, payload.data(), payload.size());
   } else {
     const uint32_t place = device.allocate_kept();
     if (place == KeptBytes::kNone) return false;
@@ -294,7 +294,7 @@ inline Taken put_in_queue(Endpoint::Impl& endpoint, Device& device, Origin from,
       entry.kept = place;
     } else {
       entry.holds = QueueEntry::Holds::inlined;
-      fabric::small_copy(entry.inlined, payload.data(), payload.size());
+      base::small_copy(entry.inlined, payload.data(), payload.size());
     }
   });
   if (!pushed) {

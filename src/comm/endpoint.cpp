@@ -5,10 +5,10 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "comm/users_code.hpp"
-#include "fabric/small_copy.hpp"
 #include "weft/base/asymmetric_fence.hpp"
 #include "weft/base/buffers.hpp"
 #include "weft/base/copy.hpp"
+#include "weft/base/small_copy.hpp"
 
 namespace weft {
 
@@ -344,7 +344,7 @@ bool Endpoint::Impl::hand_over(Device& device, comm::Origin from,
     base::copy_bytes((*runtime.kept)[place], payload.data(), payload.size());
   } else {
     message.holds_ = Message::Holds::inlined;
-    fabric::small_copy(message.inlined_, payload.data(), payload.size());
+    base::small_copy(message.inlined_, payload.data(), payload.size());
   }
   return true;
 }
@@ -359,7 +359,7 @@ bool Endpoint::Impl::take_from_queue(Message& message) {
     switch (entry.holds) {
       case Holds::inlined:
         message.holds_ = Message::Holds::inlined;
-        fabric::small_copy(message.inlined_, entry.inlined, entry.bytes);
+        base::small_copy(message.inlined_, entry.inlined, entry.bytes);
         break;
       case Holds::kept:
         message.holds_ = Message::Holds::kept;

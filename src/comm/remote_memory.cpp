@@ -7,9 +7,9 @@
 
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
-#include "fabric/small_copy.hpp"
 #include "weft/base/copy.hpp"
 #include "weft/base/log.hpp"
+#include "weft/base/small_copy.hpp"
 
 namespace weft {
 
@@ -99,7 +99,7 @@ Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
   const bool tells = signals && endpoint.spec.at_target != nullptr;
   const Errc error = !target ? Errc::bad_key : signals && !tells ? Errc::bad_argument : Errc::ok;
   if (error == Errc::ok) {
-    fabric::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
+    base::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
   }
   // Held, it is offered again, and the same bytes are written again; but it is told once.
   if (!tells) {

@@ -9,8 +9,8 @@
 #include <mutex>
 
 #include "fabric/returns.hpp"
-#include "fabric/small_copy.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/small_copy.hpp"
 
 namespace weft::fabric {
 
@@ -92,7 +92,7 @@ Post LanePort::try_send_short(Address to, ShortHeader header,
   std::byte* const bytes = cell->bytes + kWordBytes;
   std::memcpy(bytes, &header.words[0], sizeof header.words[0]);
   std::memcpy(bytes + sizeof header.words[0], &header.words[1], sizeof header.words[1]);
-  copy_in_line(bytes + sizeof header, payload.data(), payload.size());
+  base::copy_in_line(bytes + sizeof header, payload.data(), payload.size());
   lane.messages.publish(cell, 1, sizeof header + payload.size(), FrameKind::inlined, number_);
   base::BiasedLock::leave_as_favoured(mark);
   const uint32_t seen = sleeper_of(*lane.port, lane.fence);
@@ -129,8 +129,8 @@ Post LanePort::try_send(Rank to, uint32_t to_port, std::span<const std::byte> he
     Cell* const cell = lane->messages.claim(cells);
     if (cell == nullptr) return Post::retry;
     std::byte* const bytes = cell->bytes + kWordBytes;
-    small_copy(bytes, header.data(), header.size());
-    small_copy(bytes + header.size(), payload.data(), payload.size());
+    base::small_copy(bytes, header.data(), header.size());
+    base::small_copy(bytes + header.size(), payload.data(), payload.size());
     lane->messages.publish(cell, cells, length, FrameKind::inlined, number_);
   }
   ring_if_asleep(peer, *lane, to_port);
@@ -151,7 +151,7 @@ Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte>
       return Post::done;  // as above
     Cell* const cell = lane->control.claim(cells);
     if (cell == nullptr) return Post::retry;
-    small_copy(cell->bytes + kWordBytes, header.data(), header.size());
+    base::small_copy(cell->bytes + kWordBytes, header.data(), header.size());
     lane->control.publish(cell, cells, header.size(), FrameKind::inlined, number_);
   }
   ring_if_asleep(peer, *lane, to_port);
@@ -206,8 +206,8 @@ Post LanePort::lend(Rank to, uint32_t to_port, FrameKind kind, std::span<const s
       Cell* const cell = lane->messages.claim(cells);
       if (cell == nullptr) return Post::retry;
       std::byte* const bytes = cell->bytes + kWordBytes;
-      small_copy(bytes, before.data(), before.size());
-      small_copy(bytes + before.size(), header.data(), header.size());
+      base::small_copy(bytes, before.data(), before.size());
+      base::small_copy(bytes + before.size(), header.data(), header.size());
       for (const uint32_t index : indices) transport_.book().lend(index, to.value, number_);
       lane->messages.publish(cell, cells, length, kind, number_);
     }
@@ -316,7 +316,7 @@ ShortFrame LanePort::take_short(ShortFilter wanted, std::span<std::byte> into) n
     // A huge number if there is no whole header.
     const std::size_t payload = length - sizeof(ShortHeader);
     if (payload <= into.size() && (first_word & wanted.mask) == wanted.first) [[likely]] {
-      copy_in_line(into.data(), bytes + sizeof(ShortHeader), payload);
+      base::copy_in_line(into.data(), bytes + sizeof(ShortHeader), payload);
       messages.consume_ones(1);
       --burst_;
       return {last_lane_->peer->rank(), static_cast<uint32_t>(payload), first_word};

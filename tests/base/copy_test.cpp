@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "weft/base/small_copy.hpp"
+
 namespace weft::base {
 namespace {
 
@@ -75,6 +77,15 @@ TEST_F(CopyBytes, CopiesAllAndNoMoreWhereverTheyLie) {
                               kLongCopyBytes, std::size_t{2113}, std::size_t{65536}}) {
     expect_copied_everywhere(plainly, n);
   }
+}
+
+TEST_F(CopyBytes, OfAFewCopiesEveryLength) {
+  for (std::size_t n = 0; n <= 48; ++n) {
+    expect_copied_everywhere(small_copy, n);
+    expect_copied_everywhere(copy_in_line, n);
+  }
+  expect_copied_everywhere(small_copy, 200);
+  expect_copied_everywhere(small_copy, kLongCopyBytes);
 }
 
 #if defined(__x86_64__)

@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "fabric/small_copy.hpp"
 
 namespace weft::fabric {
 namespace {
@@ -235,18 +234,6 @@ TEST(Ring, TwoThreads) {
     ++i;
   }
   producer.join();
-}
-
-TEST(SmallCopy, CopiesEveryLength) {
-  std::byte from[256], to[256];
-  for (std::size_t i = 0; i < 256; ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
-  for (std::size_t n = 0; n <= 200; ++n) {
-    std::memset(to, 0, sizeof to);
-    small_copy(to + 3, from + 5, n);
-    ASSERT_EQ(std::memcmp(to + 3, from + 5, n), 0) << n;
-    ASSERT_EQ(to[2], std::byte{0});
-    ASSERT_EQ(to[3 + n], std::byte{0}) << n;
-  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "weft/base/copy.hpp"
 
-namespace weft::fabric {
+namespace weft::base {
 
 /// Two moves of `Word` that overlap: all of n bytes, sizeof(Word) ≤ n ≤ 2 sizeof(Word).
 template <class Word>
@@ -44,7 +44,7 @@ inline void copy_in_line(std::byte* to, const std::byte* from, std::size_t n) no
 [[gnu::noinline]] inline void copy_more(std::byte* to, const std::byte* from,
                                         std::size_t n) noexcept {
   if (n > 2 * sizeof(TwoWords)) {
-    base::copy_bytes(to, from, n);
+    copy_bytes(to, from, n);
   } else {
     copy_ends<TwoWords>(to, from, n);
   }
@@ -59,4 +59,4 @@ inline void small_copy(std::byte* to, const std::byte* from, std::size_t n) noex
   if (n == 1) *to = *from;
 }
 
-}  // namespace weft::fabric
+}  // namespace weft::base
