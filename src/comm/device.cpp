@@ -73,20 +73,48 @@ Taken Device::on_short(Rank source, fabric::ShortHeader packed,
   return Sink::on_short(source, packed, payload);
 }
 
-// Several of the kind to one endpoint with one tag.
-uint32_t Device::on_run(const fabric::ShortRun& run) {
-  const Header header = comm::unpack(run.header(0));
-  bool usual = header.type == PacketType::eager;
+/// A run of eager messages, none of which says that it has another length.
+static bool is_eager(const fabric::ShortRun& run) noexcept {
+  bool usual = comm::unpack(run.header(0)).type == PacketType::eager;
   for (uint32_t i = 0; i < run.count; ++i) {
     usual &= comm::unpack(run.header(i)).bytes == run.pieces[i].payload.size();
   }
+  return usual;
+}
+
+/// Offers a run to whoever matches it, those with one envelope together; how many were taken.
+static uint32_t match(Matcher& matcher, const fabric::ShortRun& run) {
+  static_assert(fabric::ShortRun::kMost <= DeliveryRun::kMost);
+  std::array<std::span<const std::byte>, fabric::ShortRun::kMost> payloads;
+  uint32_t taken = 0;
+  while (taken < run.count) {
+    const uint64_t envelope = run.pieces[taken].second_word;
+    uint32_t alike = 0;
+    for (uint32_t i = taken; i < run.count && run.pieces[i].second_word == envelope; ++i)
+      payloads[alike++] = run.pieces[i].payload;
+    const uint32_t now = matcher.arrive_run(
+        {run.source, comm::unpack_envelope(run.header(taken)), {payloads.data(), alike}});
+    taken += now;
+    if (now < alike) break;
+  }
+  return taken;
+}
+
+// Several of the kind to one endpoint with one tag.
+uint32_t Device::on_run(const fabric::ShortRun& run) {
+  const Header header = comm::unpack(run.header(0));
   // acquire: as in on_short.
-  Endpoint::Impl* const endpoint =
-      usual ? endpoints_[header.endpoint].load(std::memory_order_acquire) : nullptr;
-  if (endpoint == nullptr) [[unlikely]]
+  Endpoint::Impl* const endpoint = endpoints_[header.endpoint].load(std::memory_order_acquire);
+  uint32_t taken = 0;
+  if (endpoint == nullptr) [[unlikely]] {
     return Sink::on_run(run);
-  const uint32_t taken =
-      endpoint->arrivals.run(*endpoint, *this, {run.source, Tag{header.tag}}, run);
+  } else if (header.type == PacketType::enveloped && endpoint->spec.matcher != nullptr) {
+    taken = match(*endpoint->spec.matcher, run);
+  } else if (is_eager(run)) {
+    taken = endpoint->arrivals.run(*endpoint, *this, {run.source, Tag{header.tag}}, run);
+  } else {
+    return Sink::on_run(run);
+  }
   count(frames_in, taken);
   if (taken < run.count) [[unlikely]]
     (void)noted(Taken::hold, run.source, header.endpoint);

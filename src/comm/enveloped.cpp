@@ -107,6 +107,12 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
 
 // --- Receiving -----------------------------------------------------------------------------------
 
+uint32_t Matcher::arrive_run(const DeliveryRun& run) noexcept {
+  uint32_t taken = 0;
+  while (taken < run.payloads.size() && arrive(run[taken])) ++taken;
+  return taken;
+}
+
 Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
                      Completion* completion, void* context) {
   Impl& my = *impl_;

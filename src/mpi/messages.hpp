@@ -22,14 +22,33 @@ enum class SendMode : uint8_t { standard, synchronous, ready };
 /// on return. Errors are in `outcome.error`.
 void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, const void* buffer,
                 int64_t count, const Datatype& type, SendMode mode = SendMode::standard);
+/// Writes down what a receive is. In line: one that follows another differs in little.
+inline void prepare_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
+                         void* buffer, int64_t count, const Datatype& type) {
+  const Rank process = from == MPI_ANY_SOURCE ? kAnySource : comm.process(from);
+  transfer.prepare(*comm.channels[static_cast<std::size_t>(plane)], process, tag, buffer, count,
+                   type);
+  transfer.kind = 0;
+  transfer.outcome.source = from;
+}
+/// Begins one that was written down.
+void start_prepared_recv(Transfer& transfer, Comm& comm);
 /// Begins a receive. `from` may be MPI_ANY_SOURCE, `tag` MPI_ANY_TAG.
-void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
-                int64_t count, const Datatype& type);
-
+inline void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
+                       int64_t count, const Datatype& type) {
+  prepare_recv(transfer, comm, plane, from, tag, buffer, count, type);
+  start_prepared_recv(transfer, comm);
+}
 /// The same, of contiguous elements, which are combined with others. `how` must live until it has
 /// ended.
-void start_recv_combining(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
-                          void* buffer, int64_t count, const Datatype& type, const Combining& how);
+inline void start_recv_combining(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
+                                 void* buffer, int64_t count, const Datatype& type,
+                                 const Combining& how) {
+  prepare_recv(transfer, comm, plane, from, tag, buffer, count, type);
+  transfer.kind = Transfer::kCombines;
+  transfer.combining = &how;
+  start_prepared_recv(transfer, comm);
+}
 
 /// Sends what goes at once and needs no Transfer: standard mode, one run of bytes, room now. False:
 /// nothing happened.

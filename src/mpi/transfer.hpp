@@ -54,6 +54,7 @@ struct Transfer : Entry {
   static constexpr uintptr_t kPending = 0;
   static constexpr uintptr_t kEnded = 1;
   static constexpr uintptr_t kParker = 2;  ///< a bit
+  static constexpr uint8_t kCombines = 1;  ///< `kind` of receives that have a Combining
 
   // The rest of the first line, if it begins with one: matching has touched that already.
   uint8_t kind = 0;       ///< sends: the envelope's (messages/); receives: whether they combine
@@ -74,6 +75,21 @@ struct Transfer : Entry {
     const Combining* combining;  ///< receives that combine
   };
 
+  /// Describes a message that nobody knows of yet; what `kind` is, and whose a receive's, is the
+  /// caller's to say.
+  void prepare(Channel& on, Rank peer, int with_tag, void* place, int64_t elements,
+               const Datatype& of) noexcept {
+    outcome = {};
+    channel = &on;
+    process = peer;
+    tag = with_tag;
+    buffer = static_cast<std::byte*>(place);
+    count = elements;
+    type = &of;
+    packed = nullptr;
+    capacity = elements * of.size();
+    state.store(kPending, std::memory_order_relaxed);
+  }
   [[nodiscard]] bool ended() const noexcept {
     // acquire: pairs with end()'s release; results and buffer are visible.
     return state.load(std::memory_order_acquire) == kEnded;

@@ -56,10 +56,11 @@ class Favour {
   /// Enters if the caller is the favoured thread. `inside`, if given, is set when it is inside
   /// already.
   [[nodiscard, gnu::always_inline]] Mark enter(bool* inside = nullptr) noexcept {
-    const unsigned slot = this_thread_slot();
+    // A thread that has no number yet is nobody's favourite.
+    const unsigned slot = this_thread_slot_if_any();
     // relaxed: a thread's own number can only have been stored by itself (or by an ended thread
     // that had it, which this_thread_slot orders); others' do not matter.
-    if (favour_.load(std::memory_order_relaxed) != slot + 1) [[unlikely]]
+    if (favour_.load(std::memory_order_relaxed) != slot) [[unlikely]]
       return nullptr;
     const Mark mark = &marks[slot].of_level[static_cast<unsigned>(level_)];
     if (const Favour* in = mark->load(std::memory_order_relaxed); in != nullptr) [[unlikely]] {
@@ -72,7 +73,7 @@ class Favour {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // relaxed: the section behind it meets no other thread's writes but those that came before the
     // favour was given.
-    if (favour_.load(std::memory_order_relaxed) == slot + 1) [[likely]]
+    if (favour_.load(std::memory_order_relaxed) == slot) [[likely]]
       return mark;
     leave(mark);
     return nullptr;
@@ -108,14 +109,14 @@ class Favour {
   void give_to_caller() noexcept {
     const uint8_t given = given_.load(std::memory_order_relaxed);
     given_.store(std::min<uint8_t>(given + 1, kMostPatience), std::memory_order_relaxed);
-    favour_.store(this_thread_slot() + 1,
+    favour_.store(this_thread_slot(),
                   std::memory_order_relaxed);  // relaxed: only the caller acts on it
   }
   /// (owner's lock) Nobody has it afterwards; true once nobody is inside by it either.
   bool take_away() noexcept {
     if (revoke()) heavy_fence();
     if (draining_ == kNobody) return true;
-    const Mark mark = &marks[draining_ - 1].of_level[static_cast<unsigned>(level_)];
+    const Mark mark = &marks[draining_].of_level[static_cast<unsigned>(level_)];
     // acquire: pairs with leave; the favoured thread's section is over and seen.
     if (mark->load(std::memory_order_acquire) == this) return false;
     draining_ = kNobody;
@@ -139,7 +140,7 @@ class Favour {
   }
 
  private:
-  static constexpr uint32_t kNobody = 0;
+  static constexpr uint32_t kNobody = kThreadSlots;
   static constexpr uint8_t kMostPatience = 4;
 
   /// Unlike any favour's address.
@@ -153,7 +154,7 @@ class Favour {
   };
   static std::array<Marks, kThreadSlots> marks;
 
-  std::atomic<uint32_t> favour_{kNobody};  ///< the thread's slot + 1
+  std::atomic<uint32_t> favour_{kNobody};  ///< the thread's slot
   uint32_t draining_ = kNobody;            ///< (owner's lock) who had it, and may still be inside
   std::atomic<uint8_t> given_{0};          ///< how often; written under the owner's lock
   const Level level_;

@@ -23,6 +23,9 @@ inline unsigned this_thread_slot() noexcept {
   return slot != detail::kNoSlot ? slot : detail::take_slot();
 }
 
+/// The same, or a number above all slots where the thread has not called that yet.
+inline unsigned this_thread_slot_if_any() noexcept { return detail::my_slot; }
+
 /// One more than the highest slot ever given: how far a reader of per-slot things must look.
 unsigned thread_slots_used() noexcept;
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "weft/base/copy.hpp"
 #include "weft/base/error.hpp"
+#include "weft/base/small_copy.hpp"
 #include "weft/base/types.hpp"
 
 namespace weft {
@@ -71,7 +71,7 @@ class Payload {
   Errc copy(std::span<std::byte> into) const noexcept {
     if (open_ != nullptr) [[unlikely]]
       return copy_open(into);
-    base::copy_bytes(into.data(), bytes_, into.size());
+    base::small_copy(into.data(), bytes_, into.size());
     return Errc::ok;
   }
   /// Hands the first bytes of it out where they lie, as they come. In vain, with an error, as
@@ -105,6 +105,18 @@ struct Delivery {
   Payload payload;
 };
 
+/// Several of one sender with the same envelope, as they arrive.
+struct DeliveryRun {
+  static constexpr std::size_t kMost = 8;
+  Rank source;
+  Envelope envelope;
+  std::span<const std::span<const std::byte>> payloads;  ///< kMost at most
+
+  [[nodiscard]] Delivery operator[](std::size_t i) const noexcept {
+    return {source, envelope, Payload(payloads[i])};
+  }
+};
+
 /// What became of what was to be tried again.
 enum class Tried : uint8_t {
   nothing,  ///< nothing yet
@@ -122,6 +134,9 @@ class Matcher {
  public:
   /// False: no room now; the message, and all behind it in its lane, is offered again later.
   virtual bool arrive(const Delivery& message) noexcept = 0;
+  /// Several short ones of one sender, in order, with the same envelope: how many there was room
+  /// for; the others are offered again.
+  virtual uint32_t arrive_run(const DeliveryRun& run) noexcept;
   virtual bool announced(const Envelope& envelope, const Announcement& message) noexcept = 0;
   /// After Endpoint::try_again_later: tries what was answered retry.
   virtual Tried try_again() noexcept = 0;

@@ -26,6 +26,12 @@ std::unique_ptr<Channel> make_locked(std::string_view engine) {
 
 }  // namespace
 
+uint32_t Channel::take_receives_of(Rank source, int tag, std::span<Transfer*> into) {
+  uint32_t count = 0;
+  while (count < into.size() && (into[count] = take_receive(source, tag)) != nullptr) ++count;
+  return count;
+}
+
 std::unique_ptr<Channel> make_channel(std::string_view engine, MatchingLock lock) {
   auto locked = lock == MatchingLock::mcs ? make_locked<FirstComersLock>(engine)
                                           : make_locked<AnybodysLock>(engine);

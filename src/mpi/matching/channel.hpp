@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +41,10 @@ class Channel {
   virtual Arrived* post(Transfer& receive) = 0;
   /// The receive that a message of this key meets, taken out; nullptr: none now.
   virtual Transfer* take_receive(Rank source, int tag) = 0;
-  /// The same, and if there is none the message waits.
+  /// The receives that several such messages meet, one after the other, at most `into.size()`: how
+  /// many there are now.
+  virtual uint32_t take_receives_of(Rank source, int tag, std::span<Transfer*> into);
+  /// As take_receive, and if there is none the message waits.
   virtual Transfer* arrive(Arrived& message) = 0;
   /// Takes a posted receive out; false: it was matched.
   virtual bool withdraw(Transfer& receive) = 0;

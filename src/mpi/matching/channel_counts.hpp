@@ -45,6 +45,13 @@ class ChannelCounts {
     mine.add(index(messages));
     mine.add(index(bytes), n);
   }
+  /// Messages of so many bytes in all came to their receives, which `waited` for them.
+  void note_received(uint64_t messages, uint64_t bytes, bool waited) noexcept {
+    auto mine = cells_.mine();
+    mine.add(index(ChannelCount::received), messages);
+    mine.add(index(ChannelCount::received_bytes), bytes);
+    if (waited) mine.add(index(ChannelCount::met_posted), messages);
+  }
   /// Since the channel was made.
   [[nodiscard]] uint64_t total(ChannelCount what) const noexcept {
     return cells_.read(index(what));

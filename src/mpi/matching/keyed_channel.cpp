@@ -79,6 +79,28 @@ inline void KeyedChannel::pop(Entry** place) noexcept {
   }
 }
 
+/// Takes out the first receives of a key, as many as there is room for; how many.
+inline uint32_t KeyedChannel::pop_receives(Entry** place, std::span<Transfer*> into) noexcept {
+  Entry* const first = *place;
+  if (first == nullptr || !first->is_receive) return 0;
+  Entry* each = first;
+  uint32_t count = 0;
+  do {
+    each->linked = false;
+    into[count++] = static_cast<Transfer*>(each);
+    each = each->next;
+  } while (each != nullptr && count < into.size());
+  if (each != nullptr) {
+    each->previous = nullptr;
+    each->last = first->last;
+    each->next_key = first->next_key;
+    *place = each;
+  } else {
+    *place = first->next_key;
+  }
+  return count;
+}
+
 void KeyedChannel::remove(Entry** place, Entry& entry) noexcept {
   if (*place == &entry) {
     pop(place);
@@ -117,54 +139,61 @@ inline void KeyedChannel::taken(Entry& message, bool alone) noexcept {
 
 // --- Exact keys ----------------------------------------------------------------------------------
 
-// In line: both its callers are on a message's way.
-[[gnu::always_inline]] inline Entry* KeyedChannel::meet(Bucket& bucket, Entry& entry, bool add,
+// In line: all its callers are on a message's way.
+[[gnu::always_inline]] inline Entry* KeyedChannel::meet(Bucket& bucket, Wanted wanted, Entry* own,
                                                         bool alone, uint32_t& keys) noexcept {
-  Entry** const place = place_of(bucket, entry.process, entry.tag, keys);
+  Entry** const place = place_of(bucket, wanted.source, wanted.tag, keys);
   Entry* const met = *place;
-  if (met != nullptr && met->is_receive != entry.is_receive) {
+  if (met != nullptr && met->is_receive != wanted.for_receive) {
     pop(place);
-    taken(*met, alone);
+    if (wanted.for_receive) count(unexpected_, -1, alone);
     return met;
   }
-  if (add && entry.is_receive) {
-    entry.stamp = 0;
-    append(place, entry);
-  } else if (add) {
-    add_message(place, entry, alone);
+  if (own == nullptr) return nullptr;
+  if (wanted.for_receive) {
+    own->stamp = 0;
+    append(place, *own);
+  } else {
+    add_message(place, *own, alone);
   }
   return nullptr;
 }
 
-Entry* KeyedChannel::access(Entry& entry, bool add) {
-  // relaxed: a hint, for those who have it not.
-  if (mode() != Mode::alone) return access_beside_others(entry, add);
-  const base::Favour::Mark mark = favour_.enter();
-  if (mark == nullptr) [[unlikely]]
-    return access_beside_others(entry, add);
-  // relaxed: nobody else changes anything (invariant 7).
-  Table* const table = table_.load(std::memory_order_relaxed);
-  uint32_t keys = 0;
-  Entry* const met = meet(table->of(hash(entry.process, entry.tag)), entry, add, true, keys);
-  base::Favour::leave(mark);
+/// A search of `table` passed so many keys, and met `met`.
+[[gnu::noinline]] Entry* KeyedChannel::note_keys(Entry* met, uint32_t keys, const Table& table) {
   note_passed(keys);
-  if (keys > kLongChain && table->mask + 1 < kMostBuckets) [[unlikely]]
-    grow(*table);
+  if (keys > kLongChain && table.mask + 1 < kMostBuckets) grow(table);
   return met;
 }
 
-Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
+// In line, and calls nothing but in its last step: three functions that a message may go through
+// are this and little else.
+[[gnu::always_inline]] inline Entry* KeyedChannel::access(Wanted wanted, Entry* own) {
+  // relaxed: a hint, for those who have it not.
+  if (mode() != Mode::alone) return access_beside_others(wanted, own);
+  const base::Favour::Mark mark = favour_.enter();
+  if (mark == nullptr) [[unlikely]]
+    return access_beside_others(wanted, own);
+  // relaxed: nobody else changes anything (invariant 7).
+  const Table& table = *table_.load(std::memory_order_relaxed);
+  uint32_t keys = 0;
+  Entry* const met = meet(table.of(hash(wanted.source, wanted.tag)), wanted, own, true, keys);
+  base::Favour::leave(mark);
+  return keys == 0 ? met : note_keys(met, keys, table);
+}
+
+Entry* KeyedChannel::access_beside_others(Wanted wanted, Entry* own) {
   for (;;) {
     // acquire: pairs with grow's release.
     Table* const table = table_.load(std::memory_order_acquire);
-    Bucket& bucket = table->of(hash(entry.process, entry.tag));
+    Bucket& bucket = table->of(hash(wanted.source, wanted.tag));
     const base::BiasedLock::Mark mark = bucket.lock.enter();
     // relaxed, both: they change under this lock (invariant 3).
     const Mode now = mode();
     if (now != Mode::by_keys || table != table_.load(std::memory_order_relaxed)) [[unlikely]] {
       bucket.lock.leave(mark);
       Entry* met = nullptr;
-      if (now == Mode::ordered && access_ordered(entry, add, met)) return met;
+      if (now == Mode::ordered && access_ordered(wanted, own, met)) return met;
       if (now == Mode::alone) {
         const std::scoped_lock guard(order_);
         share();
@@ -172,27 +201,25 @@ Entry* KeyedChannel::access_beside_others(Entry& entry, bool add) {
       continue;
     }
     uint32_t keys = 0;
-    Entry* const met = meet(bucket, entry, add, false, keys);
+    Entry* const met = meet(bucket, wanted, own, false, keys);
     bucket.lock.leave(mark);
-    note_passed(keys);
-    if (keys > kLongChain && table->mask + 1 < kMostBuckets) [[unlikely]]
-      grow(*table);
+    if (keys != 0) (void)note_keys(met, keys, *table);
     count_turn();
     return met;
   }
 }
 
 /// The same while wildcards are about. False: they no longer are.
-bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
+bool KeyedChannel::access_ordered(Wanted wanted, Entry* own, Entry*& met) {
   const std::scoped_lock guard(order_);
   if (mode() != Mode::ordered) return false;
   Table& table = *table_.load(std::memory_order_relaxed);
   uint32_t keys = 0;
   Entry** const place =
-      place_of(table.of(hash(entry.process, entry.tag)), entry.process, entry.tag, keys);
+      place_of(table.of(hash(wanted.source, wanted.tag)), wanted.source, wanted.tag, keys);
   Entry* const exact =
-      *place != nullptr && (*place)->is_receive != entry.is_receive ? *place : nullptr;
-  Entry* const wildcard = entry.is_receive ? nullptr : first_wildcard(entry.process, entry.tag);
+      *place != nullptr && (*place)->is_receive != wanted.for_receive ? *place : nullptr;
+  Entry* const wildcard = wanted.for_receive ? nullptr : first_wildcard(wanted.source, wanted.tag);
   if (wildcard != nullptr && (exact == nullptr || wildcard->stamp < exact->stamp)) {
     unlink_wildcard(*wildcard);
     met = wildcard;
@@ -200,11 +227,11 @@ bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
     pop(place);
     taken(*exact, false);
     met = exact;
-  } else if (add && entry.is_receive) {
-    entry.stamp = ++posted_stamp_;
-    append(place, entry);
-  } else if (add) {
-    add_message(place, entry, false);
+  } else if (own != nullptr && wanted.for_receive) {
+    own->stamp = ++posted_stamp_;
+    append(place, *own);
+  } else if (own != nullptr) {
+    add_message(place, *own, false);
   }
   note_passed(keys);
   note_quiet();
@@ -212,19 +239,31 @@ bool KeyedChannel::access_ordered(Entry& entry, bool add, Entry*& met) {
 }
 
 Transfer* KeyedChannel::take_receive(Rank source, int tag) {
-  Entry message = key_of(source, tag);
-  return static_cast<Transfer*>(access(message, false));
+  return static_cast<Transfer*>(access({source, tag, false}, nullptr));
+}
+
+uint32_t KeyedChannel::take_receives_of(Rank source, int tag, std::span<Transfer*> into) {
+  // As in access, but for those who have it not one after the other.
+  const base::Favour::Mark mark = mode() == Mode::alone ? favour_.enter() : nullptr;
+  if (mark == nullptr) return Channel::take_receives_of(source, tag, into);
+  const Table& table = *table_.load(std::memory_order_relaxed);
+  uint32_t keys = 0;
+  Entry** const place = place_of(table.of(hash(source, tag)), source, tag, keys);
+  const uint32_t count = pop_receives(place, into);
+  base::Favour::leave(mark);
+  if (keys != 0) (void)note_keys(nullptr, keys, table);
+  return count;
 }
 
 Transfer* KeyedChannel::arrive(Arrived& message) {
-  return static_cast<Transfer*>(access(message, true));
+  return static_cast<Transfer*>(access({message.process, message.tag, false}, &message));
 }
 
 Arrived* KeyedChannel::post(Transfer& receive) {
   receive.is_receive = true;
   if (receive.process == kAnySource || receive.tag == MPI_ANY_TAG) [[unlikely]]
     return post_wildcard(receive);
-  return static_cast<Arrived*>(access(receive, true));
+  return static_cast<Arrived*>(access({receive.process, receive.tag, true}, &receive));
 }
 
 // --- Wildcards -----------------------------------------------------------------------------------

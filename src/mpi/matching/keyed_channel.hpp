@@ -25,6 +25,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ class KeyedChannel final : public Channel {
                         uint32_t sample = 256);
   Arrived* post(Transfer& receive) override;
   Transfer* take_receive(Rank source, int tag) override;
+  uint32_t take_receives_of(Rank source, int tag, std::span<Transfer*> into) override;
   Transfer* arrive(Arrived& message) override;
   bool withdraw(Transfer& receive) override;
   bool find(Rank source, int tag, void (*look)(void*, const Arrived&), void* argument) override;
@@ -131,12 +133,20 @@ class KeyedChannel final : public Channel {
   void add_message(Entry** place, Entry& message, bool alone) noexcept;
   void taken(Entry& message, bool alone) noexcept;
   static void pop(Entry** place) noexcept;
+  static uint32_t pop_receives(Entry** place, std::span<Transfer*> into) noexcept;
   static void remove(Entry** place, Entry& entry) noexcept;
-  /// Meets an entry of the other side or adds this one (`add`).
-  Entry* access(Entry& entry, bool add);
-  Entry* access_beside_others(Entry& entry, bool add);
-  Entry* meet(Bucket& bucket, Entry& entry, bool add, bool alone, uint32_t& keys) noexcept;
-  bool access_ordered(Entry& entry, bool add, Entry*& met);
+  /// What a receive, or a message, looks for.
+  struct Wanted {
+    Rank source;
+    int tag;
+    bool for_receive;
+  };
+  /// Meets an entry of the other side, or adds `own` if there is one.
+  Entry* access(Wanted wanted, Entry* own);
+  Entry* access_beside_others(Wanted wanted, Entry* own);
+  Entry* meet(Bucket& bucket, Wanted wanted, Entry* own, bool alone, uint32_t& keys) noexcept;
+  bool access_ordered(Wanted wanted, Entry* own, Entry*& met);
+  Entry* note_keys(Entry* met, uint32_t keys, const Table& table);
   Found seek(Rank source, int tag, bool take);
   Entry** oldest(Rank source, int tag) noexcept;
   Arrived* post_wildcard(Transfer& receive);

@@ -38,7 +38,10 @@ static void note_source(Transfer& transfer, Rank source, int tag, int64_t bytes)
   outcome.bytes = bytes;
 }
 
-inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payload& payload) {
+/// Puts a message where its receive wants it: all that is left is to count it and to end. Returns
+/// its bytes.
+inline std::size_t Engine::put_down(Transfer& transfer, Rank source, int tag,
+                                    const Payload& payload) {
   std::size_t bytes = payload.size();
   note_source(transfer, source, tag, static_cast<int64_t>(bytes));
   if (bytes > static_cast<std::size_t>(transfer.capacity)) [[unlikely]] {
@@ -49,7 +52,7 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payl
   Errc error = Errc::ok;
   if (lands(transfer)) [[likely]] {
     error = payload.copy({transfer.buffer, bytes});
-  } else if (transfer.kind == kCombines) {
+  } else if (transfer.kind == Transfer::kCombines) {
     Combiner combiner(*transfer.combining, transfer.buffer);
     error = payload.hand_out(bytes, combiner);
     if (error == Errc::ok) transfer.channel->counts.add(ChannelCount::combined);
@@ -58,7 +61,13 @@ inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payl
   }
   if (error != Errc::ok) [[unlikely]]
     transfer.outcome.error = error_class_of(error);
-  transfer.channel->counts.add(ChannelCount::received, ChannelCount::received_bytes, bytes);
+  return bytes;
+}
+
+inline void Engine::deliver(Transfer& transfer, Rank source, int tag, const Payload& payload,
+                            bool waited) {
+  const std::size_t bytes = put_down(transfer, source, tag, payload);
+  transfer.channel->counts.note_received(1, bytes, waited);
   transfer.end();
 }
 
@@ -94,7 +103,7 @@ void Engine::end_fetch(void* argument, const Event& event) {
   if (event.error == Errc::truncated) outcome.bytes = transfer.capacity;
   if (transfer.packed != nullptr) {
     const std::span<const std::byte> came{transfer.packed, event.bytes};
-    if (event.error == Errc::ok && transfer.kind == kCombines) {
+    if (event.error == Errc::ok && transfer.kind == Transfer::kCombines) {
       Combiner(*transfer.combining, transfer.buffer).take(came);
       transfer.channel->counts.add(ChannelCount::combined);
     } else if (event.error == Errc::ok) {
@@ -116,7 +125,7 @@ void Engine::receive(Transfer& transfer, Arrived& message) {
     begin_fetch(transfer, announcement);
     return;
   }
-  deliver(transfer, message.process, message.tag, Payload(payload_of(message)));
+  deliver(transfer, message.process, message.tag, Payload(payload_of(message)), false);
   release(message);
 }
 
@@ -179,13 +188,6 @@ void Engine::wait_in(Channel& channel, Arrived& message) {
   }
 }
 
-inline Transfer* Engine::met_by_key(Channel& channel, Rank source, int tag) {
-  Transfer* const met = timed(channel, [&] { return channel.take_receive(source, tag); });
-  if (met != nullptr) [[likely]]
-    channel.counts.add(ChannelCount::met_posted);
-  return met;
-}
-
 // --- Receives ------------------------------------------------------------------------------------
 
 bool Engine::withdraw(Transfer& transfer) {
@@ -205,8 +207,10 @@ Arrived* Engine::extract(Channel& channel, Rank source, int tag) {
 
 inline bool Engine::accept(Channel& channel, const Delivery& message) {
   const int tag = static_cast<int>(message.envelope.tag);
-  if (Transfer* const met = met_by_key(channel, message.source, tag); met != nullptr) [[likely]] {
-    deliver(*met, message.source, tag, message.payload);
+  if (Transfer* const met =
+          timed(channel, [&] { return channel.take_receive(message.source, tag); });
+      met != nullptr) [[likely]] {
+    deliver(*met, message.source, tag, message.payload, true);
     return true;
   }
   Arrived* const record = record_of(channel, message);
@@ -246,6 +250,29 @@ bool Engine::arrive(const Delivery& message) noexcept {
   ++order.expected;
   if (order.early != nullptr) offer_early(order, channel);
   return true;
+}
+
+uint32_t Engine::arrive_run(const DeliveryRun& run) noexcept {
+  if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
+    return 0;
+  if ((run.envelope.kind & (kStop | kSequenced)) != 0) return Matcher::arrive_run(run);
+  Channel& channel = this->channel(run.envelope.context, plane_of(run.envelope));
+  const int tag = static_cast<int>(run.envelope.tag);
+  std::array<Transfer*, DeliveryRun::kMost> met;
+  const auto count = static_cast<uint32_t>(run.payloads.size());
+  const uint32_t waited = timed(channel, [&] {
+    return channel.take_receives_of(run.source, tag, {met.data(), count});
+  });
+  if (waited != 0) [[likely]] {
+    std::size_t bytes = 0;
+    for (uint32_t i = 0; i < waited; ++i)
+      bytes += put_down(*met[i], run.source, tag, Payload(run.payloads[i]));
+    channel.counts.note_received(waited, bytes, true);
+    for (uint32_t i = 0; i < waited; ++i) met[i]->end();
+  }
+  uint32_t taken = waited;
+  while (taken < count && accept(channel, run[taken])) ++taken;
+  return taken;
 }
 
 bool Engine::announced(const Envelope& envelope, const Announcement& message) noexcept {

@@ -47,8 +47,6 @@ enum MessageKind : uint8_t {
   kGo = 0x81,
   kRecall = 0x82  ///< for an announced message of this context and tag; its body a RecallBody
 };
-/// A receive's `kind`: it has a Combining.
-inline constexpr uint8_t kCombines = 1;
 
 /// Which message its sender wants back.
 struct RecallBody {
@@ -89,6 +87,7 @@ class Engine final : public Matcher {
 
   // Matcher (a device's lock)
   bool arrive(const Delivery& message) noexcept override;
+  uint32_t arrive_run(const DeliveryRun& run) noexcept override;
   bool announced(const Envelope& envelope, const Announcement& message) noexcept override;
   Tried try_again() noexcept override;
   void peer_down(Rank peer) noexcept override;
@@ -181,7 +180,6 @@ class Engine final : public Matcher {
   Arrived* record_of(Channel& channel, Rank source, const Envelope& envelope);
   Arrived* record_of(Channel& channel, const Delivery& message);
   void wait_in(Channel& channel, Arrived& message);
-  Transfer* met_by_key(Channel& channel, Rank source, int tag);
   /// A search of the channel, and with mpi.match_times its time.
   template <class Search>
   auto timed(Channel& channel, Search search) {
@@ -192,7 +190,8 @@ class Engine final : public Matcher {
     channel.counts.add(ChannelCount::match_ns, base::now_ns() - begun);
     return found;
   }
-  void deliver(Transfer& transfer, Rank source, int tag, const Payload& payload);
+  std::size_t put_down(Transfer& transfer, Rank source, int tag, const Payload& payload);
+  void deliver(Transfer& transfer, Rank source, int tag, const Payload& payload, bool waited);
   void control(const Delivery& message) noexcept;
 
   // flow.cpp

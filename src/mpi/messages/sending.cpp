@@ -306,29 +306,10 @@ void Engine::end_send(void* argument, const Event& event) {
 
 // --- The room's interface ------------------------------------------------------------------------
 
-namespace {
-
-void prepare(Transfer& transfer, Channel& channel, Rank process, int tag, void* buffer,
-             int64_t count, const Datatype& type) {
-  transfer.outcome = {};
-  transfer.channel = &channel;
-  transfer.process = process;
-  transfer.tag = tag;
-  transfer.buffer = static_cast<std::byte*>(buffer);
-  transfer.count = count;
-  transfer.type = &type;
-  transfer.packed = nullptr;
-  transfer.capacity = count * type.size();
-  // relaxed: nobody else knows it yet.
-  transfer.state.store(Transfer::kPending, std::memory_order_relaxed);
-}
-
-}  // namespace
-
 void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, const void* buffer,
                 int64_t count, const Datatype& type, SendMode mode) {
   Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
-  prepare(transfer, channel, comm.process(to), tag, const_cast<void*>(buffer), count, type);
+  transfer.prepare(channel, comm.process(to), tag, const_cast<void*>(buffer), count, type);
   transfer.kind = static_cast<uint8_t>(plane);
   Engine& my = engine();
   my.expect(channel, tag);
@@ -346,35 +327,17 @@ inline Arrived* Engine::post_receive(Transfer& transfer) {
   return met;
 }
 
-static inline void post_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
-                             void* buffer, int64_t count, const Datatype& type,
-                             const Combining* how) {
-  Channel& channel = *comm.channels[static_cast<std::size_t>(plane)];
-  const Rank process = from == MPI_ANY_SOURCE ? kAnySource : comm.process(from);
-  prepare(transfer, channel, process, tag, buffer, count, type);
-  transfer.kind = how != nullptr ? kCombines : 0;
-  if (how != nullptr) transfer.combining = how;
-  transfer.outcome.source = from;
+void start_prepared_recv(Transfer& transfer, Comm& comm) {
   Engine& my = engine();
-  my.expect(channel, tag);
+  my.expect(*transfer.channel, transfer.tag);
   if (Arrived* const met = my.post_receive(transfer); met != nullptr) {
     my.receive(transfer, *met);
-  } else if (my.deaths() && whose_death_leaves_nobody(comm, from).value >= 0 &&
+  } else if (my.deaths() && whose_death_leaves_nobody(comm, transfer.outcome.source).value >= 0 &&
              my.withdraw(transfer)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_PROC_ABORTED;
     transfer.end();
   }
   my.runtime().run_deferred();
-}
-
-void start_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag, void* buffer,
-                int64_t count, const Datatype& type) {
-  post_recv(transfer, comm, plane, from, tag, buffer, count, type, nullptr);
-}
-
-void start_recv_combining(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
-                          void* buffer, int64_t count, const Datatype& type, const Combining& how) {
-  post_recv(transfer, comm, plane, from, tag, buffer, count, type, &how);
 }
 
 bool try_send(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,

@@ -254,17 +254,8 @@ Extracted* extract(Comm& comm, int from, int tag, Outcome& found) {
 
 void start_recv_extracted(Transfer& transfer, Extracted& message, void* buffer, int64_t count,
                           const Datatype& type) {
-  transfer.outcome = {};
-  transfer.channel = message.channel;
-  transfer.process = kAnySource;
-  transfer.tag = MPI_ANY_TAG;
+  transfer.prepare(*message.channel, kAnySource, MPI_ANY_TAG, buffer, count, type);
   transfer.kind = 0;
-  transfer.buffer = static_cast<std::byte*>(buffer);
-  transfer.count = count;
-  transfer.type = &type;
-  transfer.packed = nullptr;
-  transfer.capacity = count * type.size();
-  transfer.state.store(Transfer::kPending, std::memory_order_relaxed);  // as in prepare
   engine().receive(transfer, message);
   runtime().run_deferred();
 }

@@ -40,9 +40,10 @@ Look conclude_some(std::span<MPI_Request> handles, int* number, int* indices,
     indices[ended++] = static_cast<int>(i);
   }
   // After all were looked at: a bad handle is told before any of them is concluded.
+  RequestPool::Retirements over(request_pool());
   for (int i = 0; i < ended; ++i) {
     MPI_Request& handle = handles[static_cast<std::size_t>(indices[i])];
-    reported.conclude_into(i, named(handle), handle);
+    reported.conclude_into(i, named(handle), handle, over);
   }
   *number = found == Look::none_active ? MPI_UNDEFINED : ended;
   reported.finish();

@@ -41,13 +41,17 @@ inline Outcome conclude_plain(Request& request, MPI_Request& handle) noexcept {
   return outcome;
 }
 
-/// What a request that has ended came to. A plain one ends, `handle` becomes null; a persistent one
-/// becomes inactive. Throws MPI_ERR_REQUEST if the request has been concluded under a copy of the
-/// handle. The callers' ways to deal with errors differ: they look at `error`.
-inline Outcome conclude(Request& request, MPI_Request& handle, Why& why) {
-  if (is_plain_end(request, handle)) [[likely]]
-    return conclude_plain(request, handle);
-  return conclude_any(request, handle, why);
+/// What one of several requests that have ended came to. A plain one ends, `handle` becomes null; a
+/// persistent one becomes inactive. Throws MPI_ERR_REQUEST if the request has been concluded under
+/// a copy of the handle. The callers' ways to deal with errors differ: they look at `error`.
+inline Outcome conclude(Request& request, MPI_Request& handle, RequestPool::Retirements& over,
+                        Why& why) {
+  if (!is_plain_end(request, handle)) [[unlikely]]
+    return conclude_any(request, handle, why);
+  const Outcome outcome = request.transfer.outcome;
+  over.add(request);
+  handle = MPI_REQUEST_NULL;
+  return outcome;
 }
 
 /// What a wait would report now of a request that has ended, or is inactive; it stays as it is.
@@ -76,8 +80,8 @@ class Statuses {
     if (statuses_ != MPI_STATUSES_IGNORE) fill(&statuses_[i], kEmpty, failed_ != 0);
   }
   /// Status `i` is of `request`, which has ended. Statuses come in order.
-  void conclude_into(int i, Request& request, MPI_Request& handle) {
-    set(i, conclude(request, handle, why_));
+  void conclude_into(int i, Request& request, MPI_Request& handle, RequestPool::Retirements& over) {
+    set(i, conclude(request, handle, over, why_));
   }
   /// The same, and the request stays as it is.
   void peek_into(int i, Request& request) { set(i, peek(request, why_)); }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "mpi/request.hpp"
 #include "weft/base/cache_line.hpp"
@@ -101,15 +102,32 @@ class RequestPool {
 
   /// Ends the handle and lets go of everything.
   void retire(Request& request) noexcept {
-    if ((reinterpret_cast<uintptr_t>(request.work) |
-         reinterpret_cast<uintptr_t>(request.comm.get()) |
-         reinterpret_cast<uintptr_t>(request.type.get())) != 0) [[unlikely]]
-      let_go(request);
-    ++request.generation;
-    // release: pairs with is_borrowed's acquire: the transfer's end came before.
-    request.borrowed.store(nullptr, std::memory_order_release);
+    end_handle(request);
     give_back(request);
   }
+  /// Retires several, whose records go back together: at its end at the latest.
+  class Retirements {
+   public:
+    explicit Retirements(RequestPool& pool) noexcept : pool_(pool) {}
+    ~Retirements() { give_back(); }
+    Retirements(const Retirements&) = delete;
+    Retirements& operator=(const Retirements&) = delete;
+    void add(Request& request) noexcept {
+      pool_.end_handle(request);
+      indices_[count_++] = pool_.records_.index_of(request);
+      if (count_ == kMost) give_back();
+    }
+
+   private:
+    static constexpr uint32_t kMost = 32;
+    void give_back() noexcept {
+      pool_.records_.release(std::span<const uint32_t>(indices_, count_));
+      count_ = 0;
+    }
+    RequestPool& pool_;
+    uint32_t count_ = 0;
+    uint32_t indices_[kMost];
+  };
 
   /// A request for what had ended when it began: a send, or a receive from MPI_PROC_NULL. All who
   /// ask have the same one, which is never written to, so its copies are never told to be stale.
@@ -156,6 +174,16 @@ class RequestPool {
     return (records_.count() / kWordBits + 1) * sizeof(uint64_t);
   }
   [[noreturn]] void refuse() const;
+  /// All of `retire` but giving the record back.
+  void end_handle(Request& request) noexcept {
+    if ((reinterpret_cast<uintptr_t>(request.work) |
+         reinterpret_cast<uintptr_t>(request.comm.get()) |
+         reinterpret_cast<uintptr_t>(request.type.get())) != 0) [[unlikely]]
+      let_go(request);
+    ++request.generation;
+    // release: pairs with is_borrowed's acquire: the transfer's end came before.
+    request.borrowed.store(nullptr, std::memory_order_release);
+  }
   void begin(Request& request) noexcept;
   /// Whether `is_it(request)` for one that was ever used.
   template <class Predicate>

@@ -41,13 +41,14 @@ void Testall(int count, MPI_Request array_of_requests[], int* flag, MPI_Status* 
   }
   *flag = 1;
   Statuses statuses(array_of_statuses);
+  RequestPool::Retirements over(request_pool());
   for (int i = 0; i < count; ++i) {
     MPI_Request& handle = array_of_requests[i];
     Request* active = handle == MPI_REQUEST_NULL ? nullptr : &named(handle);
     if (active == nullptr || active->inactive()) {
       statuses.set_empty(i);
     } else {
-      statuses.conclude_into(i, *active, handle);
+      statuses.conclude_into(i, *active, handle, over);
     }
   }
   statuses.finish();

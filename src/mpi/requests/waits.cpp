@@ -18,7 +18,7 @@ constexpr int kTogether = 128;
 
 /// Waits for `count` <= kTogether requests, then concludes them.
 void wait_for_all(int count, MPI_Request* handles, int first, Statuses& statuses) {
-  const RequestPool& pool = request_pool();
+  RequestPool& pool = request_pool();
   std::array<Request*, kTogether> requests;
   std::array<Transfer*, kTogether> pending;
   std::size_t left = 0;
@@ -35,9 +35,10 @@ void wait_for_all(int count, MPI_Request* handles, int first, Statuses& statuses
   } else if (left != 0) {
     wait_all(std::span<Transfer* const>(pending.data(), left));
   }
+  RequestPool::Retirements over(pool);
   for (int i = 0; i < count; ++i) {
     if (requests[i] != nullptr) {
-      statuses.conclude_into(first + i, *requests[i], handles[i]);
+      statuses.conclude_into(first + i, *requests[i], handles[i], over);
     } else {
       if (pool.is_common_done(handles[i])) handles[i] = MPI_REQUEST_NULL;
       statuses.set_empty(first + i);
