@@ -84,16 +84,13 @@ static bool is_eager(const fabric::ShortRun& run) noexcept {
 
 /// Offers a run to whoever matches it, those with one envelope together; how many were taken.
 static uint32_t match(Matcher& matcher, const fabric::ShortRun& run) {
-  static_assert(fabric::ShortRun::kMost <= DeliveryRun::kMost);
-  std::array<std::span<const std::byte>, fabric::ShortRun::kMost> payloads;
   uint32_t taken = 0;
   while (taken < run.count) {
-    const uint64_t envelope = run.pieces[taken].second_word;
-    uint32_t alike = 0;
-    for (uint32_t i = taken; i < run.count && run.pieces[i].second_word == envelope; ++i)
-      payloads[alike++] = run.pieces[i].payload;
+    uint32_t end = taken + 1;
+    while (end < run.count && run.pieces[end].second_word == run.pieces[taken].second_word) ++end;
+    const uint32_t alike = end - taken;
     const uint32_t now = matcher.arrive_run(
-        {run.source, comm::unpack_envelope(run.header(taken)), {payloads.data(), alike}});
+        {run.source, comm::unpack_envelope(run.header(taken)), {run.pieces + taken, alike}});
     taken += now;
     if (now < alike) break;
   }

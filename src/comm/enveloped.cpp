@@ -109,7 +109,7 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
 
 uint32_t Matcher::arrive_run(const DeliveryRun& run) noexcept {
   uint32_t taken = 0;
-  while (taken < run.payloads.size() && arrive(run[taken])) ++taken;
+  while (taken < run.size() && arrive(run[taken])) ++taken;
   return taken;
 }
 

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -106,6 +108,61 @@ void send_and_see(int refusals) {
 
 TEST(Matcher, EnvelopesAndBytesArriveAsSent) { send_and_see(0); }
 TEST(Matcher, RefusedMessagesComeAgainInOrder) { send_and_see(50); }
+
+/// Refuses now and then, in the midst of runs too.
+struct Numbers final : Matcher {
+  bool arrive(const Delivery& message) noexcept override {
+    if (++offered % 7 == 0) return false;
+    uint32_t number = 0;
+    EXPECT_EQ(message.payload.size(), sizeof number + message.envelope.context);
+    EXPECT_EQ(message.payload.copy(std::as_writable_bytes(std::span(&number, 1))), Errc::ok);
+    EXPECT_EQ(number, seen.load());
+    EXPECT_EQ(message.envelope.sequence, number / 5);
+    EXPECT_EQ(message.envelope.kind, number / 20 % 2);
+    ++seen;
+    return true;
+  }
+  uint32_t arrive_run(const DeliveryRun& run) noexcept override {
+    EXPECT_LE(run.size(), DeliveryRun::kMost);
+    return Matcher::arrive_run(run);
+  }
+  bool announced(const Envelope&, const Announcement&) noexcept override { return false; }
+  Tried try_again() noexcept override { return Tried::all; }
+  void peer_down(Rank /*peer*/) noexcept override {}
+
+  uint32_t offered = 0;
+  std::atomic<uint32_t> seen{0};
+};
+
+TEST(Matcher, ShortOnesThatComeTogetherStayInOrder) {
+  constexpr uint32_t kMessages = 20'000;
+  on_ranks(2,
+           [&](Runtime& runtime) {
+             Numbers matcher;
+             Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &matcher});
+             runtime.barrier();
+             if (runtime.rank() == Rank{0}) {
+               std::array<std::byte, 100> data{};
+               for (uint32_t i = 0; i < kMessages; ++i) {
+                 // Of one length for long, and of one envelope for a few.
+                 const uint16_t more = i / 100 % 3 == 2 ? 60 : 4;
+                 std::memcpy(data.data(), &i, sizeof i);
+                 const Envelope envelope{.tag = 7,
+                                         .sequence = i / 5,
+                                         .context = more,
+                                         .kind = static_cast<uint8_t>(i / 20 % 2)};
+                 (void)until_posted(runtime, [&] {
+                   return endpoint.send(Rank{1}, envelope,
+                                        std::span<const std::byte>(data).first(sizeof i + more));
+                 });
+               }
+             } else {
+               runtime.wait_until([&] { return matcher.seen == kMessages; });
+             }
+             runtime.barrier();
+           },
+           {.devices = 1});
+}
 
 TEST(Matcher, AnnouncedMessagesAreFetchedWheneverItSuits) {
   on_ranks(2, [&](Runtime& runtime) {

@@ -96,7 +96,10 @@ class Schedule {
         wildcards_(wildcards_in_100) {}
 
   void step() {
-    switch (pick(13)) {
+    switch (pick(14)) {
+      case 13:
+        arrive_together();
+        break;
       case 12:
         recall();
         break;
@@ -148,11 +151,15 @@ class Schedule {
       ASSERT_EQ(static_cast<const Came*>(met)->id, *wanted);
     }
   }
-  void arrive() {
+  Came& come(Rank source, int tag) {
     Came& message = messages_.emplace_back();
     message.id = static_cast<int>(messages_.size()) - 1;
-    message.process = Rank{pick(sources_)};
-    message.tag = pick(tags_);
+    message.process = source;
+    message.tag = tag;
+    return message;
+  }
+  void arrive() {
+    Came& message = come(Rank{pick(sources_)}, pick(tags_));
     const auto wanted = model_.arrive({message.id, message.process.value, message.tag});
     // As a message does: a look without a record first, sometimes.
     const Transfer* met = nullptr;
@@ -161,6 +168,25 @@ class Schedule {
     ASSERT_EQ(met != nullptr, wanted.has_value());
     if (met != nullptr) {
       ASSERT_EQ(static_cast<const Posted*>(met)->id, *wanted);
+    }
+  }
+  /// Several of one key.
+  void arrive_together() {
+    const Rank source{pick(sources_)};
+    const int tag = pick(tags_);
+    std::array<Transfer*, 8> met;
+    const std::size_t count = 1 + static_cast<std::size_t>(pick(8));
+    const uint32_t taken = channel_->take_receives_of(source, tag, {met.data(), count});
+    ASSERT_LE(taken, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      Came& message = come(source, tag);
+      const auto wanted = model_.arrive({message.id, source.value, tag});
+      ASSERT_EQ(i < taken, wanted.has_value());
+      if (i >= taken) {
+        ASSERT_EQ(channel_->arrive(message), nullptr);
+      } else {
+        ASSERT_EQ(static_cast<const Posted*>(met[i])->id, *wanted);
+      }
     }
   }
   void probe() {
@@ -306,17 +332,29 @@ class Race {
   }
   void send(int source) {
     std::mt19937_64 random(seed_ + static_cast<uint64_t>(source));
-    int number = 0;
-    for (Message& message : messages_[static_cast<std::size_t>(source)]) {
-      message.number = number++;
-      message.process = Rank{source};
-      message.tag = static_cast<int>(random() % static_cast<unsigned>(tags_));
-      Transfer* met = channel_->take_receive(message.process, message.tag);
-      if (met == nullptr) met = channel_->arrive(message);
-      if (met != nullptr) meet(static_cast<Receive&>(*met), message);
+    auto& all = messages_[static_cast<std::size_t>(source)];
+    for (std::size_t number = 0; number < all.size();) {
+      // Several of one key now and then.
+      std::array<Transfer*, 8> met;
+      const std::size_t some = random() % 8 == 0 ? 1 + random() % met.size() : 1;
+      const std::size_t count = std::min(some, all.size() - number);
+      const int tag = static_cast<int>(random() % static_cast<unsigned>(tags_));
+      uint32_t taken = 0;
+      if (count > 1) {
+        taken = channel_->take_receives_of(Rank{source}, tag, {met.data(), count});
+      } else if ((met[0] = channel_->take_receive(Rank{source}, tag)) != nullptr) {
+        taken = 1;
+      }
+      for (std::size_t i = 0; i < count; ++i, ++number) {
+        Message& message = all[number];
+        message.number = static_cast<int>(number);
+        message.process = Rank{source};
+        message.tag = tag;
+        if (i >= taken) met[i] = channel_->arrive(message);
+        if (met[i] != nullptr) meet(static_cast<Receive&>(*met[i]), message);
+      }
       if (random() % 20 == 0) {
-        auto& all = messages_[static_cast<std::size_t>(source)];
-        Message& older = all[random() % static_cast<unsigned>(number)];
+        Message& older = all[random() % number];
         if (!older.recalled) older.recalled = taken_back(*channel_, older) != nullptr;
       }
       if (random() % 64 == 0) std::this_thread::yield();

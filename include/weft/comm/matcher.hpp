@@ -9,6 +9,7 @@
 #include "weft/base/error.hpp"
 #include "weft/base/small_copy.hpp"
 #include "weft/base/types.hpp"
+#include "weft/fabric/transport.hpp"
 
 namespace weft {
 
@@ -107,13 +108,15 @@ struct Delivery {
 
 /// Several of one sender with the same envelope, as they arrive.
 struct DeliveryRun {
-  static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kMost = fabric::ShortRun::kMost;
   Rank source;
   Envelope envelope;
-  std::span<const std::span<const std::byte>> payloads;  ///< kMost at most
+  std::span<const fabric::ShortRun::Piece> pieces;  ///< kMost at most
 
+  [[nodiscard]] std::size_t size() const noexcept { return pieces.size(); }
+  [[nodiscard]] Payload payload(std::size_t i) const noexcept { return Payload(pieces[i].payload); }
   [[nodiscard]] Delivery operator[](std::size_t i) const noexcept {
-    return {source, envelope, Payload(payloads[i])};
+    return {source, envelope, payload(i)};
   }
 };
 

@@ -205,7 +205,7 @@ Arrived* Engine::extract(Channel& channel, Rank source, int tag) {
 
 // --- Arrivals ------------------------------------------------------------------------------------
 
-inline bool Engine::accept(Channel& channel, const Delivery& message) {
+[[gnu::always_inline]] inline bool Engine::accept(Channel& channel, const Delivery& message) {
   const int tag = static_cast<int>(message.envelope.tag);
   if (Transfer* const met =
           timed(channel, [&] { return channel.take_receive(message.source, tag); });
@@ -240,13 +240,17 @@ bool Engine::arrive(const Delivery& message) noexcept {
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
   if ((envelope.kind & kSequenced) == 0) [[likely]]
     return accept(channel, message);
+  return accept_in_order(channel, message);
+}
+
+bool Engine::accept_in_order(Channel& channel, const Delivery& message) {
   SourceOrder& order = this->order(channel, message.source);
   const std::scoped_lock guard(order.lock);
-  if (envelope.sequence != order.expected) {
+  if (message.envelope.sequence != order.expected) {
     Arrived* const record = record_of(channel, message);
-    return keep_early(order, channel, envelope, record);
+    return keep_early(order, channel, message.envelope, record);
   }
-  if ((envelope.kind & kVoid) == 0 && !accept(channel, message)) return false;
+  if ((message.envelope.kind & kVoid) == 0 && !accept(channel, message)) return false;
   ++order.expected;
   if (order.early != nullptr) offer_early(order, channel);
   return true;
@@ -259,19 +263,19 @@ uint32_t Engine::arrive_run(const DeliveryRun& run) noexcept {
   Channel& channel = this->channel(run.envelope.context, plane_of(run.envelope));
   const int tag = static_cast<int>(run.envelope.tag);
   std::array<Transfer*, DeliveryRun::kMost> met;
-  const auto count = static_cast<uint32_t>(run.payloads.size());
+  const auto count = static_cast<uint32_t>(run.size());
   const uint32_t waited = timed(channel, [&] {
     return channel.take_receives_of(run.source, tag, {met.data(), count});
   });
   if (waited != 0) [[likely]] {
     std::size_t bytes = 0;
     for (uint32_t i = 0; i < waited; ++i)
-      bytes += put_down(*met[i], run.source, tag, Payload(run.payloads[i]));
+      bytes += put_down(*met[i], run.source, tag, run.payload(i));
     channel.counts.note_received(waited, bytes, true);
     for (uint32_t i = 0; i < waited; ++i) met[i]->end();
   }
   uint32_t taken = waited;
-  while (taken < count && accept(channel, run[taken])) ++taken;
+  while (taken < count && arrive(run[taken])) ++taken;
   return taken;
 }
 

@@ -174,6 +174,7 @@ class Engine final : public Matcher {
   static void take_refused(Peer& peer) noexcept;
 
   bool accept(Channel& channel, const Delivery& message);
+  bool accept_in_order(Channel& channel, const Delivery& message);
   bool accept(Channel& channel, const Envelope& envelope, const Announcement& message);
   bool keep_early(SourceOrder& order, Channel& channel, const Envelope& envelope, Arrived* record);
   void offer_early(SourceOrder& order, Channel& channel);
