@@ -243,15 +243,30 @@ Transfer* KeyedChannel::take_receive(Rank source, int tag) {
 }
 
 uint32_t KeyedChannel::take_receives_of(Rank source, int tag, std::span<Transfer*> into) {
-  // As in access, but for those who have it not one after the other.
-  const base::Favour::Mark mark = mode() == Mode::alone ? favour_.enter() : nullptr;
-  if (mark == nullptr) return Channel::take_receives_of(source, tag, into);
-  const Table& table = *table_.load(std::memory_order_relaxed);
+  const auto pop_from = [&](const Table& table, uint32_t& keys) {
+    return pop_receives(place_of(table.of(hash(source, tag)), source, tag, keys), into);
+  };
   uint32_t keys = 0;
-  Entry** const place = place_of(table.of(hash(source, tag)), source, tag, keys);
-  const uint32_t count = pop_receives(place, into);
-  base::Favour::leave(mark);
+  // As in access.
+  if (mode() == Mode::alone) {
+    if (const base::Favour::Mark mark = favour_.enter(); mark != nullptr) [[likely]] {
+      const Table& table = *table_.load(std::memory_order_relaxed);
+      const uint32_t count = pop_from(table, keys);
+      base::Favour::leave(mark);
+      if (keys != 0) (void)note_keys(nullptr, keys, table);
+      return count;
+    }
+  }
+  const Table& table = *table_.load(std::memory_order_acquire);
+  Bucket& bucket = table.of(hash(source, tag));
+  const base::BiasedLock::Mark mark = bucket.lock.enter();
+  const bool is_ours = mode() == Mode::by_keys && &table == table_.load(std::memory_order_relaxed);
+  const uint32_t count = is_ours ? pop_from(table, keys) : 0;
+  bucket.lock.leave(mark);
+  if (!is_ours) [[unlikely]]
+    return Channel::take_receives_of(source, tag, into);
   if (keys != 0) (void)note_keys(nullptr, keys, table);
+  count_turn();
   return count;
 }
 
