@@ -78,8 +78,7 @@ struct Transfer : Entry {
     const Combining* combining;  ///< receives that combine
   };
 
-  /// Describes a message that nobody knows of yet; what `kind` is, and whose a receive's, is the
-  /// caller's to say.
+  /// Describes a message, but for its `kind`, and the source that a receive's outcome begins with.
   void prepare(Channel& on, Rank peer, int with_tag, void* place, int64_t elements,
                const Datatype& of) noexcept {
     outcome = {};
@@ -91,7 +90,7 @@ struct Transfer : Entry {
     type = &of;
     packed = nullptr;
     capacity = elements * of.size();
-    state.store(kPending, std::memory_order_relaxed);
+    state.store(kPending, std::memory_order_relaxed);  // nobody else knows it yet
   }
   [[nodiscard]] bool ended() const noexcept {
     // acquire: pairs with end()'s release; results and buffer are visible.

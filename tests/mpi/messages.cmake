@@ -3,6 +3,17 @@ weft_mpi_test(flood RANKS 2 SOURCES programs/flood.cpp)
 weft_mpi_test(p2p_out_of_records RANKS 2 SOURCES programs/p2p_out_of_records.cpp
   ENV WEFT_MPI_OPERATIONS=64)
 
+# Short ones that are matched together, by each kind of engine.
+weft_mpi_test(p2p_runs RANKS 2 SOURCES programs/p2p_runs.cpp ENV WEFT_MPI_REQUESTS=64)
+if(NOT WEFT_SANITIZE)
+  foreach(engine list tail)
+    add_test(NAME mpi.p2p_runs_by_${engine}.2 COMMAND $<TARGET_FILE:weftrun> -n 2 --timeout 100
+      $<TARGET_FILE:mpi_program_p2p_runs>)
+    set_tests_properties(mpi.p2p_runs_by_${engine}.2 PROPERTIES TIMEOUT 120 LABELS "mpi;jobs"
+      ENVIRONMENT "WEFT_MPI_MATCHING=${engine};WEFT_MPI_REQUESTS=64")
+  endforeach()
+endif()
+
 # Of sizes that go in one packet, in several or announced; and however they are lent.
 weft_mpi_test(p2p_wide RANKS 2 SOURCES programs/p2p_wide.cpp)
 set(ways WEFT_COMM_OPEN_PACKETS=always)

@@ -109,7 +109,6 @@ class Posts {
   }
   void post_poison(const Team& team, int to, const Block& block);
   /// A slot, made anew: of those that there is room for mostly few are used.
-  /// (Not by construct_at, which would fill it with zeros first.)
   [[nodiscard]] Transfer& fresh(uint32_t slot) noexcept {
     return *::new (static_cast<void*>(slots_ + slot)) Transfer;
   }

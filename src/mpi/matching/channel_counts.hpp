@@ -61,7 +61,7 @@ class ChannelCounts {
     // relaxed, here and below: counters order nothing.
     return total(what) - before_[index(what)].load(std::memory_order_relaxed);
   }
-  /// Receives that wait.
+  /// Receives that wait, or into which a message is just being put.
   [[nodiscard]] uint64_t posted() const noexcept {
     const auto length =
         static_cast<int64_t>(total(ChannelCount::posted) - total(ChannelCount::met_posted) -

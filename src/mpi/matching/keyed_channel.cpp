@@ -257,6 +257,7 @@ uint32_t KeyedChannel::take_receives_of(Rank source, int tag, std::span<Transfer
       return count;
     }
   }
+  // acquire and relaxed: as in access_beside_others.
   const Table& table = *table_.load(std::memory_order_acquire);
   Bucket& bucket = table.of(hash(source, tag));
   const base::BiasedLock::Mark mark = bucket.lock.enter();

@@ -205,6 +205,14 @@ Arrived* Engine::extract(Channel& channel, Rank source, int tag) {
 
 // --- Arrivals ------------------------------------------------------------------------------------
 
+/// One that met no receive waits for its own. False: there is no room for it.
+bool Engine::keep(Channel& channel, const Delivery& message) {
+  Arrived* const record = record_of(channel, message);
+  if (record == nullptr) return false;
+  wait_in(channel, *record);
+  return true;
+}
+
 [[gnu::always_inline]] inline bool Engine::accept(Channel& channel, const Delivery& message) {
   const int tag = static_cast<int>(message.envelope.tag);
   if (Transfer* const met =
@@ -213,10 +221,7 @@ Arrived* Engine::extract(Channel& channel, Rank source, int tag) {
     deliver(*met, message.source, tag, message.payload, true);
     return true;
   }
-  Arrived* const record = record_of(channel, message);
-  if (record == nullptr) return false;
-  wait_in(channel, *record);
-  return true;
+  return keep(channel, message);
 }
 
 bool Engine::accept(Channel& channel, const Envelope& envelope, const Announcement& message) {
@@ -274,8 +279,9 @@ uint32_t Engine::arrive_run(const DeliveryRun& run) noexcept {
     channel.counts.note_received(waited, bytes, true);
     for (uint32_t i = 0; i < waited; ++i) met[i]->end();
   }
+  // For these it was looked in vain, a moment ago.
   uint32_t taken = waited;
-  while (taken < count && arrive(run[taken])) ++taken;
+  while (taken < count && keep(channel, run[taken])) ++taken;
   return taken;
 }
 

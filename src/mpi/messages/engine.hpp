@@ -1,7 +1,8 @@
 // What carries MPI's messages: the endpoint below, the channels in which they match, the peers.
 //
 // A message's way: start_send (sending.cpp) → Endpoint::send → (other process) Engine::arrive
-// (arriving.cpp) → Channel::take_receive → deliver → Transfer::end. docs/design/mpi-matching.md.
+// (arriving.cpp) → Channel::take_receive → deliver → Transfer::end; several at once by arrive_run.
+// docs/design/mpi-matching.md.
 #pragma once
 
 #include <atomic>
@@ -176,6 +177,7 @@ class Engine final : public Matcher {
   bool accept(Channel& channel, const Delivery& message);
   bool accept_in_order(Channel& channel, const Delivery& message);
   bool accept(Channel& channel, const Envelope& envelope, const Announcement& message);
+  bool keep(Channel& channel, const Delivery& message);
   bool keep_early(SourceOrder& order, Channel& channel, const Envelope& envelope, Arrived* record);
   void offer_early(SourceOrder& order, Channel& channel);
   Arrived* record_of(Channel& channel, Rank source, const Envelope& envelope);

@@ -328,11 +328,12 @@ inline Arrived* Engine::post_receive(Transfer& transfer) {
 }
 
 void start_prepared_recv(Transfer& transfer, Comm& comm) {
+  const int from = transfer.outcome.source;  // once it is posted it is whoever's who progresses
   Engine& my = engine();
   my.expect(*transfer.channel, transfer.tag);
   if (Arrived* const met = my.post_receive(transfer); met != nullptr) {
     my.receive(transfer, *met);
-  } else if (my.deaths() && whose_death_leaves_nobody(comm, transfer.outcome.source).value >= 0 &&
+  } else if (my.deaths() && whose_death_leaves_nobody(comm, from).value >= 0 &&
              my.withdraw(transfer)) [[unlikely]] {
     transfer.outcome.error = MPI_ERR_PROC_ABORTED;
     transfer.end();

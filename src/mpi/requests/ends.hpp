@@ -46,8 +46,10 @@ inline Outcome conclude_plain(Request& request, MPI_Request& handle) noexcept {
 /// a copy of the handle. The callers' ways to deal with errors differ: they look at `error`.
 inline Outcome conclude(Request& request, MPI_Request& handle, RequestPool::Retirements& over,
                         Why& why) {
-  if (!is_plain_end(request, handle)) [[unlikely]]
+  if (!is_plain_end(request, handle)) [[unlikely]] {
+    over.give_back();
     return conclude_any(request, handle, why);
+  }
   const Outcome outcome = request.transfer.outcome;
   over.add(request);
   handle = MPI_REQUEST_NULL;

@@ -187,7 +187,7 @@ MPI_Request RequestPool::issue_done(const Outcome& outcome, bool receives) noexc
 
 bool RequestPool::is_borrowed(const Comm& comm) noexcept {
   return any_begun([&](const Request& request) {
-    // acquire: pairs with retire's release.
+    // acquire: pairs with end_handle's release.
     return request.borrowed.load(std::memory_order_acquire) == &comm;
   });
 }

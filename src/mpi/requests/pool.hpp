@@ -117,13 +117,14 @@ class RequestPool {
       indices_[count_++] = pool_.records_.index_of(request);
       if (count_ == kMost) give_back();
     }
-
-   private:
-    static constexpr uint32_t kMost = 32;
+    /// All that were added: before the program's code runs, which may want them.
     void give_back() noexcept {
       pool_.records_.release(std::span<const uint32_t>(indices_, count_));
       count_ = 0;
     }
+
+   private:
+    static constexpr uint32_t kMost = 32;
     RequestPool& pool_;
     uint32_t count_ = 0;
     uint32_t indices_[kMost];

@@ -29,7 +29,7 @@ inline void keep(Request& request, Comm& comm, const Datatype& type) noexcept {
 /// The opposite, of a request that gets no handle.
 inline void forget(Request& request) noexcept {
   request.type = Held<Datatype>();
-  // release: as in RequestPool::retire.
+  // release: as in RequestPool::end_handle.
   request.borrowed.store(nullptr, std::memory_order_release);
 }
 
