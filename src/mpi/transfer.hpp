@@ -56,8 +56,8 @@ struct Transfer : Entry {
   static constexpr uintptr_t kParker = 2;  ///< a bit
   static constexpr uint8_t kCombines = 1;  ///< `kind` of receives that have a Combining
 
-  // Not defaulted: compilers then begin with clearing all of it, by an instruction that takes
-  // longer than a receive.
+  // Not defaulted: compilers then begin with clearing all of it, what is set next, too, by an
+  // instruction that takes as long as fifty others.
   Transfer() noexcept {}  // NOLINT(modernize-use-equals-default)
   // The rest of the first line, if it begins with one: matching has touched that already.
   uint8_t kind = 0;       ///< sends: the envelope's (messages/); receives: whether they combine
