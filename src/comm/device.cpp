@@ -102,16 +102,13 @@ uint32_t Device::on_run(const fabric::ShortRun& run) {
   const Header header = comm::unpack(run.header(0));
   // acquire: as in on_short.
   Endpoint::Impl* const endpoint = endpoints_[header.endpoint].load(std::memory_order_acquire);
-  uint32_t taken = 0;
-  if (endpoint == nullptr) [[unlikely]] {
+  const bool is_matched = endpoint != nullptr && header.type == PacketType::enveloped &&
+                          endpoint->spec.matcher != nullptr;
+  if (endpoint == nullptr || (!is_matched && !is_eager(run))) [[unlikely]]
     return Sink::on_run(run);
-  } else if (header.type == PacketType::enveloped && endpoint->spec.matcher != nullptr) {
-    taken = match(*endpoint->spec.matcher, run);
-  } else if (is_eager(run)) {
-    taken = endpoint->arrivals.run(*endpoint, *this, {run.source, Tag{header.tag}}, run);
-  } else {
-    return Sink::on_run(run);
-  }
+  const uint32_t taken =
+      is_matched ? match(*endpoint->spec.matcher, run)
+                 : endpoint->arrivals.run(*endpoint, *this, {run.source, Tag{header.tag}}, run);
   count(frames_in, taken);
   if (taken < run.count) [[unlikely]]
     (void)noted(Taken::hold, run.source, header.endpoint);
