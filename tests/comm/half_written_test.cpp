@@ -79,6 +79,8 @@ struct Noting final : Matcher {
   std::vector<std::byte> bytes;
 };
 
+constexpr std::size_t kLong = 3 * 2 * Trapped::kHalf;
+
 /// Rank 1, in a process of its own, is met by `signal` while it writes a message for rank 0.
 class HalfWritten : public ::testing::Test {
  protected:
@@ -104,6 +106,21 @@ class HalfWritten : public ::testing::Test {
       endpoint.send_wait(Rank{0}, Tag{1}, data);
       // The packet is its owner's again only now.
       for (uint32_t i = 2; i < 12; ++i) endpoint.send_wait(Rank{0}, Tag{i}, pattern(40'000, i));
+      runtime.barrier();
+      return 0;
+    });
+  }
+  /// The same for a message of kLong bytes that `send` sends, when it answers true.
+  template <class Send>
+  static pid_t start_for_matchers(SharedJob& of, int signal, Send send) {
+    return of.start(1, [signal, send](fabric::Job& job) {
+      Runtime runtime({.job = &job});
+      Noting none;
+      Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &none});
+      runtime.barrier();
+      const auto data = pattern(kLong, 5);
+      const auto trapped = Trapped::make(signal, data);
+      while (!send(endpoint, trapped)) runtime.relax();
       runtime.barrier();
       return 0;
     });
@@ -148,16 +165,8 @@ TEST_F(HalfWritten, MatchersGetTheRestOfAStoppedSendersAndLearnOfADeadOnes) {
   for (const int signal : {SIGSTOP, SIGKILL}) {
     for (const bool copies : {true, false}) {
       SCOPED_TRACE(::testing::Message() << "signal " << signal << ", copies " << copies);
-      const pid_t child = shared.start(1, [&](fabric::Job& job) {
-        Runtime runtime({.job = &job});
-        Noting none;
-        Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &none});
-        runtime.barrier();
-        const auto data = pattern(3 * 2 * Trapped::kHalf, 5);
-        const auto trapped = Trapped::make(signal, data);
-        while (endpoint.send_wide(Rank{0}, {}, trapped) != Post::done) runtime.relax();
-        runtime.barrier();
-        return 0;
+      const pid_t child = start_for_matchers(shared, signal, [](auto& endpoint, auto data) {
+        return endpoint.send_wide(Rank{0}, {}, data) == Post::done;
       });
       const auto job = shared.rank(0);
       {
@@ -170,7 +179,7 @@ TEST_F(HalfWritten, MatchersGetTheRestOfAStoppedSendersAndLearnOfADeadOnes) {
         while (!matcher.came && !matcher.is_down) runtime.progress();
         if (signal == SIGSTOP) {
           EXPECT_EQ(matcher.error, Errc::ok);
-          EXPECT_EQ(matcher.bytes, pattern(3 * 2 * Trapped::kHalf, 5));
+          EXPECT_EQ(matcher.bytes, pattern(kLong, 5));
           ::kill(child, SIGCONT);
           runtime.barrier();
         } else if (matcher.came) {
@@ -227,27 +236,12 @@ TEST_F(HalfWritten, AKilledSendersMessageIsNone) {
 // --- What several read
 // ----------------------------------------------------------------------------
 
-/// Sends to both at once, as soon as it goes to both.
-template <class Endpoint>
-void send_to_both(Runtime& runtime, Endpoint& endpoint, const std::array<Rank, 2>& to,
-                  std::span<const std::byte> data) {
-  while (endpoint.send_shared(to, {}, data) == 0) runtime.relax();
-}
-
 TEST_F(HalfWritten, EachReaderGetsTheRestOfAStoppedSendersAndLearnsOfADeadOnes) {
   for (const int signal : {SIGSTOP, SIGKILL}) {
     SCOPED_TRACE(signal);
     SharedJob three{3};
-    const std::size_t bytes = 3 * 2 * Trapped::kHalf;
-    const pid_t writer = three.start(1, [&](fabric::Job& job) {
-      Runtime runtime({.job = &job});
-      Noting none;
-      Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &none});
-      runtime.barrier();
-      const auto data = pattern(bytes, 5);
-      send_to_both(runtime, endpoint, {Rank{0}, Rank{2}}, Trapped::make(signal, data));
-      runtime.barrier();
-      return 0;
+    const pid_t writer = start_for_matchers(three, signal, [](auto& endpoint, auto data) {
+      return endpoint.send_shared(std::array{Rank{0}, Rank{2}}, {}, data) != 0;
     });
     // Whether it got all, or learnt why not.
     const auto read = [&](fabric::Job& job) {
@@ -257,7 +251,7 @@ TEST_F(HalfWritten, EachReaderGetsTheRestOfAStoppedSendersAndLearnsOfADeadOnes) 
       runtime.barrier();
       while (signal == SIGKILL ? !matcher.is_down : !matcher.came) runtime.progress();
       if (signal == SIGKILL) return matcher.came && matcher.error != Errc::peer_died ? 1 : 0;
-      const bool right = matcher.error == Errc::ok && matcher.bytes == pattern(bytes, 5);
+      const bool right = matcher.error == Errc::ok && matcher.bytes == pattern(kLong, 5);
       three.word(0) += 1;
       runtime.barrier();
       return right ? 0 : 1;
