@@ -22,7 +22,7 @@ enum class SendMode : uint8_t { standard, synchronous, ready };
 /// on return. Errors are in `outcome.error`.
 void start_send(Transfer& transfer, Comm& comm, Plane plane, int to, int tag, const void* buffer,
                 int64_t count, const Datatype& type, SendMode mode = SendMode::standard);
-/// Writes down what a receive is. In line: one that follows another differs in little.
+/// Writes down what a receive is; in line, where its caller has most of that in registers.
 inline void prepare_recv(Transfer& transfer, Comm& comm, Plane plane, int from, int tag,
                          void* buffer, int64_t count, const Datatype& type) {
   const Rank process = from == MPI_ANY_SOURCE ? kAnySource : comm.process(from);

@@ -233,8 +233,7 @@ TEST_F(HalfWritten, AKilledSendersMessageIsNone) {
   }
 }
 
-// --- What several read
-// ----------------------------------------------------------------------------
+// --- What several read ---------------------------------------------------------------------------
 
 TEST_F(HalfWritten, EachReaderGetsTheRestOfAStoppedSendersAndLearnsOfADeadOnes) {
   for (const int signal : {SIGSTOP, SIGKILL}) {

@@ -138,7 +138,7 @@ class Matcher {
   /// False: no room now; the message, and all behind it in its lane, is offered again later.
   virtual bool arrive(const Delivery& message) noexcept = 0;
   /// Several short ones of one sender, in order, with the same envelope: how many there was room
-  /// for; the others are offered again.
+  /// for; the others are offered again. By default one after the other, by `arrive`.
   virtual uint32_t arrive_run(const DeliveryRun& run) noexcept;
   virtual bool announced(const Envelope& envelope, const Announcement& message) noexcept = 0;
   /// After Endpoint::try_again_later: tries what was answered retry.

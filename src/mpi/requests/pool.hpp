@@ -119,6 +119,7 @@ class RequestPool {
     }
     /// All that were added: before the program's code runs, which may want them.
     void give_back() noexcept {
+      if (count_ == 0) return;
       pool_.records_.release(std::span<const uint32_t>(indices_, count_));
       count_ = 0;
     }
