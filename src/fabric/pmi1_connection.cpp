@@ -104,6 +104,7 @@ void Pmi1Connection::deliver(std::string_view line) {
   }
 }
 
+/// Until what this thread asked for has come: it reads, unless another does.
 template <class Over>
 void Pmi1Connection::wait(std::unique_lock<std::mutex>& hold, Over over) {
   while (!over()) {
@@ -135,7 +136,9 @@ void Pmi1Connection::wait(std::unique_lock<std::mutex>& hold, Over over) {
 
 Pmi1Message Pmi1Connection::ask(std::string_view line, std::string_view answer) {
   std::unique_lock hold(lock_);
-  wait(hold, [this] { return !asking_; });
+  // Without reading for who asks: his answer may be the last line that comes, and whoever read on
+  // behind it would wait in there though it is his turn.
+  changed_.wait(hold, [this] { return !asking_ || !lost_.empty(); });
   if (!lost_.empty()) throw Error(Errc::launcher, lost_);
   send(line);
   asking_ = true;

@@ -18,8 +18,9 @@ namespace weft::fabric {
 /// Who may call: any thread. A thread that waits for an answer reads for all that wait, so that
 /// requests are answered while another thread is in a barrier (a peer may come to its own barrier
 /// only after that request). Blocks in the kernel, with no lock held.
-/// Invariants: (1) at most one request is unanswered; (2) at most one thread reads; (3) once lost,
-/// or out of step, the connection stays so, and every call throws the same sentence.
+/// Invariants: (1) at most one request is unanswered; (2) at most one thread reads, and it
+/// waits for a line of its own: no other can have taken what it blocks for; (3) once lost, or out
+/// of step, the connection stays so, and every call throws the same sentence.
 class Pmi1Connection {
  public:
   /// Throws Error(launcher) if `descriptor` is no open socket.
