@@ -335,38 +335,54 @@ void Runtime::Impl::yield_core() noexcept {
     core_is_wanted.store(wanted, std::memory_order_relaxed);
 }
 
+namespace {
+
+/// How long this thread has looked and found nothing, look upon look.
+struct VainLooks {
+  uint64_t last = 0;  ///< when the last look ended
+  uint64_t since = 0;
+};
+constinit thread_local VainLooks vain_looks;
+
+/// The same, of the look that ends now; 0 if it found something, or the one before was not `close`.
+/// Not in line: a task's next look may be another thread's.
+WEFT_NOT_IN_LINE uint64_t note_look(uint32_t served, uint64_t close) noexcept {
+  VainLooks& looks = vain_looks;
+  const uint64_t now = base::ticks();
+  if (served != 0 || now - std::exchange(looks.last, now) > close) looks.since = now;
+  return now - looks.since;
+}
+
+}  // namespace
+
 /// Who asks instead of waiting, and does nothing else in between, would keep its core for the rest
 /// of its time slice from the process that is to answer; a task its worker from the tasks. Who
 /// computes between two looks keeps it.
 uint32_t Runtime::Impl::progress_for_asker(Device& own) {
-  thread_local uint64_t last = 0;   // when the last look ended
-  thread_local uint64_t since = 0;  // looks followed closely, and found nothing
   thread_local uint8_t fruitless = 0;
   const uint32_t served = progress(own);
   if (served == 0 && ++fruitless == 0) report_if_quiet(false);
-  const uint64_t now = base::ticks();
-  if (served != 0 || now - std::exchange(last, now) > kCloseLooks * yield_ticks) {
-    since = now;
-    return served;
-  }
+  const uint64_t in_vain = note_look(served, kCloseLooks * yield_ticks);
+  if (in_vain == 0) return served;
   // relaxed: a hint.
-  if (now - since > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) {
+  if (in_vain > yield_ticks || core_is_wanted.load(std::memory_order_relaxed)) {
     base::Parker& asker = base::this_parker();
     if (!asker.may_poll()) {
       // Not soon: a few looks with a lock of the thread held are no mistake of the program's.
-      if (now - since <= kTaskLooks * yield_ticks) return served;
+      if (in_vain <= kTaskLooks * yield_ticks) return served;
       const uint64_t before = base::ticks();
       asker.yield();  // and may be in another thread then: nothing of this one's is touched
       if (base::ticks() - before < yield_ticks) yield_core();  // no other task wanted it
       return served;
     }
     yield_core();
-    last = since = base::ticks();
+    vain_looks.last = vain_looks.since = base::ticks();
   }
   return served;
 }
 
-/// A task leaves its worker to other tasks. Where nobody else progresses, it does in between.
+/// A task leaves its worker to other tasks. Where nobody else progresses, it does in between, and
+/// leaves the worker's core to others, too, when that is long in vain.
 void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker& task,
                                  Wants wants) {
   if (awaited.ready()) return;
@@ -379,7 +395,10 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
   }
   while (!awaited.ready()) {
     // `device` stays a device, though the task may go on in another thread.
-    if (progress_for(device, wants) == 0) task.yield();
+    const uint32_t served = progress_for(device, wants);
+    const bool in_vain = note_look(served, kCloseLooks * yield_ticks) > yield_ticks;
+    if (served == 0) task.yield();
+    if (in_vain) yield_core();
   }
 }
 
