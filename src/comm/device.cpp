@@ -205,7 +205,10 @@ Taken Device::dispatch(Endpoint::Impl& endpoint, const Header& header,
       return comm::arrive_enveloped(endpoint, *this, comm::packed_of(frame.head), arrived);
     case PacketType::announced:
       if (endpoint.spec.matcher == nullptr || !take_body(rest, rendezvous)) break;
-      return comm::arrive_announced(endpoint, frame.source, comm::packed_of(frame.head),
+      arrived.payload = frame.loan ? frame.packet : rest;
+      // All of its bytes, or none.
+      if (!arrived.payload.empty() && arrived.payload.size() != rendezvous.bytes) break;
+      return comm::arrive_announced(endpoint, *this, comm::packed_of(frame.head), arrived,
                                     rendezvous);
     case PacketType::put:
       if (endpoint.spec.arrival != Arrival::memory || !comm::take(rest, put)) break;

@@ -136,6 +136,8 @@ struct Endpoint::Impl {
                       void* context);
   Post send_large(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
                   std::size_t bytes, Completion* completion, void* context);
+  /// Tells the sender that its announcement has ended so.
+  Post end_announced(const Announcement& message, Errc error);
   Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
                 std::optional<Tag> signal, Completion* completion, void* context);
   /// `to`: of the job.
@@ -234,8 +236,8 @@ void begin_fetch(Operation& op, uint64_t key) noexcept;
 fabric::Taken arrive_enveloped(Endpoint::Impl&, Device&, const fabric::ShortHeader&,
                                const Arrived&);
 Tried try_again(Endpoint::Impl&);
-fabric::Taken arrive_announced(Endpoint::Impl&, Rank source, const fabric::ShortHeader& header,
-                               const RendezvousBody& body);
+fabric::Taken arrive_announced(Endpoint::Impl&, Device&, const fabric::ShortHeader&, const Arrived&,
+                               const RendezvousBody&);
 
 // remote_memory.cpp (all under the device's lock)
 fabric::Taken arrive_put(Endpoint::Impl&, Device&, const Header&, const Arrived&, const PutBody&);

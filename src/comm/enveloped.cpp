@@ -72,7 +72,8 @@ uint64_t Endpoint::send_shared(std::span<const Rank> to, const Envelope& envelop
 
 WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
                                          std::span<const std::byte> data, Completion* completion,
-                                         void* context, Device* via, AnnouncementName* name) {
+                                         void* context, Device* via, AnnouncementName* name,
+                                         bool brings) {
   Impl& my = *impl_;
   my.check_envelope(to, data.data(), data.size());
   Runtime::Impl& runtime = my.runtime;
@@ -95,14 +96,22 @@ WEFT_NOT_IN_LINE Post Endpoint::announce(Rank to, const Envelope& envelope,
     return Post::posted;
   }
   const auto header = comm::pack(PacketType::announced, my.number, device.number(), envelope);
-  const RendezvousBody body = runtime.announcement_of(*op, device);
+  // Where it is fetched all the same, packets bring it: what goes along is not worth an offer.
+  const bool along = brings && !data.empty() && runtime.goes_eagerly(to, data.size());
+  const RendezvousBody body = along ? RendezvousBody{runtime.operations->handle_of(*op),
+                                                     reinterpret_cast<uintptr_t>(data.data()),
+                                                     data.size(), fabric::ReadOffer::kNone}
+                                    : runtime.announcement_of(*op, device);
   if (name != nullptr) *name = {body.operation.index, body.operation.generation, op->device};
   std::byte raw[sizeof header + sizeof body];
   std::memcpy(raw, &header, sizeof header);
   std::memcpy(raw + sizeof header, &body, sizeof body);
   comm::OperationTable::expect(*op);
-  return runtime.posted_unless_refused(*op, to, device.number(),
-                                       device.port().try_send(to, device.number(), raw, {}));
+  const Post answer = along && !my.fits_ring(to, sizeof body + data.size())
+                          ? runtime.send_packet(device, to, raw, {&data, 1})
+                          : device.port().try_send(to, device.number(), raw,
+                                                   along ? data : std::span<const std::byte>());
+  return runtime.posted_unless_refused(*op, to, device.number(), answer);
 }
 
 // --- Receiving -----------------------------------------------------------------------------------
@@ -129,24 +138,29 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
   return Post::posted;
 }
 
-Post Endpoint::refuse(const Announcement& message) {
-  Impl& my = *impl_;
-  Operation* op = my.runtime.operations->allocate_for_fetch();
+Post Endpoint::Impl::end_announced(const Announcement& message, Errc error) {
+  Operation* op = runtime.operations->allocate_for_fetch();
   if (op == nullptr) return Post::retry;
-  Device& device = my.pick_device();
+  Device& device = pick_device();
   op->capacity = op->bytes = op->moved = 0;
   op->completion = nullptr;
   op->context = nullptr;
-  op->endpoint = my.number;
+  op->endpoint = number;
   op->peer = message.source;
   op->device = device.number();
   op->reply_port = message.reply_port;
   op->remote = {message.operation, message.generation};
   op->answers = true;
-  op->error = Errc::cancelled;
+  op->error = error;
   op->work = Work::answer;
   device.enqueue(*op);
   return Post::posted;
+}
+
+Post Endpoint::took(const Announcement& message) { return impl_->end_announced(message, Errc::ok); }
+
+Post Endpoint::refuse(const Announcement& message) {
+  return impl_->end_announced(message, Errc::cancelled);
 }
 
 /// Counts who asked since the last look, so that a request during a look is followed by another.
@@ -188,17 +202,20 @@ fabric::Taken arrive_enveloped(Endpoint::Impl& endpoint, Device& device,
   return fabric::Taken::yes;
 }
 
-fabric::Taken arrive_announced(Endpoint::Impl& endpoint, Rank source,
-                               const fabric::ShortHeader& header, const RendezvousBody& body) {
-  const Announcement announced{source,
+fabric::Taken arrive_announced(Endpoint::Impl& endpoint, Device& device,
+                               const fabric::ShortHeader& header, const Arrived& arrived,
+                               const RendezvousBody& body) {
+  const Announcement announced{arrived.source,
                                static_cast<uint16_t>(header.words[1] >> 32),
                                body.operation.index,
                                body.operation.generation,
                                body.address,
                                body.bytes,
                                body.key};
-  return endpoint.spec.matcher->announced(unpack_envelope(header), announced) ? fabric::Taken::yes
-                                                                              : fabric::Taken::hold;
+  if (!endpoint.spec.matcher->announced(unpack_envelope(header), announced, arrived.payload))
+    return fabric::Taken::hold;
+  if (arrived.loan) device.port().give_back(arrived.loan);
+  return fabric::Taken::yes;
 }
 
 }  // namespace comm

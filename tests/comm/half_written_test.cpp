@@ -70,7 +70,10 @@ struct Noting final : Matcher {
     came = true;
     return true;
   }
-  bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
+  bool announced(const Envelope&, const Announcement&,
+                 std::span<const std::byte>) noexcept override {
+    return true;
+  }
   Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank) noexcept override { is_down = true; }
   const std::atomic<uint64_t>* waits_for = nullptr;  ///< refuses all until it is set
@@ -276,7 +279,10 @@ struct Holding final : Matcher {
     job.word(0) = 1;
     for (;;) ::pause();
   }
-  bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
+  bool announced(const Envelope&, const Announcement&,
+                 std::span<const std::byte>) noexcept override {
+    return true;
+  }
   Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank) noexcept override {}
   SharedJob& job;

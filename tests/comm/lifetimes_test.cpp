@@ -262,7 +262,8 @@ struct Hesitant final : Matcher {
     if (takes) ++taken;
     return takes;
   }
-  bool announced(const Envelope& /*envelope*/, const Announcement& /*message*/) noexcept override {
+  bool announced(const Envelope& /*envelope*/, const Announcement& /*message*/,
+                 std::span<const std::byte> /*brought*/) noexcept override {
     return takes;
   }
   Tried try_again() noexcept override { return Tried::all; }

@@ -46,10 +46,16 @@ struct Recorder final : Matcher {
     all.push_back(std::move(seen));
     return true;
   }
-  bool announced(const Envelope& envelope, const Announcement& message) noexcept override {
+  bool announced(const Envelope& envelope, const Announcement& message,
+                 std::span<const std::byte> brought) noexcept override {
     const std::scoped_lock guard(lock);
+    if (refusals > 0) {
+      --refusals;
+      return false;
+    }
     all.push_back({.source = message.source,
                    .envelope = envelope,
+                   .payload = {brought.begin(), brought.end()},
                    .announcement = message,
                    .is_announced = true});
     return true;
@@ -129,7 +135,10 @@ struct Numbers final : Matcher {
     longest = std::max(longest, run.size());
     return Matcher::arrive_run(run);
   }
-  bool announced(const Envelope&, const Announcement&) noexcept override { return false; }
+  bool announced(const Envelope&, const Announcement&,
+                 std::span<const std::byte>) noexcept override {
+    return false;
+  }
   Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank /*peer*/) noexcept override {}
 
@@ -209,6 +218,58 @@ TEST(Matcher, AnnouncedMessagesAreFetchedWheneverItSuits) {
       EXPECT_EQ(into, data);
       recorder.all.clear();
       runtime.barrier();
+    }
+  });
+}
+
+// Whether their bytes are taken, fetched all the same, or not wanted: the sender is told.
+TEST(Matcher, AnnouncedMessagesMayBringTheirBytes) {
+  enum class End { taken, fetched, refused };
+  on_ranks(2, [&](Runtime& runtime) {
+    Recorder recorder;
+    Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &recorder});
+    runtime.barrier();
+    const Rank other{1 - runtime.rank().value};
+    const std::size_t most = runtime.eager_bytes(other);
+    const std::size_t sizes[] = {0, 1, 40, 41, 100, 232, 233, 600, 3000, most, most + 1, 100'000};
+    for (const std::size_t bytes : sizes) {
+      for (const End end : {End::taken, End::fetched, End::refused}) {
+        const bool along = bytes > 0 && bytes <= most;
+        if (end == End::taken && !along) continue;
+        const auto data = pattern(bytes, static_cast<uint32_t>(bytes));
+        Synchronizer gone;
+        const Envelope envelope{.tag = 5, .sequence = 6, .context = 7, .kind = 8};
+        recorder.refusals = 2;
+        ASSERT_EQ(until_posted(runtime,
+                               [&] {
+                                 return endpoint.announce(other, envelope, data, &gone, nullptr,
+                                                          nullptr, nullptr, true);
+                               }),
+                  Post::posted);
+        runtime.wait_until([&] { return recorder.count() == 1; });
+        const Announcement message = recorder.all[0].announcement;
+        EXPECT_TRUE(recorder.all[0].is_announced);
+        EXPECT_EQ(message.bytes, bytes);
+        EXPECT_EQ(recorder.all[0].payload, along ? data : pattern(0, 0)) << bytes;
+        if (end == End::fetched) {
+          std::vector<std::byte> into(bytes);
+          Synchronizer here;
+          const auto fetch = [&] { return endpoint.fetch(message, into, &here, nullptr); };
+          ASSERT_EQ(until_posted(runtime, fetch), Post::posted);
+          runtime.wait(here);
+          EXPECT_EQ(here.event().error, Errc::ok);
+          EXPECT_EQ(into, data);
+        } else {
+          const auto tell = [&] {
+            return end == End::taken ? endpoint.took(message) : endpoint.refuse(message);
+          };
+          ASSERT_EQ(until_posted(runtime, tell), Post::posted);
+        }
+        runtime.wait(gone);
+        EXPECT_EQ(gone.event().error, end == End::refused ? Errc::cancelled : Errc::ok) << bytes;
+        recorder.all.clear();
+        runtime.barrier();
+      }
     }
   });
 }

@@ -125,7 +125,10 @@ class Kept final : public Matcher {
     all.push_back(std::move(bytes));
     return true;
   }
-  bool announced(const Envelope&, const Announcement&) noexcept override { return true; }
+  bool announced(const Envelope&, const Announcement&,
+                 std::span<const std::byte>) noexcept override {
+    return true;
+  }
   Tried try_again() noexcept override { return Tried::all; }
   void peer_down(Rank) noexcept override {}
 

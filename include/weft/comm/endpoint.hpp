@@ -198,15 +198,19 @@ class Endpoint {
                        std::span<const std::byte> data, Device* via = nullptr);
   /// Announces a message of any size, which waits here until it is fetched: posted or retry. The
   /// completion tells that the buffer may be used again. `name` (if given) is filled in before
-  /// anybody can answer.
+  /// anybody can answer. `brings`: a copy of its bytes goes along, if they are no more than an
+  /// eager message may have.
   Post announce(Rank to, const Envelope& envelope, std::span<const std::byte> data,
                 Completion* completion, void* context, Device* via = nullptr,
-                AnnouncementName* name = nullptr);
+                AnnouncementName* name = nullptr, bool brings = false);
   /// Brings an announced message into `buffer`: posted or retry. One that is too long for it ends
   /// with `truncated` and is dropped whole; the sender's announcement ends well.
   Post fetch(const Announcement& message, std::span<std::byte> buffer, Completion* completion,
              void* context);
-  /// Instead of that: the sender's announcement ends with `cancelled`. posted or retry.
+  /// Instead of that, of one that brought its bytes: the sender's announcement ends well. posted or
+  /// retry.
+  Post took(const Announcement& message);
+  /// Instead of either: the sender's announcement ends with `cancelled`. posted or retry.
   Post refuse(const Announcement& message);
   /// Something was answered retry: Matcher::try_again is called at each progress of `via` (or the
   /// policy's device) until it answers Tried::all. Nobody sleeps meanwhile. Any thread, never

@@ -22,7 +22,7 @@ struct Envelope {
 };
 
 /// A message that waits at its sender (rendezvous). Plain data, kept as long as is convenient; ends
-/// in exactly one Endpoint::fetch or Endpoint::refuse.
+/// in exactly one Endpoint::fetch, took or refuse.
 struct Announcement {
   Rank source{};
   uint16_t reply_port = 0;
@@ -140,7 +140,10 @@ class Matcher {
   /// Several short ones of one sender, in order, with the same envelope: how many there was room
   /// for; the others are offered again. By default one after the other, by `arrive`.
   virtual uint32_t arrive_run(const DeliveryRun& run) noexcept;
-  virtual bool announced(const Envelope& envelope, const Announcement& message) noexcept = 0;
+  /// `brought`: all its bytes, valid during the call, if they came with it (Endpoint::announce):
+  /// who keeps them calls Endpoint::took. Else nothing; and they can be fetched in either case.
+  virtual bool announced(const Envelope& envelope, const Announcement& message,
+                         std::span<const std::byte> brought) noexcept = 0;
   /// After Endpoint::try_again_later: tries what was answered retry.
   virtual Tried try_again() noexcept = 0;
   /// `peer` died; all that it sent before was offered. Once a peer, also of those that had died

@@ -23,7 +23,10 @@ bool lands(const Transfer& receive) noexcept {
 }
 
 std::span<const std::byte> payload_of(const Arrived& message) noexcept {
-  return {message.holds == Arrived::Holds::heap ? message.heap : message.inlined, message.bytes};
+  return {message.holds == Arrived::Holds::heap      ? message.heap
+          : message.holds == Arrived::Holds::brought ? message.brought
+                                                     : message.inlined,
+          message.bytes};
 }
 
 }  // namespace
@@ -87,11 +90,7 @@ void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
   if (endpoint_->fetch(message, {into, room}, &fetched_, &transfer) == Post::posted) return;
   under_way_.fetch_sub(1, std::memory_order_relaxed);
   base::give_back_buffer(std::exchange(transfer.packed, nullptr));
-  {
-    const std::scoped_lock guard(stalled_lock_);
-    unfetched_.emplace_back(&transfer, message);
-  }
-  endpoint_->try_again_later();
+  end_later({message, Unended::fetched, &transfer});
 }
 
 void Engine::end_fetch(void* argument, const Event& event) {
@@ -125,6 +124,7 @@ void Engine::receive(Transfer& transfer, Arrived& message) {
     begin_fetch(transfer, announcement);
     return;
   }
+  if (message.holds == Arrived::Holds::brought) tell_taken(message.announcement);
   deliver(transfer, message.process, message.tag, Payload(payload_of(message)), false);
   release(message);
 }
@@ -167,11 +167,28 @@ Arrived* Engine::record_of(Channel& channel, const Delivery& message) {
   return record;
 }
 
+Arrived* Engine::record_of(Channel& channel, const Envelope& envelope, const Announcement& message,
+                           std::span<const std::byte> brought) {
+  Arrived* const record = record_of(channel, message.source, envelope);
+  if (record == nullptr) return nullptr;
+  record->bytes = message.bytes;
+  record->holds = Arrived::Holds::announced;
+  record->announcement = message;
+  // Without memory for them they wait at their sender.
+  if (brought.empty() || (record->brought = base::take_buffer(brought.size())) == nullptr)
+    return record;
+  std::memcpy(record->brought, brought.data(), brought.size());
+  record->holds = Arrived::Holds::brought;
+  charge(message.source, static_cast<int64_t>(record->bytes) + kRecordBytes);
+  return record;
+}
+
 void Engine::release(Arrived& message) noexcept {
   const Rank source = message.process;
   const auto bytes = static_cast<int64_t>(message.bytes) + kRecordBytes;
   const Arrived::Holds holds = message.holds;
   if (holds == Arrived::Holds::heap) base::give_back_buffer(message.heap);
+  if (holds == Arrived::Holds::brought) base::give_back_buffer(message.brought);
   records_.release(message);
   if (holds != Arrived::Holds::announced) discharge(source, bytes);
 }
@@ -224,12 +241,21 @@ bool Engine::keep(Channel& channel, const Delivery& message) {
   return keep(channel, message);
 }
 
-bool Engine::accept(Channel& channel, const Envelope& envelope, const Announcement& message) {
-  Arrived* const record = record_of(channel, message.source, envelope);
+bool Engine::accept(Channel& channel, const Envelope& envelope, const Announcement& message,
+                    std::span<const std::byte> brought) {
+  if (!brought.empty()) {
+    const int tag = static_cast<int>(envelope.tag);
+    if (Transfer* const met =
+            timed(channel, [&] { return channel.take_receive(message.source, tag); });
+        met != nullptr) {
+      // First, since the receive's end may be the end of it all.
+      tell_taken(message);
+      deliver(*met, message.source, tag, Payload(brought), true);
+      return true;
+    }
+  }
+  Arrived* const record = record_of(channel, envelope, message, brought);
   if (record == nullptr) return false;
-  record->bytes = message.bytes;
-  record->holds = Arrived::Holds::announced;
-  record->announcement = message;
   wait_in(channel, *record);
   return true;
 }
@@ -285,23 +311,18 @@ uint32_t Engine::arrive_run(const DeliveryRun& run) noexcept {
   return taken;
 }
 
-bool Engine::announced(const Envelope& envelope, const Announcement& message) noexcept {
+bool Engine::announced(const Envelope& envelope, const Announcement& message,
+                       std::span<const std::byte> brought) noexcept {
   if (!opened_.load(std::memory_order_acquire)) [[unlikely]]
     return false;
   Channel& channel = this->channel(envelope.context, plane_of(envelope));
-  if ((envelope.kind & kSequenced) == 0) return accept(channel, envelope, message);
+  if ((envelope.kind & kSequenced) == 0) return accept(channel, envelope, message, brought);
   SourceOrder& order = this->order(channel, message.source);
   const std::scoped_lock guard(order.lock);
   if (envelope.sequence != order.expected) {
-    Arrived* const record = record_of(channel, message.source, envelope);
-    if (record != nullptr) {
-      record->bytes = message.bytes;
-      record->holds = Arrived::Holds::announced;
-      record->announcement = message;
-    }
-    return keep_early(order, channel, envelope, record);
+    return keep_early(order, channel, envelope, record_of(channel, envelope, message, brought));
   }
-  if (!accept(channel, envelope, message)) return false;
+  if (!accept(channel, envelope, message, brought)) return false;
   ++order.expected;
   if (order.early != nullptr) offer_early(order, channel);
   return true;

@@ -89,7 +89,8 @@ class Engine final : public Matcher {
   // Matcher (a device's lock)
   bool arrive(const Delivery& message) noexcept override;
   uint32_t arrive_run(const DeliveryRun& run) noexcept override;
-  bool announced(const Envelope& envelope, const Announcement& message) noexcept override;
+  bool announced(const Envelope& envelope, const Announcement& message,
+                 std::span<const std::byte> brought) noexcept override;
   Tried try_again() noexcept override;
   void peer_down(Rank peer) noexcept override;
 
@@ -167,7 +168,8 @@ class Engine final : public Matcher {
   [[nodiscard]] bool goes_eagerly(Rank to, std::size_t bytes) const noexcept {
     return bytes <= eager_bytes_ || bytes <= runtime_.eager_bytes(to);
   }
-  Post post(Transfer& transfer, std::span<const std::byte> data, bool eager);
+  enum class How : uint8_t { eager, announced, brought };
+  Post post(Transfer& transfer, std::span<const std::byte> data, How how);
   bool send_wide(Transfer& transfer, std::span<const std::byte> data);
   void stall(Transfer& transfer, Peer& peer);
   void link_stalled(Peer& peer) noexcept;
@@ -176,12 +178,15 @@ class Engine final : public Matcher {
 
   bool accept(Channel& channel, const Delivery& message);
   bool accept_in_order(Channel& channel, const Delivery& message);
-  bool accept(Channel& channel, const Envelope& envelope, const Announcement& message);
+  bool accept(Channel& channel, const Envelope& envelope, const Announcement& message,
+              std::span<const std::byte> brought);
   bool keep(Channel& channel, const Delivery& message);
   bool keep_early(SourceOrder& order, Channel& channel, const Envelope& envelope, Arrived* record);
   void offer_early(SourceOrder& order, Channel& channel);
   Arrived* record_of(Channel& channel, Rank source, const Envelope& envelope);
   Arrived* record_of(Channel& channel, const Delivery& message);
+  Arrived* record_of(Channel& channel, const Envelope& envelope, const Announcement& message,
+                     std::span<const std::byte> brought);
   void wait_in(Channel& channel, Arrived& message);
   /// A search of the channel, and with mpi.match_times its time.
   template <class Search>
@@ -218,6 +223,16 @@ class Engine final : public Matcher {
   bool ask_back(const Recall& recall);
   void give_back(const Delivery& message) noexcept;
   void turn_away(const Announcement& message);
+  /// Its bytes came along and were taken.
+  void tell_taken(const Announcement& message);
+  /// What an announcement shall end in for which there was no record.
+  struct Unended {
+    enum Way : uint8_t { fetched, taken, refused };
+    Announcement message;
+    Way way;
+    Transfer* transfer = nullptr;  ///< fetched: into this
+  };
+  void end_later(const Unended& announcement);
 
   static void end_send(void* engine, const Event& event);
   static void end_fetch(void* engine, const Event& event);
@@ -245,9 +260,8 @@ class Engine final : public Matcher {
   std::atomic<uint32_t> told_to_stop_{0};  ///< peers
 
   base::SpinLock stalled_lock_;
-  std::vector<Peer*> stalled_;  ///< (stalled_lock_)
-  /// (stalled_lock_) To be fetched, or, without a transfer, refused.
-  std::deque<std::pair<Transfer*, Announcement>> unfetched_;
+  std::vector<Peer*> stalled_;          ///< (stalled_lock_)
+  std::deque<Unended> unended_;         ///< (stalled_lock_)
   std::deque<Recall> recalls_;          ///< (stalled_lock_) to be asked for
   base::SpinLock channels_lock_;        ///< making channels
   std::unique_ptr<Endpoint> endpoint_;  ///< last: gone first

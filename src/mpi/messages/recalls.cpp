@@ -61,8 +61,7 @@ bool Engine::ask_back(const Recall& recall) {
 namespace {
 
 bool is_named(const Arrived& message, const RecallBody& body) noexcept {
-  return message.holds == Arrived::Holds::announced &&
-         message.announcement.operation == body.operation &&
+  return message.is_announced() && message.announcement.operation == body.operation &&
          message.announcement.generation == body.generation;
 }
 
@@ -109,15 +108,22 @@ void Engine::give_back(const Delivery& message) noexcept {
 }
 
 void Engine::drop(Arrived& message) noexcept {
-  if (message.holds == Arrived::Holds::announced && endpoint_) turn_away(message.announcement);
+  if (message.is_announced() && endpoint_) turn_away(message.announcement);
   release(message);
 }
 
 void Engine::turn_away(const Announcement& message) {
-  if (endpoint_->refuse(message) == Post::posted) return;
+  if (endpoint_->refuse(message) == Post::retry) end_later({message, Unended::refused});
+}
+
+void Engine::tell_taken(const Announcement& message) {
+  if (endpoint_->took(message) == Post::retry) end_later({message, Unended::taken});
+}
+
+void Engine::end_later(const Unended& announcement) {
   {
     const std::scoped_lock guard(stalled_lock_);
-    unfetched_.emplace_back(nullptr, message);
+    unended_.push_back(announcement);
   }
   endpoint_->try_again_later();
 }

@@ -81,13 +81,13 @@ bool Engine::send_wide(Transfer& transfer, std::span<const std::byte> data) {
 }
 
 /// One try. done: it has gone; posted: its completion will tell.
-Post Engine::post(Transfer& transfer, std::span<const std::byte> data, bool eager) {
+Post Engine::post(Transfer& transfer, std::span<const std::byte> data, How how) {
   const Envelope envelope = envelope_of(*transfer.channel, transfer);
   Device* const device = via(*transfer.channel, transfer.tag);
-  if (eager) return endpoint_->send(transfer.process, envelope, data, device);
+  if (how == How::eager) return endpoint_->send(transfer.process, envelope, data, device);
   under_way_.fetch_add(1, std::memory_order_relaxed);
   const Post answer = endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer,
-                                          device, &transfer.name);
+                                          device, &transfer.name, how == How::brought);
   if (answer == Post::retry) under_way_.fetch_sub(1, std::memory_order_relaxed);
   return answer;
 }
@@ -103,9 +103,10 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     transfer.end();
     return;
   }
-  const bool at_once =
-      mode != SendMode::synchronous && !peer.stopped.load(std::memory_order_relaxed);
-  const bool eager = at_once && goes_eagerly(to, bytes);
+  const bool welcome = !peer.stopped.load(std::memory_order_relaxed);
+  const bool at_once = mode != SendMode::synchronous && welcome;
+  const bool is_short = goes_eagerly(to, bytes);
+  const bool eager = at_once && is_short;
   std::span<const std::byte> data{transfer.buffer, bytes};
   std::array<std::byte, kSmallPack> small;
   if (!transfer.type->contiguous()) {
@@ -131,7 +132,9 @@ void Engine::send(Transfer& transfer, SendMode mode) {
   if (peer.waiting.load(std::memory_order_acquire) == 0) [[likely]] {
     // Not where its copy would be made under the lock of an order between devices.
     const bool went = at_once && !eager && !sequenced_ && send_wide(transfer, data);
-    const Post answer = went ? Post::done : post(transfer, data, eager);
+    // Whoever matched it tells the sender, who waits for that: its bytes need not be asked for.
+    const How how = eager ? How::eager : is_short && welcome ? How::brought : How::announced;
+    const Post answer = went ? Post::done : post(transfer, data, how);
     if (answer == Post::posted) {
       counts.add(ChannelCount::announced);
       return;
@@ -223,7 +226,7 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
     const auto bytes = taken_back ? 0 : static_cast<std::size_t>(first.capacity);
     // Once it is posted its end may be told at any time: nothing of it is read after that.
     first.linked = false;
-    const Post answer = post(first, {from, bytes}, eager);
+    const Post answer = post(first, {from, bytes}, eager ? How::eager : How::announced);
     if (answer == Post::retry) {
       first.linked = true;
       first.kind |= eager ? 0 : kAnnounce;
@@ -246,7 +249,7 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
 Tried Engine::try_again() noexcept {
   if (closing_.load(std::memory_order_acquire)) return Tried::all;
   std::vector<Transfer*> over;
-  std::vector<std::pair<Transfer*, Announcement>> fetches;
+  std::vector<Unended> ends;
   bool all = true;
   {
     // Somebody else is at it: no two of those who poll wait for each other.
@@ -265,9 +268,9 @@ Tried Engine::try_again() noexcept {
     all = kept == 0;
     // Another one first at the next look: none keeps the others waiting.
     if (!all) std::rotate(stalled_.begin(), stalled_.begin() + 1, stalled_.end());
-    for (auto left = std::min<std::size_t>(unfetched_.size(), kSendsAtALook); left != 0; --left) {
-      fetches.push_back(unfetched_.front());
-      unfetched_.pop_front();
+    for (auto left = std::min<std::size_t>(unended_.size(), kSendsAtALook); left != 0; --left) {
+      ends.push_back(unended_.front());
+      unended_.pop_front();
     }
     for (auto left = std::min<std::size_t>(recalls_.size(), kSendsAtALook); left != 0; --left) {
       const Recall first = recalls_.front();
@@ -276,16 +279,22 @@ Tried Engine::try_again() noexcept {
     }
   }
   // One that is refused again comes back to the list.
-  for (const auto& [transfer, message] : fetches) {
-    if (transfer != nullptr) {
-      begin_fetch(*transfer, message);
-    } else {
-      turn_away(message);
+  for (const Unended& each : ends) {
+    switch (each.way) {
+      case Unended::fetched:
+        begin_fetch(*each.transfer, each.message);
+        break;
+      case Unended::taken:
+        tell_taken(each.message);
+        break;
+      case Unended::refused:
+        turn_away(each.message);
+        break;
     }
   }
   {
     const std::scoped_lock guard(stalled_lock_);
-    all = all && unfetched_.empty() && recalls_.empty();
+    all = all && unended_.empty() && recalls_.empty();
   }
   for (Transfer* each : over) {
     base::give_back_buffer(std::exchange(each->packed, nullptr));
