@@ -14,6 +14,11 @@ if(NOT WEFT_SANITIZE)
   endforeach()
 endif()
 
+# Over one device, and over two whose messages race, with little room for what comes early.
+weft_mpi_test(p2p_synchronous RANKS 2 SOURCES programs/p2p_synchronous.cpp)
+weft_mpi_test(p2p_synchronous_racing RANKS 2 PROGRAM p2p_synchronous
+  ENV WEFT_COMM_DEVICES=2 WEFT_MPI_DEVICES=hash WEFT_MPI_UNEXPECTED_PER_PEER=4K)
+
 # Of sizes that go in one packet, in several or announced; and however they are lent.
 weft_mpi_test(p2p_wide RANKS 2 SOURCES programs/p2p_wide.cpp)
 set(ways WEFT_COMM_OPEN_PACKETS=always)
