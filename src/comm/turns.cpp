@@ -14,6 +14,8 @@ namespace {
 struct MyTurn {
   uint64_t began = 0;     ///< ticks
   int32_t returns = 0;    ///< soon ones raise it; negative: so many times it does not leave
+  int32_t late = 0;       ///< how often it was, less what soon returns made up for
+  int32_t soon = 0;       ///< returns since the last that counted
   uint64_t left_at = 0;   ///< ticks, when it left others behind; 0: it did not
   bool messages = false;  ///< it left some in a queue
   uint32_t kept = 0;      ///< Turns::kept_ then
@@ -35,9 +37,15 @@ constexpr int32_t kLeastCredit = -32;  ///< so many switches until answers are e
 
 constexpr double kSoonNs = 50'000;
 constexpr int32_t kMostReturns = 8;
-constexpr int32_t kLate = -16;
+constexpr int32_t kLate = 16;     ///< not so many times, and twice as often each time it was late
+constexpr int32_t kMostLate = 4;  ///< doublings
+constexpr int32_t kMakesUp = 64;  ///< soon returns for one late
 
 constexpr uint64_t kLookNs = 1'000'000;
+/// Where the watch had to wake somebody: a program whose threads go away, all of them, now and
+/// then.
+constexpr uint64_t kShortLookNs = 100'000;
+constexpr uint32_t kShortLooks = 64;  ///< without need, before they get longer again
 constexpr uint32_t kQuietLooks = 3;
 
 }  // namespace
@@ -116,12 +124,21 @@ void Turns::begin_turn() noexcept {
 
 void Turns::begin_wait() noexcept {
   if (my_turn.left_at == 0) return;
-  // Where others took turns meanwhile, the core was in use: no harm was done.
-  const bool late = base::ticks() - my_turn.left_at > soon_ticks_ &&
-                    kept_.load(std::memory_order_relaxed) == my_turn.kept &&
-                    leaves_.load(std::memory_order_relaxed) == my_turn.leaves;
+  // Where others took turns meanwhile, the core was in use: no harm was done. Unless the watch had
+  // to wake them.
+  const bool late =
+      base::ticks() - my_turn.left_at > soon_ticks_ &&
+      (was_missed(my_turn.leaves) || (kept_.load(std::memory_order_relaxed) == my_turn.kept &&
+                                      leaves_.load(std::memory_order_relaxed) == my_turn.leaves));
   my_turn.left_at = 0;
-  my_turn.returns = late ? kLate : std::min(my_turn.returns + 1, kMostReturns);
+  if (late) {
+    my_turn.returns = -(kLate << my_turn.late);
+    my_turn.late = std::min(my_turn.late + 1, kMostLate);
+    my_turn.soon = 0;
+  } else {
+    my_turn.returns = std::min(my_turn.returns + 1, kMostReturns);
+    if (my_turn.late > 0 && ++my_turn.soon % kMakesUp == 0) --my_turn.late;
+  }
 }
 
 bool Turns::comes_back_soon() noexcept { return my_turn.returns >= 0; }
@@ -180,17 +197,30 @@ void Turns::watch() noexcept {
   base::Parker& parker = base::this_parker();
   uint32_t seen = 0;
   uint32_t quiet = 0;
+  uint64_t look_ns = kLookNs;
+  uint32_t needless = 0;
   while (!ends_.load(std::memory_order_seq_cst)) {
-    parker.park_until(base::now_ns() + kLookNs);
+    parker.park_until(base::now_ns() + look_ns);
     const uint32_t kept = kept_.load(std::memory_order_seq_cst);
     quiet = kept == std::exchange(seen, kept) ? quiet + 1 : 0;
     if (quiet == 0) {
       owed.wake_stale();
     } else {
+      if (!owed.empty()) {
+        // relaxed: a hint for whoever left last.
+        const uint32_t last = leaves_.load(std::memory_order_relaxed);
+        missed_[last % kMissed].store(last, std::memory_order_relaxed);
+        look_ns = kShortLookNs;
+        needless = 0;
+      }
       serve_(serve_argument_);
     }
+    if (++needless >= kShortLooks) {
+      look_ns = std::min(look_ns * 2, kLookNs);
+      needless = 0;
+    }
     const bool messages = left.look();
-    if (quiet < kQuietLooks || messages || !owed.empty()) continue;
+    if (quiet * look_ns < kQuietLooks * kLookNs || messages || !owed.empty()) continue;
     sleeping_.store(&parker, std::memory_order_seq_cst);
     while (kept_.load(std::memory_order_seq_cst) == seen &&
            !ends_.load(std::memory_order_seq_cst)) {

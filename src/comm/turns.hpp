@@ -20,12 +20,13 @@
 //     watch does not sleep before it was quiet for kQuietLooks looks with nobody owed a wake; where
 //     nobody took a turn between two looks it wakes all who are owed one and finds the parked ones
 //     a server. So a wrong guess (a thread that left does not come back, or was awake already)
-//     costs a millisecond or two, not a message. The same for messages left in a queue
-//     (left_queues.hpp): the watch is told when a queue is listed, and does not sleep before none
-//     is.
+//     costs a millisecond or two, and less where such guesses are often wrong, not a message. The
+//     same for messages left in a queue (left_queues.hpp): the watch is told when a queue is
+//     listed, and does not sleep before none is.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 
@@ -98,6 +99,10 @@ class Turns {
   enum class Watch : uint8_t { none, starting, kept, failed };
 
   void note_left() noexcept;
+  /// The watch had to wake those whom this leave had left behind.
+  [[nodiscard]] bool was_missed(uint32_t leave) const noexcept {
+    return missed_[leave % kMissed].load(std::memory_order_relaxed) == leave;
+  }
   bool start_watch() noexcept;
   void watch() noexcept;
   [[nodiscard]] bool goes_well() const noexcept;
@@ -111,9 +116,11 @@ class Turns {
   // Guesses, with lost updates: relaxed.
   std::atomic<int32_t> credit_{0};  ///< how much expecting pays; negative: it is not done
   std::atomic<uint32_t> followed_{0};
-  std::atomic<uint32_t> leaves_{0};     ///< threads that left others, or messages, behind
-  std::atomic<uint64_t> switch_ticks_;  ///< that it takes to give a core away
-  std::atomic<uint64_t> given_at_{0};   ///< when that was begun last
+  std::atomic<uint32_t> leaves_{0};  ///< threads that left others, or messages, behind
+  static constexpr std::size_t kMissed = 64;
+  std::atomic<uint32_t> missed_[kMissed] = {};  ///< leaves, by number: see was_missed
+  std::atomic<uint64_t> switch_ticks_;          ///< that it takes to give a core away
+  std::atomic<uint64_t> given_at_{0};           ///< when that was begun last
 
   alignas(base::kCacheLine) std::atomic<uint32_t> kept_{0};  ///< calls of keep_watch
   std::atomic<base::Parker*> sleeping_{nullptr};             ///< the watch's, while it sleeps

@@ -186,6 +186,35 @@ TEST(Turns, WhoWasAwayWhileOthersTookTurnsDidNoHarm) {
   turns.begin_wait();
 }
 
+// Whom it left behind the watch had to wake: that another left meanwhile does not make up for it.
+TEST(Turns, WhoLeftThoseWhomTheWatchHadToWakeIsLate) {
+  std::jthread([] {
+    std::atomic<int> served{0};
+    Turns turns(
+        true, 25'000, [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
+        &served);
+    std::vector<int> woken;
+    std::mutex lock;
+    for (const int times : {16, 32, 64}) {
+      // Two: whom it finds first in the queue time after time, the watch wakes in any case.
+      Waiter first(woken, lock, 0);
+      Waiter second(woken, lock, 1);
+      first.owe(turns);
+      second.owe(turns);
+      EXPECT_TRUE(leaves(turns));
+      // The first may have begun before.
+      for (const int before = served; served < before + 2;) std::this_thread::yield();
+      std::thread([&] { EXPECT_TRUE(leaves(turns)); }).join();
+      turns.begin_wait();
+      for (int i = 0; i < times; ++i) EXPECT_FALSE(leaves(turns)) << i << " of " << times;
+      while (turns.wake_next(false)) {
+      }
+      first.wait();
+      second.wait();
+    }
+  }).join();
+}
+
 // --- Threads of two ranks ------------------------------------------------------------------------
 
 /// A process with one core, whatever the machine.
