@@ -346,7 +346,7 @@ constinit thread_local VainLooks vain_looks;
 
 /// The same, of the look that ends now; 0 if it found something, or the one before was not `close`.
 /// Not in line: a task's next look may be another thread's.
-WEFT_NOT_IN_LINE uint64_t note_look(uint32_t served, uint64_t close) noexcept {
+[[gnu::noinline]] uint64_t note_look(uint32_t served, uint64_t close) noexcept {
   VainLooks& looks = vain_looks;
   const uint64_t now = base::ticks();
   if (served != 0 || now - std::exchange(looks.last, now) > close) looks.since = now;
