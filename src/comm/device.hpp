@@ -71,6 +71,9 @@ class Device final : public fabric::Sink {
 
   [[nodiscard]] uint16_t number() const noexcept { return number_; }
   [[nodiscard]] fabric::Port& port() noexcept { return *port_; }
+  /// Tells `theirs`, an operation of `to`, that it is over; false: not now. Any thread.
+  [[nodiscard]] bool send_finished(Rank to, uint16_t reply_port, comm::Handle theirs,
+                                   Errc error) noexcept;
   [[nodiscard]] comm::WaitList& waiters() noexcept { return waiters_; }
   [[nodiscard]] base::Parker& bell() noexcept { return bell_; }
   [[nodiscard]] const base::CounterCells<kCounts>& counters() const noexcept { return counters_; }
@@ -432,7 +435,6 @@ class Device final : public fabric::Sink {
   bool await_end(comm::Operation& op);
   bool send_request(comm::Operation& op);
   bool send_answer(comm::Operation& op);
-  bool send_finished(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   bool send_signal(comm::Operation& op);
   void receive_probe(const fabric::Frame& frame, const comm::Header& header);
   void note_probes(uint32_t served) noexcept;

@@ -136,8 +136,6 @@ struct Endpoint::Impl {
                       void* context);
   Post send_large(Rank to, Tag tag, std::span<const std::span<const std::byte>> pieces,
                   std::size_t bytes, Completion* completion, void* context);
-  /// Tells the sender that its announcement has ended so.
-  Post end_announced(const Announcement& message, Errc error);
   Post post_put(const fabric::MemoryKey& key, std::size_t offset, std::span<const std::byte> data,
                 std::optional<Tag> signal, Completion* completion, void* context);
   /// `to`: of the job.

@@ -138,29 +138,31 @@ Post Endpoint::fetch(const Announcement& message, std::span<std::byte> buffer,
   return Post::posted;
 }
 
-Post Endpoint::Impl::end_announced(const Announcement& message, Errc error) {
-  Operation* op = runtime.operations->allocate_for_fetch();
+Post Endpoint::took(const Announcement& message) {
+  const comm::Handle theirs{message.operation, message.generation};
+  return impl_->pick_device().send_finished(message.source, message.reply_port, theirs, Errc::ok)
+             ? Post::done
+             : Post::retry;
+}
+
+Post Endpoint::refuse(const Announcement& message) {
+  Impl& my = *impl_;
+  Operation* op = my.runtime.operations->allocate_for_fetch();
   if (op == nullptr) return Post::retry;
-  Device& device = pick_device();
+  Device& device = my.pick_device();
   op->capacity = op->bytes = op->moved = 0;
   op->completion = nullptr;
   op->context = nullptr;
-  op->endpoint = number;
+  op->endpoint = my.number;
   op->peer = message.source;
   op->device = device.number();
   op->reply_port = message.reply_port;
   op->remote = {message.operation, message.generation};
   op->answers = true;
-  op->error = error;
+  op->error = Errc::cancelled;
   op->work = Work::answer;
   device.enqueue(*op);
   return Post::posted;
-}
-
-Post Endpoint::took(const Announcement& message) { return impl_->end_announced(message, Errc::ok); }
-
-Post Endpoint::refuse(const Announcement& message) {
-  return impl_->end_announced(message, Errc::cancelled);
 }
 
 /// Counts who asked since the last look, so that a request during a look is followed by another.

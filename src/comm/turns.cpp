@@ -43,8 +43,8 @@ constexpr int32_t kMakesUp = 64;  ///< soon returns for one late
 
 constexpr uint64_t kLookNs = 1'000'000;
 /// Where the watch had to wake somebody: a program whose threads go away, all of them, now and
-/// then.
-constexpr uint64_t kShortLookNs = 100'000;
+/// then. In turns of the leader, of which one ends between two looks where any are taken.
+constexpr uint64_t kShortLookTurns = 4;
 constexpr uint32_t kShortLooks = 64;  ///< without need, before they get longer again
 constexpr uint32_t kQuietLooks = 3;
 
@@ -53,6 +53,7 @@ constexpr uint32_t kQuietLooks = 3;
 Turns::Turns(bool leads, uint64_t turn_ns, void (*serve)(void*) noexcept, void* argument) noexcept
     : leads_(leads),
       turn_ticks_(base::to_ticks(static_cast<double>(turn_ns) * (leads ? 1 : kFollowersTurn))),
+      short_look_ns_(std::min(kShortLookTurns * turn_ns, kLookNs)),
       serve_(serve),
       serve_argument_(argument),
       soon_ticks_(base::to_ticks(kSoonNs)),
@@ -198,19 +199,24 @@ void Turns::watch() noexcept {
   uint32_t seen = 0;
   uint32_t quiet = 0;
   uint64_t look_ns = kLookNs;
+  uint64_t since_whole_ns = 0;
   uint32_t needless = 0;
   while (!ends_.load(std::memory_order_seq_cst)) {
     parker.park_until(base::now_ns() + look_ns);
     const uint32_t kept = kept_.load(std::memory_order_seq_cst);
     quiet = kept == std::exchange(seen, kept) ? quiet + 1 : 0;
+    // What waits for two looks waits for two long ones.
+    since_whole_ns += look_ns;
+    const bool whole = since_whole_ns >= kLookNs;
+    if (whole) since_whole_ns = 0;
     if (quiet == 0) {
-      owed.wake_stale();
+      if (whole) owed.wake_stale();
     } else {
       if (!owed.empty()) {
         // relaxed: a hint for whoever left last.
         const uint32_t last = leaves_.load(std::memory_order_relaxed);
         missed_[last % kMissed].store(last, std::memory_order_relaxed);
-        look_ns = kShortLookNs;
+        look_ns = short_look_ns_;
         needless = 0;
       }
       serve_(serve_argument_);
@@ -219,7 +225,7 @@ void Turns::watch() noexcept {
       look_ns = std::min(look_ns * 2, kLookNs);
       needless = 0;
     }
-    const bool messages = left.look();
+    const bool messages = whole ? left.look() : !left.empty();
     if (quiet * look_ns < kQuietLooks * kLookNs || messages || !owed.empty()) continue;
     sleeping_.store(&parker, std::memory_order_seq_cst);
     while (kept_.load(std::memory_order_seq_cst) == seen &&

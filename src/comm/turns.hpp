@@ -109,6 +109,7 @@ class Turns {
 
   const bool leads_;
   const uint64_t turn_ticks_;
+  const uint64_t short_look_ns_;
   void (*const serve_)(void*) noexcept;
   void* const serve_argument_;
   const uint64_t soon_ticks_;

@@ -207,8 +207,8 @@ class Endpoint {
   /// with `truncated` and is dropped whole; the sender's announcement ends well.
   Post fetch(const Announcement& message, std::span<std::byte> buffer, Completion* completion,
              void* context);
-  /// Instead of that, of one that brought its bytes: the sender's announcement ends well. posted or
-  /// retry.
+  /// Instead of that, of one that brought its bytes: the sender's announcement ends well. done: it
+  /// is on its way, and nobody need progress for it; or retry: then it can be fetched, too.
   Post took(const Announcement& message);
   /// Instead of either: the sender's announcement ends with `cancelled`. posted or retry.
   Post refuse(const Announcement& message);

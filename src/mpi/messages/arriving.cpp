@@ -90,7 +90,11 @@ void Engine::begin_fetch(Transfer& transfer, const Announcement& message) {
   if (endpoint_->fetch(message, {into, room}, &fetched_, &transfer) == Post::posted) return;
   under_way_.fetch_sub(1, std::memory_order_relaxed);
   base::give_back_buffer(std::exchange(transfer.packed, nullptr));
-  end_later({message, Unended::fetched, &transfer});
+  {
+    const std::scoped_lock guard(stalled_lock_);
+    unfetched_.emplace_back(&transfer, message);
+  }
+  endpoint_->try_again_later();
 }
 
 void Engine::end_fetch(void* argument, const Event& event) {
@@ -117,14 +121,15 @@ void Engine::end_fetch(void* argument, const Event& event) {
 }
 
 void Engine::receive(Transfer& transfer, Arrived& message) {
-  if (message.holds == Arrived::Holds::announced) {
+  // Its sender is told before the receive ends, behind which nobody may progress for long.
+  if (message.is_announced() && !(message.holds == Arrived::Holds::brought &&
+                                  endpoint_->took(message.announcement) == Post::done)) {
     note_source(transfer, message.process, message.tag, static_cast<int64_t>(message.bytes));
     const Announcement announcement = message.announcement;
     release(message);
     begin_fetch(transfer, announcement);
     return;
   }
-  if (message.holds == Arrived::Holds::brought) tell_taken(message.announcement);
   deliver(transfer, message.process, message.tag, Payload(payload_of(message)), false);
   release(message);
 }
@@ -248,9 +253,14 @@ bool Engine::accept(Channel& channel, const Envelope& envelope, const Announceme
     if (Transfer* const met =
             timed(channel, [&] { return channel.take_receive(message.source, tag); });
         met != nullptr) {
-      // First, since the receive's end may be the end of it all.
-      tell_taken(message);
-      deliver(*met, message.source, tag, Payload(brought), true);
+      // As in receive.
+      if (endpoint_->took(message) == Post::done) {
+        deliver(*met, message.source, tag, Payload(brought), true);
+      } else {
+        channel.counts.add(ChannelCount::met_posted);
+        note_source(*met, message.source, tag, static_cast<int64_t>(message.bytes));
+        begin_fetch(*met, message);
+      }
       return true;
     }
   }

@@ -223,16 +223,6 @@ class Engine final : public Matcher {
   bool ask_back(const Recall& recall);
   void give_back(const Delivery& message) noexcept;
   void turn_away(const Announcement& message);
-  /// Its bytes came along and were taken.
-  void tell_taken(const Announcement& message);
-  /// What an announcement shall end in for which there was no record.
-  struct Unended {
-    enum Way : uint8_t { fetched, taken, refused };
-    Announcement message;
-    Way way;
-    Transfer* transfer = nullptr;  ///< fetched: into this
-  };
-  void end_later(const Unended& announcement);
 
   static void end_send(void* engine, const Event& event);
   static void end_fetch(void* engine, const Event& event);
@@ -260,8 +250,9 @@ class Engine final : public Matcher {
   std::atomic<uint32_t> told_to_stop_{0};  ///< peers
 
   base::SpinLock stalled_lock_;
-  std::vector<Peer*> stalled_;          ///< (stalled_lock_)
-  std::deque<Unended> unended_;         ///< (stalled_lock_)
+  std::vector<Peer*> stalled_;  ///< (stalled_lock_)
+  /// (stalled_lock_) To be fetched, or, without a transfer, refused.
+  std::deque<std::pair<Transfer*, Announcement>> unfetched_;
   std::deque<Recall> recalls_;          ///< (stalled_lock_) to be asked for
   base::SpinLock channels_lock_;        ///< making channels
   std::unique_ptr<Endpoint> endpoint_;  ///< last: gone first

@@ -113,17 +113,10 @@ void Engine::drop(Arrived& message) noexcept {
 }
 
 void Engine::turn_away(const Announcement& message) {
-  if (endpoint_->refuse(message) == Post::retry) end_later({message, Unended::refused});
-}
-
-void Engine::tell_taken(const Announcement& message) {
-  if (endpoint_->took(message) == Post::retry) end_later({message, Unended::taken});
-}
-
-void Engine::end_later(const Unended& announcement) {
+  if (endpoint_->refuse(message) == Post::posted) return;
   {
     const std::scoped_lock guard(stalled_lock_);
-    unended_.push_back(announcement);
+    unfetched_.emplace_back(nullptr, message);
   }
   endpoint_->try_again_later();
 }

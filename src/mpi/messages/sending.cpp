@@ -249,7 +249,7 @@ bool Engine::drain(Peer& peer, int& most, std::vector<Transfer*>& over) {
 Tried Engine::try_again() noexcept {
   if (closing_.load(std::memory_order_acquire)) return Tried::all;
   std::vector<Transfer*> over;
-  std::vector<Unended> ends;
+  std::vector<std::pair<Transfer*, Announcement>> fetches;
   bool all = true;
   {
     // Somebody else is at it: no two of those who poll wait for each other.
@@ -268,9 +268,9 @@ Tried Engine::try_again() noexcept {
     all = kept == 0;
     // Another one first at the next look: none keeps the others waiting.
     if (!all) std::rotate(stalled_.begin(), stalled_.begin() + 1, stalled_.end());
-    for (auto left = std::min<std::size_t>(unended_.size(), kSendsAtALook); left != 0; --left) {
-      ends.push_back(unended_.front());
-      unended_.pop_front();
+    for (auto left = std::min<std::size_t>(unfetched_.size(), kSendsAtALook); left != 0; --left) {
+      fetches.push_back(unfetched_.front());
+      unfetched_.pop_front();
     }
     for (auto left = std::min<std::size_t>(recalls_.size(), kSendsAtALook); left != 0; --left) {
       const Recall first = recalls_.front();
@@ -279,22 +279,16 @@ Tried Engine::try_again() noexcept {
     }
   }
   // One that is refused again comes back to the list.
-  for (const Unended& each : ends) {
-    switch (each.way) {
-      case Unended::fetched:
-        begin_fetch(*each.transfer, each.message);
-        break;
-      case Unended::taken:
-        tell_taken(each.message);
-        break;
-      case Unended::refused:
-        turn_away(each.message);
-        break;
+  for (const auto& [transfer, message] : fetches) {
+    if (transfer != nullptr) {
+      begin_fetch(*transfer, message);
+    } else {
+      turn_away(message);
     }
   }
   {
     const std::scoped_lock guard(stalled_lock_);
-    all = all && unended_.empty() && recalls_.empty();
+    all = all && unfetched_.empty() && recalls_.empty();
   }
   for (Transfer* each : over) {
     base::give_back_buffer(std::exchange(each->packed, nullptr));

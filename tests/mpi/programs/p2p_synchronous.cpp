@@ -1,6 +1,9 @@
 // Synchronous sends between two ranks: they end when they are matched and not before, and what goes
 // with them is whole and in order, whether it comes early or late, short or long.
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -64,6 +67,34 @@ void meets_a_receive(int size) {
     int count = -1;
     MPI_Get_count(&status, MPI_BYTE, &count);
     WEFT_CHECK(count == size && into == data);
+  }
+}
+
+/// Whoever received it leaves MPI, until he hears from its sender by other ways.
+void ends_though_its_receiver_leaves(int size, bool early, pid_t peer) {
+  const auto data = pattern(size, 5);
+  if (rank == 0) {
+    if (!early) await_go();
+    MPI_Request request;
+    MPI_Issend(data.data(), size, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, &request);
+    if (early) say_go();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    kill(peer, SIGUSR1);
+    await_go();
+  } else {
+    std::vector<unsigned char> into(data.size());
+    MPI_Request request;
+    if (early) await_go();
+    MPI_Irecv(into.data(), size, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, &request);
+    if (!early) say_go();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    WEFT_CHECK(into == data);
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, SIGUSR1);
+    int got = 0;
+    sigwait(&only, &got);
+    say_go();
   }
 }
 
@@ -183,12 +214,23 @@ void is_taken_back(int size) {
 }  // namespace
 
 int main() {
+  // Before there are other threads.
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &only, nullptr);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int own = getpid();
+  int peer = 0;
+  MPI_Sendrecv(&own, 1, MPI_INT, 1 - rank, kTag, &peer, 1, MPI_INT, 1 - rank, kTag, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
   for (int round = 0; round < 3; ++round) {
     for (const int size : kSizes) {
+      ends_though_its_receiver_leaves(size, true, peer);
+      ends_though_its_receiver_leaves(size, false, peer);
       ends_when_matched(size);
       meets_a_receive(size);
       is_taken_back(size);
