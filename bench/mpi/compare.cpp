@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -464,7 +465,7 @@ Reading depth(const Options& given) {
 }
 
 /// Threads in pairs, each pair with a tag of its own. Rank 0's question says when to end.
-Reading ping_pong(const Options& given, Asks how) {
+Reading ping_pong(const Options& given, Asks how, decltype(&MPI_Send) send = MPI_Send) {
   const Comms comms(given);
   const auto bytes = static_cast<std::size_t>(std::max(given.bytes, 1));
   return run(given, given.threads, !receives(), [&](int thread, Meter& meter) {
@@ -483,15 +484,42 @@ Reading ping_pong(const Options& given, Asks how) {
       if (!receives()) {
         verdict = meter.count(thread) ? kOn : kEnd;
         message[0] = verdict;
-        MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
+        send(message.data(), count, MPI_BYTE, partner(), thread, comm);
         receive();
       } else {
         receive();
         verdict = message[0];
-        MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
+        send(message.data(), count, MPI_BYTE, partner(), thread, comm);
       }
     }
   });
+}
+
+/// As a parallel loop does: all threads of a rank begin together, each exchanges some messages with
+/// its partner, and the next round begins when the last is done, which MPI knows nothing of.
+Reading rounds(const Options& given) {
+  const Comms comms(given);
+  const int count = std::max(given.bytes, 1);
+  std::barrier meet(given.threads);
+  std::atomic<char> of_all{kOn};
+  Reading reading = run(given, given.threads, !receives(), [&](int thread, Meter& meter) {
+    std::vector<char> message(static_cast<std::size_t>(count) + kLine, 0);
+    const MPI_Comm comm = comms.of(thread);
+    do {
+      const char verdict = meter.count(thread) ? kOn : kEnd;
+      if (thread == 0) of_all.store(verdict, std::memory_order_relaxed);
+      meet.arrive_and_wait();
+      if (!receives()) message[0] = of_all.load(std::memory_order_relaxed);
+      for (int i = 0; i < given.window; ++i) {
+        if (!receives()) MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
+        MPI_Recv(message.data(), count, MPI_BYTE, partner(), thread, comm, MPI_STATUS_IGNORE);
+        if (receives()) MPI_Send(message.data(), count, MPI_BYTE, partner(), thread, comm);
+      }
+      meet.arrive_and_wait();
+    } while (message[0] == kOn);
+  });
+  reading.done /= given.threads;
+  return reading;
 }
 
 /// One thread asks, T threads of the other rank answer, whichever gets the question: all of them
@@ -668,6 +696,10 @@ bool measure(const Options& given) {
            reading.fairness);
   } else if (name == "latency") {
     report(given, !receives(), ping_pong(given, Asks::receives).us_each() / 2, "us", 1);
+  } else if (name == "latency-ssend") {
+    report(given, !receives(), ping_pong(given, Asks::receives, MPI_Ssend).us_each() / 2, "us", 1);
+  } else if (name == "rounds") {
+    report(given, !receives(), rounds(given).us_each(), "us", 1);
   } else if (name == "pingpong") {
     const Reading reading = ping_pong(given, Asks::receives);
     report(given, !receives(), reading.per_second() / 1e3, "k/s", reading.fairness);
@@ -729,7 +761,7 @@ bool parse(const std::vector<std::string>& words, Options& given) {
   }
   // A wildcard of one thread would take another's messages; so many threads as tags below the
   // others'.
-  if (given.tasks && find_tasks() == nullptr) return false;
+  if (given.tasks && (find_tasks() == nullptr || given.measure == "rounds")) return false;
   return given.threads >= 1 && given.threads <= kOtherTags && given.window >= 1 &&
          (given.measure != "wildcard" || given.threads == 1) &&
          (!given.cold || (given.measure == "depth" && given.threads == 1));

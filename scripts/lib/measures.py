@@ -108,6 +108,9 @@ def measures(threads):
         if measure.name == "pingpong" and measure.threads == 64:
             measure.fairness = 0.5
     with_threads("pingpong-tasks", ["pingpong", "--tasks"], "k/s", some, {64: 8, 1024: 15})
+    add("latency-ssend", ["latency-ssend"], "us")
+    with_threads("rounds", ["rounds", "--window", "10"], "us",
+                 [count for count in threads if 1 < count <= 64])
     with_threads("latency-mt", ["latency-mt"], "us", threads, {64: 0.6, 1024: 0.6})
     with_threads("latency-mt-tasks", ["latency-mt", "--tasks"], "us", some)
     for length in (0, 1, 32, 1024, 8192):
