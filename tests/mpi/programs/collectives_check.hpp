@@ -14,11 +14,11 @@
 
 namespace check {
 
-inline std::atomic<int> failures{0};
+inline std::atomic<int> failed_checks{0};
 
 inline void failed(const char* file, int line, const std::string& what) {
   // The first ones tell enough.
-  if (failures++ >= 20) return;
+  if (failed_checks++ >= 20) return;
   int rank = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::printf("%s:%d: rank %d: %s\n", file, line, rank, what.c_str());
@@ -28,7 +28,7 @@ inline void failed(const char* file, int line, const std::string& what) {
 /// Ends MPI; what main returns.
 inline int finish() {
   MPI_Finalize();
-  return failures == 0 ? 0 : 1;
+  return failed_checks == 0 ? 0 : 1;
 }
 
 enum class Form { blocking, nonblocking, persistent };

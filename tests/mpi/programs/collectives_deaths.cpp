@@ -208,12 +208,12 @@ int main(int argc, char** argv) {
   MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, rest);
   WEFT_EXPECT(sum == size - 1, "Allreduce of the survivors");
   MPI_Barrier(rest);
-  const int mine = failures;
+  const int mine = failed_checks;
   int all = 0;
   MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, rest);
   if (all == 0 && rank == (victim == 0 ? 1 : 0)) std::printf("the survivors went on\n");
   std::fflush(stdout);
   MPI_Barrier(rest);
   // MPI_Finalize needs all.
-  std::quick_exit(failures == 0 ? 0 : 1);
+  std::quick_exit(failed_checks == 0 ? 0 : 1);
 }

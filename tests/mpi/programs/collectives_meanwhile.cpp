@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
   }
   // MPI_Finalize needs all. Nobody leaves before its messages are out, and all went well.
   if (rank == 0) {
-    int all = failures;
+    int all = failed_checks;
     for (int other = 1; other < victim; ++other) {
       int theirs = 0;
       MPI_Sendrecv(nullptr, 0, MPI_INT, other, 3, &theirs, 1, MPI_INT, other, 3, letters,
@@ -110,8 +110,8 @@ int main(int argc, char** argv) {
     if (all == 0) std::printf("all sums are whole\n");
     std::fflush(stdout);
   } else {
-    const int mine = failures;
+    const int mine = failed_checks;
     MPI_Sendrecv(&mine, 1, MPI_INT, 0, 3, nullptr, 0, MPI_INT, 0, 3, letters, MPI_STATUS_IGNORE);
   }
-  std::quick_exit(failures == 0 ? 0 : 1);
+  std::quick_exit(failed_checks == 0 ? 0 : 1);
 }
