@@ -14,10 +14,12 @@ if(NOT WEFT_SANITIZE)
   endforeach()
 endif()
 
-# Over one device, and over two whose messages race, with little room for what comes early.
+# Over one device, over two whose messages race, with little room for what comes early, and where what did not come
+# along must be asked for.
 weft_mpi_test(p2p_synchronous RANKS 2 SOURCES programs/p2p_synchronous.cpp)
 weft_mpi_test(p2p_synchronous_racing RANKS 2 PROGRAM p2p_synchronous
   ENV WEFT_COMM_DEVICES=2 WEFT_MPI_DEVICES=hash WEFT_MPI_UNEXPECTED_PER_PEER=4K)
+weft_mpi_test(p2p_synchronous_asked RANKS 2 PROGRAM p2p_synchronous ENV WEFT_FABRIC_CMA=off)
 
 # Of sizes that go in one packet, in several or announced; and however they are lent.
 weft_mpi_test(p2p_wide RANKS 2 SOURCES programs/p2p_wide.cpp)

@@ -27,6 +27,13 @@ void await_go() {
   MPI_Recv(nullptr, 0, MPI_BYTE, 1 - rank, kGo, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+sigset_t by_other_ways() {
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, SIGUSR1);
+  return only;
+}
+
 /// Nobody receives it until the sender says so, who has looked often whether it ended.
 void ends_when_matched(int size) {
   const auto data = pattern(size, 1);
@@ -70,31 +77,59 @@ void meets_a_receive(int size) {
   }
 }
 
-/// Whoever received it leaves MPI, until he hears from its sender by other ways.
+/// The sender's part of a message that comes early, or when its receive is there; how it ended.
+int sends(const void* data, int count, MPI_Datatype type, bool early) {
+  if (!early) await_go();
+  MPI_Request request;
+  MPI_Issend(data, count, type, 1, kTag, MPI_COMM_WORLD, &request);
+  if (early) say_go();
+  return MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+int receives(void* into, int count, MPI_Datatype type, bool early) {
+  if (early) await_go();
+  MPI_Request request;
+  MPI_Irecv(into, count, type, 0, kTag, MPI_COMM_WORLD, &request);
+  if (!early) say_go();
+  return MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/// Leaves MPI until the other rank says so by other ways.
+void stay_away() {
+  int got = 0;
+  const sigset_t only = by_other_ways();
+  sigwait(&only, &got);
+}
+
 void ends_though_its_receiver_leaves(int size, bool early, pid_t peer) {
   const auto data = pattern(size, 5);
   if (rank == 0) {
-    if (!early) await_go();
-    MPI_Request request;
-    MPI_Issend(data.data(), size, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, &request);
-    if (early) say_go();
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    sends(data.data(), size, MPI_BYTE, early);
     kill(peer, SIGUSR1);
     await_go();
   } else {
     std::vector<unsigned char> into(data.size());
-    MPI_Request request;
-    if (early) await_go();
-    MPI_Irecv(into.data(), size, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, &request);
-    if (!early) say_go();
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    receives(into.data(), size, MPI_BYTE, early);
     WEFT_CHECK(into == data);
-    sigset_t only;
-    sigemptyset(&only);
-    sigaddset(&only, SIGUSR1);
-    int got = 0;
-    sigwait(&only, &got);
+    stay_away();
     say_go();
+  }
+}
+
+/// A short one brings its bytes: nobody need ask its sender for them. (Where they can be read from
+/// its memory, this holds of any.)
+void comes_though_its_sender_leaves(int size, pid_t peer) {
+  const auto data = pattern(size, 6);
+  if (rank == 0) {
+    MPI_Request request;
+    MPI_Issend(data.data(), size, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, &request);
+    say_go();
+    stay_away();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else {
+    std::vector<unsigned char> into(data.size());
+    receives(into.data(), size, MPI_BYTE, true);
+    WEFT_CHECK(into == data);
+    kill(peer, SIGUSR1);
   }
 }
 
@@ -102,18 +137,10 @@ void ends_though_its_receiver_leaves(int size, bool early, pid_t peer) {
 void is_cut_off(int size, bool early) {
   const auto data = pattern(size, 3);
   if (rank == 0) {
-    if (!early) await_go();
-    MPI_Request request;
-    MPI_Issend(data.data(), size, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, &request);
-    if (early) say_go();
-    WEFT_CHECK_CLASS(MPI_SUCCESS, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    WEFT_CHECK_CLASS(MPI_SUCCESS, sends(data.data(), size, MPI_BYTE, early));
   } else {
-    if (early) await_go();
     std::vector<unsigned char> into(data.size() - 1);
-    MPI_Request request;
-    MPI_Irecv(into.data(), size - 1, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, &request);
-    if (!early) say_go();
-    WEFT_CHECK_CLASS(MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    WEFT_CHECK_CLASS(MPI_ERR_TRUNCATE, receives(into.data(), size - 1, MPI_BYTE, early));
   }
 }
 
@@ -128,17 +155,9 @@ void goes_by_layouts(int count, bool early) {
   std::vector<int> ints(static_cast<std::size_t>(count) * 3, -1);
   if (rank == 0) {
     for (int i = 0; i < count; ++i) ints[static_cast<std::size_t>(i) * 2] = i;
-    if (!early) await_go();
-    MPI_Request request;
-    MPI_Issend(ints.data(), 1, every_other, 1, kTag, MPI_COMM_WORLD, &request);
-    if (early) say_go();
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    sends(ints.data(), 1, every_other, early);
   } else {
-    if (early) await_go();
-    MPI_Request request;
-    MPI_Irecv(ints.data(), 1, every_third, 0, kTag, MPI_COMM_WORLD, &request);
-    if (!early) say_go();
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    receives(ints.data(), 1, every_third, early);
     for (int i = 0; i < count; ++i) {
       WEFT_CHECK(ints[static_cast<std::size_t>(i) * 3] == i);
       WEFT_CHECK(ints[static_cast<std::size_t>(i) * 3 + 1] == -1);
@@ -215,9 +234,7 @@ void is_taken_back(int size) {
 
 int main() {
   // Before there are other threads.
-  sigset_t only;
-  sigemptyset(&only);
-  sigaddset(&only, SIGUSR1);
+  const sigset_t only = by_other_ways();
   pthread_sigmask(SIG_BLOCK, &only, nullptr);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
@@ -231,6 +248,7 @@ int main() {
     for (const int size : kSizes) {
       ends_though_its_receiver_leaves(size, true, peer);
       ends_though_its_receiver_leaves(size, false, peer);
+      if (size <= 4096) comes_though_its_sender_leaves(size, peer);
       ends_when_matched(size);
       meets_a_receive(size);
       is_taken_back(size);
