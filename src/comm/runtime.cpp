@@ -66,9 +66,11 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
       owned_job(options.job == nullptr ? fabric::join_job() : nullptr),
       job(options.job != nullptr ? *options.job : *owned_job),
       settings(read_settings(options)),
-      turns(
-          job.rank().value % 2 == 0, settings.turn_ns,
-          [](void* impl) noexcept { static_cast<Impl*>(impl)->serve_the_left(); }, this) {
+      turns(job.rank().value % 2 == 0, settings.turn_ns,
+            {.serve = [](void* impl) noexcept { static_cast<Impl*>(impl)->serve_the_left(); },
+             .wake_one =
+                 [](void* impl) noexcept { return static_cast<Impl*>(impl)->wake_one_left(); },
+             .argument = this}) {
   base::set_log_rank(job.rank().value);
   endpoints.reset(static_cast<std::atomic<Endpoint::Impl*>*>(
       std::calloc(kMaxEndpoints, sizeof(std::atomic<Endpoint::Impl*>))));

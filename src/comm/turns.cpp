@@ -19,6 +19,7 @@ struct MyTurn {
   uint64_t left_at = 0;   ///< ticks, when it left others behind; 0: it did not
   bool messages = false;  ///< it left some in a queue
   uint32_t kept = 0;      ///< Turns::kept_ then
+  uint32_t duties = 0;    ///< of the idle watch, when it was last asked
   uint32_t leaves = 0;    ///< Turns::leaves_ then
 };
 constinit thread_local MyTurn my_turn;
@@ -50,14 +51,14 @@ constexpr uint32_t kQuietLooks = 3;
 
 }  // namespace
 
-Turns::Turns(bool leads, uint64_t turn_ns, void (*serve)(void*) noexcept, void* argument) noexcept
+Turns::Turns(bool leads, uint64_t turn_ns, const Rescue& rescue)
     : leads_(leads),
       turn_ticks_(base::to_ticks(static_cast<double>(turn_ns) * (leads ? 1 : kFollowersTurn))),
       short_look_ns_(std::min(kShortLookTurns * turn_ns, kLookNs)),
-      serve_(serve),
-      serve_argument_(argument),
+      rescue_(rescue),
       soon_ticks_(base::to_ticks(kSoonNs)),
-      switch_ticks_(base::to_ticks(kSwitchNs)) {}
+      switch_ticks_(base::to_ticks(kSwitchNs)),
+      idle_watch_(rescue.wake_one, rescue.argument, kept_) {}
 
 Turns::~Turns() {
   if (!thread_.joinable()) return;
@@ -104,10 +105,12 @@ bool Turns::wake_next(bool expects) noexcept {
   };
   if (!follows) return woken(owed.wake_oldest());
   // A follower goes where the leader went. But then and now the one who waited longest: the leader,
-  // who waits a while, will have gone where that one's partner is.
+  // who waits a while, will have gone where that one's partner is. Not where threads go away
+  // together: nobody starves until then.
   const uint32_t times = followed_.load(std::memory_order_relaxed) + 1;
   followed_.store(times, std::memory_order_relaxed);
-  const bool eldest = owed.size() > 1 && times % (goes_well() ? 2 : 4) == 0;
+  const bool eldest =
+      !idle_watch_.is_on_duty() && owed.size() > 1 && times % (goes_well() ? 2 : 4) == 0;
   return woken(eldest ? owed.wake_oldest() : owed.wake_newest());
 }
 
@@ -124,15 +127,22 @@ void Turns::begin_turn() noexcept {
 // --- Who leaves others to the watch --------------------------------------------------------------
 
 void Turns::begin_wait() noexcept {
+  // Who looks after an idle core now makes up for what went before.
+  const uint32_t duties = idle_watch_.duties();
+  if (std::exchange(my_turn.duties, duties) != duties && idle_watch_.is_on_duty()) {
+    my_turn.returns = std::max(my_turn.returns, 0);
+    my_turn.late = 0;
+  }
   if (my_turn.left_at == 0) return;
   // Where others took turns meanwhile, the core was in use: no harm was done. Unless the watch had
   // to wake them.
-  const bool late =
-      base::ticks() - my_turn.left_at > soon_ticks_ &&
-      (was_missed(my_turn.leaves) || (kept_.load(std::memory_order_relaxed) == my_turn.kept &&
-                                      leaves_.load(std::memory_order_relaxed) == my_turn.leaves));
+  const bool away = base::ticks() - my_turn.left_at > soon_ticks_;
   my_turn.left_at = 0;
-  if (late) {
+  const bool missed = was_missed(my_turn.leaves);
+  const bool late = away && (missed || (kept_.load(std::memory_order_relaxed) == my_turn.kept &&
+                                        leaves_.load(std::memory_order_relaxed) == my_turn.leaves));
+  // While the idle watch looks, the core was in use, as far as others wanted it.
+  if (late && (missed || (!idle_watch_.is_on_duty() && !idle_watch_.call()))) {
     my_turn.returns = -(kLate << my_turn.late);
     my_turn.late = std::min(my_turn.late + 1, kMostLate);
     my_turn.soon = 0;
@@ -177,6 +187,7 @@ void Turns::keep_watch() noexcept {
   kept_.fetch_add(1, std::memory_order_seq_cst);
   if (base::Parker* const sleeper = sleeping_.load(std::memory_order_seq_cst); sleeper != nullptr)
     sleeper->unpark();
+  idle_watch_.note_change();
 }
 
 bool Turns::start_watch() noexcept {
@@ -216,10 +227,13 @@ void Turns::watch() noexcept {
         // relaxed: a hint for whoever left last.
         const uint32_t last = leaves_.load(std::memory_order_relaxed);
         missed_[last % kMissed].store(last, std::memory_order_relaxed);
-        look_ns = short_look_ns_;
-        needless = 0;
+        // Unless the idle watch is new here: then it will have been that the core idled.
+        if (idle_watch_.is_on_duty() || !idle_watch_.call()) {
+          look_ns = short_look_ns_;
+          needless = 0;
+        }
       }
-      serve_(serve_argument_);
+      rescue_.serve(rescue_.argument);
     }
     if (++needless >= kShortLooks) {
       look_ns = std::min(look_ns * 2, kLookNs);

@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "comm/idle_watch.hpp"
 #include "comm/left_queues.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/parker.hpp"
@@ -39,10 +40,15 @@ namespace weft::comm {
 
 class Turns {
  public:
+  /// What is done for those who were left behind.
+  struct Rescue {
+    void (*serve)(void*) noexcept;     ///< wakes all, and sees that somebody serves
+    bool (*wake_one)(void*) noexcept;  ///< wakes one; false: there is none
+    void* argument;
+  };
   /// Of two processes whose threads converse one should lead and one follow: else each gives its
-  /// core to whom the other has just left. `serve(argument)` is what the watch does where nobody
-  /// serves. `turn_ns`: of the leader's.
-  Turns(bool leads, uint64_t turn_ns, void (*serve)(void*) noexcept, void* argument) noexcept;
+  /// core to whom the other has just left. `turn_ns`: of the leader's.
+  Turns(bool leads, uint64_t turn_ns, const Rescue& rescue);
   ~Turns();
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
@@ -110,8 +116,7 @@ class Turns {
   const bool leads_;
   const uint64_t turn_ticks_;
   const uint64_t short_look_ns_;
-  void (*const serve_)(void*) noexcept;
-  void* const serve_argument_;
+  const Rescue rescue_;
   const uint64_t soon_ticks_;
 
   // Guesses, with lost updates: relaxed.
@@ -128,6 +133,7 @@ class Turns {
   std::atomic<Watch> state_{Watch::none};
   std::atomic<bool> ends_{false};
   std::thread thread_;
+  IdleWatch idle_watch_;
 };
 
 }  // namespace weft::comm

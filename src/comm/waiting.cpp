@@ -708,6 +708,16 @@ void Runtime::Impl::serve_the_left() noexcept {
   if (!serve_the_unserved()) call_the_refused();
 }
 
+/// The idle watch's: nobody wants the core. False: nobody is left behind.
+bool Runtime::Impl::wake_one_left() noexcept {
+  WaitList& list = devices[0]->waiters();  // turns are taken where there is one only
+  // relaxed: hints.
+  const bool served = list.served.load(std::memory_order_relaxed);
+  if (turns.owed.empty() && (served || list.parked.load(std::memory_order_relaxed) == 0))
+    return false;
+  return turns.owed.wake_oldest() || (!served && serve_the_unserved());
+}
+
 /// The sleeper's role was given up: some device may have parked threads and no server. True: one
 /// of them is it now.
 bool Runtime::Impl::serve_the_unserved() noexcept {

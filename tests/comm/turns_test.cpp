@@ -7,9 +7,11 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <latch>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "base/asleep.hpp"
 #include "base/config_override.hpp"
 #include "base/stress.hpp"
+#include "comm/bound.hpp"
 #include "comm/ranks.hpp"
 #include "weft/comm/config.hpp"
 
@@ -31,7 +34,15 @@ using test::writable;
 
 // --- Who is next ---------------------------------------------------------------------------------
 
-void nothing(void* /*argument*/) noexcept {}
+/// What the watches do here: nothing, or count.
+constexpr Turns::Rescue kNothing{.serve = [](void* /*argument*/) noexcept {},
+                                 .wake_one = [](void* /*argument*/) noexcept { return false; },
+                                 .argument = nullptr};
+Turns::Rescue counting(std::atomic<int>& served) {
+  return {.serve = [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
+          .wake_one = kNothing.wake_one,
+          .argument = &served};
+}
 
 /// A thread that sleeps patiently, and writes its number down when it is woken.
 class Waiter {
@@ -67,7 +78,7 @@ class Waiter {
 
 /// The order in which three that came one after the other are woken.
 std::vector<int> order_of_three(bool leads) {
-  Turns turns(leads, 25'000, nothing, nullptr);
+  Turns turns(leads, 25'000, kNothing);
   std::vector<int> woken;
   std::mutex lock;
   {
@@ -97,7 +108,7 @@ TEST(Turns, TheFollowerTakesWhoCameLastThenWhoWaitedLongest) {
 }
 
 TEST(Turns, AnswersAreExpectedForAWhileAndNotWhereTheyNeverCame) {
-  Turns turns(true, 25'000, nothing, nullptr);
+  Turns turns(true, 25'000, kNothing);
   EXPECT_TRUE(turns.expects_answer(base::ticks()));
   EXPECT_FALSE(turns.expects_answer(0));  // long ago
   (void)turns.wake_next(false);           // in vain
@@ -110,7 +121,7 @@ TEST(Turns, AnswersAreExpectedForAWhileAndNotWhereTheyNeverCame) {
 }
 
 TEST(Turns, ATurnIsOverOnlyWhereOthersWait) {
-  Turns turns(true, 1'000, nothing, nullptr);
+  Turns turns(true, 1'000, kNothing);
   turns.begin_turn();
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_FALSE(turns.is_over());
@@ -127,9 +138,7 @@ TEST(Turns, ATurnIsOverOnlyWhereOthersWait) {
 
 TEST(Turns, TheWatchServesWhereNobodyTakesATurnAndThenSleeps) {
   std::atomic<int> served{0};
-  Turns turns(
-      true, 25'000, [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
-      &served);
+  Turns turns(true, 25'000, counting(served));
   EXPECT_FALSE(turns.in_use());
   EXPECT_TRUE(turns.has_watch());
   turns.keep_watch();
@@ -159,7 +168,7 @@ TEST(Turns, WhoStaysAwayForLongMayNotLeaveForAWhile) {
   // What a thread did is its own: another one tries again where this one lost its core in between.
   for (bool was_soon = false; !was_soon;) {
     std::jthread([&] {
-      Turns turns(true, 25'000, nothing, nullptr);
+      Turns turns(true, 25'000, kNothing);
       EXPECT_TRUE(turns.may_leave());  // which starts a watch
       const auto before = Clock::now();
       turns.leave();
@@ -177,7 +186,7 @@ TEST(Turns, WhoStaysAwayForLongMayNotLeaveForAWhile) {
 }
 
 TEST(Turns, WhoWasAwayWhileOthersTookTurnsDidNoHarm) {
-  Turns turns(true, 25'000, nothing, nullptr);
+  Turns turns(true, 25'000, kNothing);
   EXPECT_TRUE(leaves(turns));
   turns.keep_watch();  // another's
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -190,9 +199,7 @@ TEST(Turns, WhoWasAwayWhileOthersTookTurnsDidNoHarm) {
 TEST(Turns, WhoLeftThoseWhomTheWatchHadToWakeIsLate) {
   std::jthread([] {
     std::atomic<int> served{0};
-    Turns turns(
-        true, 25'000, [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
-        &served);
+    Turns turns(true, 25'000, counting(served));
     std::vector<int> woken;
     std::mutex lock;
     for (const int times : {16, 32, 64}) {
@@ -293,6 +300,26 @@ TEST(TakingTurns, WhoLeavesForLongHoldsNobodyUp) {
            {.progress = Progress::waiters});
 }
 
+// All threads of a rank, time after time: who is the last to have its messages wakes nobody.
+TEST(TakingTurns, ThreadsThatGoAwayTogetherComeBack) {
+  const auto config = with_one_core();
+  const test::Bound bound;
+  for (const int threads : {2, 8, 32}) {
+    on_ranks(2, [threads](Runtime& rt) {
+      Endpoint ep(rt, {});
+      const Rank other{1 - rt.rank().value};
+      std::barrier meet(threads);
+      on_threads(threads, [&](int t) {
+        for (uint64_t round = 0; round < 100; ++round) {
+          for (uint64_t i = 0; i < 5; ++i)
+            exchange(ep, other, static_cast<uint32_t>(t), rt.rank() == Rank{0}, i);
+          meet.arrive_and_wait();  // not in weft
+        }
+      });
+    });
+  }
+}
+
 // Signals end the sleep of threads whose wakes were put off.
 TEST(TakingTurns, SignalsDoNoHarm) {
   const auto config = with_one_core();
@@ -336,7 +363,10 @@ TEST(TakingTurns, SignalsDoNoHarm) {
 TEST(TakingTurnsStress, NobodyIsForgotten) {
   const auto config = with_one_core();
   const uint64_t seed = test::stress_seed();
-  for (const uint32_t devices : {1U, 2U}) {
+  // Several devices take no turns; threads that are bound have a watch for their idle core.
+  for (const auto& [devices, binds] : {std::pair{1U, false}, {1U, true}, {2U, false}}) {
+    std::optional<test::Bound> bound;
+    if (binds) bound.emplace();
     const test::StressClock clock(0.5);
     on_ranks(2,
              [&](Runtime& rt) {

@@ -1,0 +1,208 @@
+// IdleWatch: see idle_watch.hpp.
+#include "comm/idle_watch.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "weft/base/clock.hpp"
+#include "weft/base/parker.hpp"
+#include "weft/base/signals_blocked.hpp"
+
+namespace weft::comm {
+namespace {
+
+constexpr double kDutyNs = 16e6;        ///< since it was called, or woke somebody
+constexpr double kMostRefusalNs = 1e9;  ///< after a duty in vain; the first is as long as that duty
+constexpr double kAloneNs = 200'000;    ///< nobody else wanted the core: it naps
+constexpr double kOtherNs = 2'000;      ///< a yield that took so long let somebody else run
+constexpr uint64_t kEndNs = 50'000'000;  ///< so long its end is waited for
+
+/// False: it is in another class still, and would take the core from others.
+bool enter_idle_class() noexcept {
+  const sched_param none{};
+  return ::sched_setscheduler(0, SCHED_IDLE, &none) == 0;
+}
+
+/// The calling thread, and so whom it starts, may run on one processor only.
+bool is_bound() noexcept {
+  cpu_set_t may;
+  // It fails where there are more processors than the set holds.
+  return ::sched_getaffinity(0, sizeof may, &may) == 0 && CPU_COUNT(&may) == 1;
+}
+
+}  // namespace
+
+struct IdleWatch::Shared {
+  Shared(bool (*wakes)(void*) noexcept, void* its_argument, const std::atomic<uint32_t>& counted)
+      : wake_one(wakes), argument(its_argument), changes(counted) {}
+
+  // Of the thread.
+  void run() noexcept;
+  bool keep_duty() noexcept;
+  void nap(uint32_t seen) noexcept;
+  /// Sleeps while `idles`.
+  template <class Idles>
+  void sleep(std::atomic<base::Parker*>& bed, Idles idles) noexcept {
+    // seq_cst: it says that it sleeps, then looks; who has something for it changes that, then
+    // looks whether it sleeps.
+    bed.store(&base::this_parker(), std::memory_order_seq_cst);
+    while (idles() && !ends.load(std::memory_order_seq_cst)) base::this_parker().park();
+    bed.store(nullptr, std::memory_order_seq_cst);
+  }
+
+  // Of any.
+  static void wake(std::atomic<base::Parker*>& bed) noexcept {
+    if (base::Parker* const sleeper = bed.load(std::memory_order_seq_cst); sleeper != nullptr)
+      sleeper->unpark();
+  }
+
+  // Not to be touched but by the owner, or between `begin_use`, where that answers true, and
+  // `end_use`: they end with the owner.
+  bool (*const wake_one)(void*) noexcept;
+  void* const argument;
+  const std::atomic<uint32_t>& changes;
+  bool begin_use() noexcept {
+    // seq_cst: it is in use, then the look whether they end; the owner ends them, then looks.
+    in_use.store(true, std::memory_order_seq_cst);
+    if (!ends.load(std::memory_order_seq_cst)) return true;
+    end_use();
+    return false;
+  }
+  // release: pairs with the owner's acquire.
+  void end_use() noexcept { in_use.store(false, std::memory_order_release); }
+  std::atomic<bool> in_use{false};
+  std::atomic<bool> ends{false};
+
+  std::atomic<uint64_t> duty_until{0};          ///< ticks
+  std::atomic<uint64_t> refused_until{0};       ///< ticks. A hint
+  std::atomic<uint32_t> duties{0};              ///< a hint
+  std::atomic<base::Parker*> resting{nullptr};  ///< the thread's, while it is off duty
+  std::atomic<base::Parker*> napping{nullptr};  ///< the same, on duty
+};
+
+IdleWatch::IdleWatch(bool (*wake_one)(void*) noexcept, void* argument,
+                     const std::atomic<uint32_t>& changes)
+    : shared_(std::make_shared<Shared>(wake_one, argument, changes)) {}
+
+IdleWatch::~IdleWatch() {
+  // relaxed: nobody else calls any more.
+  if (state_.load(std::memory_order_relaxed) != Thread::kept) return;
+  Shared& its = *shared_;
+  its.ends.store(true, std::memory_order_seq_cst);
+  Shared::wake(its.resting);
+  Shared::wake(its.napping);
+  timespec until{};
+  ::clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += static_cast<long>(kEndNs);
+  if (until.tv_nsec >= 1'000'000'000) {
+    until.tv_nsec -= 1'000'000'000;
+    ++until.tv_sec;
+  }
+  if (::pthread_timedjoin_np(thread_, nullptr, &until) == 0) return;
+  // Others keep the core busy, and may do so for long: it ends when they let it.
+  ::pthread_detach(thread_);
+  while (its.in_use.load(std::memory_order_acquire)) ::sched_yield();
+}
+
+bool IdleWatch::start() noexcept {
+  Thread now = Thread::none;
+  // acquire: pairs with the release below.
+  if (!state_.compare_exchange_strong(now, Thread::starting, std::memory_order_acquire))
+    return now == Thread::kept;
+  now = Thread::failed;  // no more threads, or memory
+  if (!is_bound()) {
+    now = Thread::failed;  // that it runs would not tell that the others' core idles
+  } else if (auto* const its = new (std::nothrow) std::shared_ptr<Shared>(shared_);
+             its != nullptr) {
+    const base::SignalsBlocked blocked;
+    const auto body = [](void* argument) -> void* {
+      const std::unique_ptr<std::shared_ptr<Shared>> shared(
+          static_cast<std::shared_ptr<Shared>*>(argument));
+      (*shared)->run();
+      return nullptr;
+    };
+    if (::pthread_create(&thread_, nullptr, body, its) == 0) {
+      now = Thread::kept;
+    } else {
+      delete its;
+    }
+  }
+  state_.store(now, std::memory_order_release);
+  return now == Thread::kept;
+}
+
+bool IdleWatch::call() noexcept {
+  Shared& its = *shared_;
+  // relaxed: a hint.
+  if (base::ticks() < its.refused_until.load(std::memory_order_relaxed) || !start()) return false;
+  its.duty_until.store(base::ticks() + base::to_ticks(kDutyNs), std::memory_order_seq_cst);
+  Shared::wake(its.resting);
+  return true;
+}
+
+void IdleWatch::note_change() noexcept { Shared::wake(shared_->napping); }
+
+uint32_t IdleWatch::duties() const noexcept {
+  return shared_->duties.load(std::memory_order_relaxed);
+}
+
+// --- The thread ----------------------------------------------------------------------------------
+
+void IdleWatch::Shared::run() noexcept {
+  if (!enter_idle_class()) {
+    refused_until.store(UINT64_MAX, std::memory_order_relaxed);
+    return;
+  }
+  double refusal_ns = 0;
+  while (!ends.load(std::memory_order_seq_cst)) {
+    sleep(resting, [&] { return base::ticks() >= duty_until.load(std::memory_order_seq_cst); });
+    duties.fetch_add(1, std::memory_order_relaxed);
+    const bool was_of_use = keep_duty();
+    duties.fetch_add(1, std::memory_order_relaxed);
+    refusal_ns = was_of_use ? 0 : std::clamp(2 * refusal_ns, kDutyNs, kMostRefusalNs);
+    refused_until.store(base::ticks() + base::to_ticks(refusal_ns), std::memory_order_relaxed);
+  }
+}
+
+/// Answers whether it woke anybody.
+bool IdleWatch::Shared::keep_duty() noexcept {
+  const uint64_t duty_ticks = base::to_ticks(kDutyNs);
+  const uint64_t alone_ticks = base::to_ticks(kAloneNs);
+  const uint64_t other_ticks = base::to_ticks(kOtherNs);
+  bool was_of_use = false;
+  uint64_t now = base::ticks();
+  uint64_t alone_since = now;
+  while (now < duty_until.load(std::memory_order_relaxed) && begin_use()) {
+    // Before the look: for what changes after it there is no nap.
+    const uint32_t seen = changes.load(std::memory_order_seq_cst);
+    const bool woke = wake_one(argument);
+    end_use();
+    if (woke) {
+      was_of_use = true;
+      // relaxed: a call at this moment asks for as much.
+      duty_until.store(now + duty_ticks, std::memory_order_relaxed);
+    }
+    ::sched_yield();
+    const uint64_t before = std::exchange(now, base::ticks());
+    if (woke || now - before > other_ticks) alone_since = now;
+    if (now - alone_since > alone_ticks) {
+      nap(seen);
+      now = alone_since = base::ticks();
+    }
+  }
+  return was_of_use;
+}
+
+void IdleWatch::Shared::nap(uint32_t seen) noexcept {
+  sleep(napping, [&] {
+    if (!begin_use()) return false;
+    const bool idles = changes.load(std::memory_order_seq_cst) == seen;
+    end_use();
+    return idles;
+  });
+}
+
+}  // namespace weft::comm
