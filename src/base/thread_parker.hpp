@@ -36,6 +36,7 @@ class alignas(kCacheLine) ThreadParker final : public Parker {
   bool park_until(uint64_t deadline_ns) noexcept override;
   void park_patiently() noexcept override;
   void unpark() noexcept override;
+  void nudge() noexcept override { wake(); }
 
   /// The calling thread's, whatever a provider says.
   static ThreadParker& of_this_thread() noexcept;

@@ -3,9 +3,11 @@
 // Invariants
 //  1. A parker is linked, under the lock, iff its `queued_` says so; it is in one queue at most.
 //  2. Who is taken out is woken only if he still sleeps on his permit, or waits in turn. A parker
-//     may be linked though its owner is awake (a signal ended its sleep; or he went on between his
-//     permit and his being put in): such a one is passed over, so that each `wake` that answers
-//     true gave a core to somebody.
+//     may be linked though its owner is awake (he went on between his permit and his being put in):
+//     such a one is passed over, so that each `wake` that answers true gave a core to somebody.
+//  3. Who leaves his sleep and finds himself linked (a signal ended it, or somebody nudged him)
+//  takes
+//     himself out.
 #include "weft/base/wake_queue.hpp"
 
 #include <utility>
@@ -80,6 +82,27 @@ bool WakeQueue::wake(End end) noexcept {
   }
 }
 
+Parker* WakeQueue::oldest() noexcept {
+  while (!empty()) {
+    lock_.lock();
+    ThreadParker* const parker = oldest_;
+    const bool sleeps = parker != nullptr && (parker->in_turn_ || parker->has_permit());
+    if (parker != nullptr && !sleeps) erase(*parker);
+    lock_.unlock();
+    if (sleeps) return parker;
+  }
+  return nullptr;
+}
+
+void WakeQueue::forget(ThreadParker& parker) noexcept {
+  lock_.lock();
+  if (parker.queued_.load(std::memory_order_relaxed) == this) {
+    parker.in_turn_ = false;
+    erase(parker);
+  }
+  lock_.unlock();
+}
+
 void WakeQueue::wake_stale() noexcept {
   lock_.lock();
   const bool stale = oldest_ != nullptr && !was_empty_ && taken_ == taken_before_;
@@ -96,13 +119,6 @@ void WakeQueue::wait_in_turn() noexcept {
   if (!push(mine, true)) return;
   wake(End::oldest);
   mine.park_patiently();
-  lock_.lock();
-  // Somebody unparked us for another reason.
-  if (mine.queued_.load(std::memory_order_relaxed) == this) {
-    mine.in_turn_ = false;
-    erase(mine);
-  }
-  lock_.unlock();
 }
 
 }  // namespace weft::base

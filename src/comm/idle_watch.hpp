@@ -4,17 +4,20 @@
 // whose messages came too: it is back soon, as a rule. Where it is not (it meets others outside of
 // weft, or reads a file) the core idles until the watch of `Turns` looks, a millisecond or two.
 // Sooner than anybody else a thread of the kernel's idle class knows that a core idles: it runs
-// just then, and makes room at once for whom it wakes.
+// just then, as good as only then, and makes room at once for whom it wakes.
 //
 // But where such a thread is ready to run all the time, each switch between the others takes longer
 // (0.6 µs here). So it is *called* where somebody was found left behind, is on duty for a while,
-// and longer if that served somebody; who calls it in vain is refused for a time.
+// and longer if that was of use; who calls it in vain is refused for a time.
 //
-// Who may call: any thread. Progress: wait-free, but for a call of the system where it sleeps.
+// Who may call: any thread. Progress: wait-free, but for a call of the system where it sleeps, and
+// the start of a thread.
 //
-// Nothing relies on it: it may come late, or not be had (threads that may run on several
-// processors: it would run where they do not; no idle class; no more threads). What it does is
-// right at any time, so its looks at what others do are hints.
+// Invariant: it may be put aside at any moment, and for long (where threads of a real-time class
+// keep the core, until they let it). So it takes away nothing that others need: it asks who is to
+// be woken, for which a short lock may be held, and nudges him, whom others still find where he is.
+// Nothing relies on it: it may come late, or not be had (who calls first may run on several
+// processors, and so might it, while its process does not idle; no idle class; no more threads).
 #pragma once
 
 #include <pthread.h>
@@ -23,15 +26,19 @@
 #include <cstdint>
 #include <memory>
 
+#include "weft/base/parker.hpp"
+
 namespace weft::comm {
 
 class IdleWatch {
  public:
-  /// `wake_one(argument)` wakes one of those who were left behind; false: there is none. `changes`
-  /// counts up where a thread takes a turn, or leaves others behind.
-  IdleWatch(bool (*wake_one)(void*) noexcept, void* argument, const std::atomic<uint32_t>& changes);
-  /// Waits until nothing of the arguments is in use. The thread itself, which runs only where
-  /// nobody else wants to, may end later.
+  /// `left(argument)`: one who was left behind, whose parker outlives this; nullptr: there is none.
+  /// A `left` that is nullptr: no such watch. `changes` counts up where a thread takes a turn, or
+  /// leaves others behind.
+  IdleWatch(base::Parker* (*left)(void*) noexcept, void* argument,
+            const std::atomic<uint32_t>& changes);
+  /// Waits until nothing of the arguments is in use. The thread itself, which hardly runs where
+  /// others want to, may end later.
   ~IdleWatch();
   IdleWatch(const IdleWatch&) = delete;
   IdleWatch& operator=(const IdleWatch&) = delete;
@@ -42,7 +49,9 @@ class IdleWatch {
   void note_change() noexcept;
   /// How often it began to be on duty, or ended that. A hint, as is the next.
   [[nodiscard]] uint32_t duties() const noexcept;
-  [[nodiscard]] bool is_on_duty() const noexcept { return duties() % 2 != 0; }
+  [[nodiscard]] bool is_on_duty() const noexcept;
+  /// How many it woke. For tests.
+  [[nodiscard]] uint64_t woken() const noexcept;
 
  private:
   enum class Thread : uint8_t { none, starting, kept, failed };

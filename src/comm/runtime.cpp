@@ -68,8 +68,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
       settings(read_settings(options)),
       turns(job.rank().value % 2 == 0, settings.turn_ns,
             {.serve = [](void* impl) noexcept { static_cast<Impl*>(impl)->serve_the_left(); },
-             .wake_one =
-                 [](void* impl) noexcept { return static_cast<Impl*>(impl)->wake_one_left(); },
+             .left = [](void* impl) noexcept { return static_cast<Impl*>(impl)->one_left(); },
              .argument = this}) {
   base::set_log_rank(job.rank().value);
   endpoints.reset(static_cast<std::atomic<Endpoint::Impl*>*>(

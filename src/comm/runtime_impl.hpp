@@ -380,7 +380,7 @@ struct Runtime::Impl final : base::IdleWork {
   void end_wait(Device& device, bool serving) noexcept;
   bool give_core_away(Device& device, comm::WaitNode& node, bool expects) noexcept;
   void serve_the_left() noexcept;
-  bool wake_one_left() noexcept;
+  base::Parker* one_left() noexcept;
   void wait_parked(Device& device, comm::Awaited& awaited);
   void yield_after_many_at_once() noexcept;
   /// Somebody wants this core: more threads are awake in waits than there are cores, or another

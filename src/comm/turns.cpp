@@ -58,7 +58,7 @@ Turns::Turns(bool leads, uint64_t turn_ns, const Rescue& rescue)
       rescue_(rescue),
       soon_ticks_(base::to_ticks(kSoonNs)),
       switch_ticks_(base::to_ticks(kSwitchNs)),
-      idle_watch_(rescue.wake_one, rescue.argument, kept_) {}
+      idle_watch_(rescue.left, rescue.argument, kept_) {}
 
 Turns::~Turns() {
   if (!thread_.joinable()) return;

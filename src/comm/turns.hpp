@@ -5,10 +5,11 @@
 // came, goes on for a while if its own answers come at once, and then gives its core to one of
 // them.
 //
-// Who may call: any thread. Progress: wait-free but for the queue's short lock.
+// Who may call: any thread. Progress: wait-free but for the queue's short lock, and the starts of
+// threads.
 //
-// Threads: one, the *watch*, from the first time that it is needed on. It looks once a millisecond
-// while turns are taken, and sleeps else.
+// Threads: the *watch*, from the first time that it is needed on. It looks once a millisecond while
+// turns are taken, and sleeps else. And that of the idle watch (idle_watch.hpp).
 //
 // Invariants
 //  1. Wakes are put off (a WakeQueue::Scope on `owed`) only while there is a watch. Who puts some
@@ -42,8 +43,8 @@ class Turns {
  public:
   /// What is done for those who were left behind.
   struct Rescue {
-    void (*serve)(void*) noexcept;     ///< wakes all, and sees that somebody serves
-    bool (*wake_one)(void*) noexcept;  ///< wakes one; false: there is none
+    void (*serve)(void*) noexcept;          ///< wakes all, and sees that somebody serves
+    base::Parker* (*left)(void*) noexcept;  ///< for the idle watch; nullptr: there is none
     void* argument;
   };
   /// Of two processes whose threads converse one should lead and one follow: else each gives its
@@ -100,6 +101,7 @@ class Turns {
   }
   /// From now on the watch looks.
   void keep_watch() noexcept;
+  [[nodiscard]] const IdleWatch& idle_watch() const noexcept { return idle_watch_; }
 
  private:
   enum class Watch : uint8_t { none, starting, kept, failed };

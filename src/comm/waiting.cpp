@@ -487,8 +487,11 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants, 
         comm::park_for(awaited, *node.parker);
       }
       if (takes_turns) awake.begin();
-      // Woken in vain, it may have been promised the role all the same.
-      if (patient && !awaited.ready()) break;
+      // Woken in vain, it may have been promised the role all the same, or is to take it.
+      if (takes_turns && (patient || !list.served.load(std::memory_order_relaxed)) &&
+          !awaited.ready()) {
+        break;
+      }
       if (!awaited.ready() && !awaited.enroll(*node.parker)) break;
     }
     awaited.withdraw();
@@ -708,14 +711,20 @@ void Runtime::Impl::serve_the_left() noexcept {
   if (!serve_the_unserved()) call_the_refused();
 }
 
-/// The idle watch's: nobody wants the core. False: nobody is left behind.
-bool Runtime::Impl::wake_one_left() noexcept {
-  WaitList& list = devices[0]->waiters();  // turns are taken where there is one only
+/// The idle watch's, where nobody wants the core: who is to be nudged. It may be put aside at any
+/// moment, and for long. So whom it names stays where others find him, and takes the role himself.
+base::Parker* Runtime::Impl::one_left() noexcept {
+  if (base::Parker* const oldest = turns.owed.oldest(); oldest != nullptr) return oldest;
+  WaitList& list = devices[0]->waiters();  // turns are taken where there is one
   // relaxed: hints.
-  const bool served = list.served.load(std::memory_order_relaxed);
-  if (turns.owed.empty() && (served || list.parked.load(std::memory_order_relaxed) == 0))
-    return false;
-  return turns.owed.wake_oldest() || (!served && serve_the_unserved());
+  const auto unserved = [&] {
+    return !list.served.load(std::memory_order_relaxed) && !sleeper.load(std::memory_order_relaxed);
+  };
+  if (list.parked.load(std::memory_order_relaxed) == 0 || !unserved()) return nullptr;
+  list.lock.lock();
+  base::Parker* const first = unserved() && list.head != nullptr ? list.head->parker : nullptr;
+  list.lock.unlock();
+  return first;
 }
 
 /// The sleeper's role was given up: some device may have parked threads and no server. True: one

@@ -211,21 +211,57 @@ class Disturbed : public testing::Test {
   struct sigaction before_ {};
 };
 
-TEST_F(Disturbed, WhoWentOnByHimselfIsPassedOver) {
+TEST(WakeQueue, WhoIsNudgedTakesHimselfOut) {
+  WakeQueue queue;
+  EXPECT_EQ(queue.oldest(), nullptr);
+  Sleeper a;
+  Sleeper b;
+  wake_in_scope(queue, a);
+  wake_in_scope(queue, b);
+  Parker* const first = queue.oldest();
+  ASSERT_NE(first, nullptr);
+  // Whoever is about to nudge it takes nothing away.
+  EXPECT_EQ(queue.oldest(), first);
+  EXPECT_EQ(queue.size(), 2U);
+  EXPECT_TRUE(queue.wake_oldest());
+  a.wait_until_awake();
+  first->nudge();  // late: nothing is lost
+  Parker* const second = queue.oldest();
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(second, first);
+  second->nudge();
+  b.wait_until_awake();
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(WakeQueue, WhoWaitsInTurnIsNudgedWithoutAPermit) {
+  WakeQueue queue;
+  Sleeper first;
+  wake_in_scope(queue, first);
+  Sleeper in_turn(Sleeper::How::in_turn, &queue);
+  first.wait_until_awake();
+  Parker* const oldest = queue.oldest();
+  ASSERT_NE(oldest, nullptr);
+  oldest->nudge();
+  in_turn.wait_until_awake();
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST_F(Disturbed, WhoWentOnByHimselfTakesHimselfOut) {
   WakeQueue queue;
   Sleeper gone;
   Sleeper asleep;
   wake_in_scope(queue, gone);
   gone.disturb();
   gone.wait_until_awake();
-  EXPECT_EQ(queue.size(), 1U);  // its name is left behind
+  EXPECT_TRUE(queue.empty());
   wake_in_scope(queue, asleep);
   EXPECT_TRUE(queue.wake_oldest());
   asleep.wait_until_awake();
   EXPECT_FALSE(queue.wake_oldest());
 }
 
-TEST_F(Disturbed, WhoseNameIsInOneQueueIsNotPutOffInAnother) {
+TEST_F(Disturbed, WhoWasInOneQueueIsPutOffInAnother) {
   WakeQueue before;
   WakeQueue now;
   Sleeper sleeper;
@@ -233,9 +269,11 @@ TEST_F(Disturbed, WhoseNameIsInOneQueueIsNotPutOffInAnother) {
   wake_in_scope(before, sleeper);
   sleeper.disturb();
   sleeper.wait_until_asleep_again();
-  wake_in_scope(now, sleeper);  // wakes it
+  EXPECT_TRUE(before.empty());
+  wake_in_scope(now, sleeper);
+  EXPECT_EQ(now.size(), 1U);
+  EXPECT_TRUE(now.wake_oldest());
   sleeper.wait_until_awake();
-  EXPECT_TRUE(now.empty());
 }
 
 TEST(WakeQueue, ItsEndWakesWhoIsLeft) {
@@ -290,12 +328,18 @@ TEST(WakeQueueStress, EveryPermitArrives) {
           next.balls.fetch_add(1, std::memory_order_release);
           to->unpark();
         }
-        switch (random() % 3) {
+        switch (random() % 4) {
           case 0:
             queue.wake_newest();
             break;
           case 1:
             queue.wake_oldest();
+            break;
+          case 2:
+            if (Parker* const oldest = queue.oldest(); oldest != nullptr) {
+              if (random() % 2 == 0) sched_yield();  // others may wake it first
+              oldest->nudge();
+            }
             break;
           default:
             break;

@@ -21,6 +21,7 @@
 #include "base/stress.hpp"
 #include "comm/bound.hpp"
 #include "comm/ranks.hpp"
+#include "comm/runtime_impl.hpp"
 #include "weft/comm/config.hpp"
 
 namespace weft {
@@ -34,13 +35,12 @@ using test::writable;
 
 // --- Who is next ---------------------------------------------------------------------------------
 
-/// What the watches do here: nothing, or count.
-constexpr Turns::Rescue kNothing{.serve = [](void* /*argument*/) noexcept {},
-                                 .wake_one = [](void* /*argument*/) noexcept { return false; },
-                                 .argument = nullptr};
+/// What the watch does here: nothing, or count.
+constexpr Turns::Rescue kNothing{
+    .serve = [](void* /*argument*/) noexcept {}, .left = nullptr, .argument = nullptr};
 Turns::Rescue counting(std::atomic<int>& served) {
   return {.serve = [](void* count) noexcept { ++*static_cast<std::atomic<int>*>(count); },
-          .wake_one = kNothing.wake_one,
+          .left = nullptr,
           .argument = &served};
 }
 
@@ -300,8 +300,9 @@ TEST(TakingTurns, WhoLeavesForLongHoldsNobodyUp) {
            {.progress = Progress::waiters});
 }
 
-// All threads of a rank, time after time: who is the last to have its messages wakes nobody.
-TEST(TakingTurns, ThreadsThatGoAwayTogetherComeBack) {
+// All threads of a rank, time after time: who is the last to have its messages wakes nobody. The
+// idle watch does, of either kind: who has its message, and who is to serve.
+TEST(TakingTurns, ThreadsThatGoAwayTogetherAreWokenWhereTheCoreIdles) {
   const auto config = with_one_core();
   const test::Bound bound;
   for (const int threads : {2, 8, 32}) {
@@ -309,11 +310,21 @@ TEST(TakingTurns, ThreadsThatGoAwayTogetherComeBack) {
       Endpoint ep(rt, {});
       const Rank other{1 - rt.rank().value};
       std::barrier meet(threads);
+      std::atomic<bool> go_on{true};
       on_threads(threads, [&](int t) {
-        for (uint64_t round = 0; round < 100; ++round) {
-          for (uint64_t i = 0; i < 5; ++i)
-            exchange(ep, other, static_cast<uint32_t>(t), rt.rank() == Rank{0}, i);
+        const auto tag = static_cast<uint32_t>(t);
+        for (uint64_t round = 0; go_on; ++round) {
+          for (uint64_t i = 0; i < 5; ++i) exchange(ep, other, tag, rt.rank() == Rank{0}, i);
           meet.arrive_and_wait();  // not in weft
+          // Until both have seen it.
+          if (t == 0) {
+            uint64_t mine = rt.impl().turns.idle_watch().woken() < 3 ? 1 : 0;
+            uint64_t theirs = 0;
+            ep.send_wait(other, Tag{1000}, bytes_of(mine));
+            EXPECT_EQ(ep.recv_wait(other, Tag{1000}, writable(theirs)).error, Errc::ok);
+            go_on = mine + theirs != 0;
+          }
+          meet.arrive_and_wait();
         }
       });
     });

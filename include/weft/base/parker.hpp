@@ -36,6 +36,8 @@ class Parker {
   [[nodiscard]] virtual bool may_poll() const noexcept { return true; }
   /// Gives the permit; wakes the owner if it sleeps. No system call when it does not sleep.
   virtual void unpark() noexcept = 0;
+  /// The same, and where its wake was put off (wake_queue.hpp) it is woken now.
+  virtual void nudge() noexcept { unpark(); }
 
  protected:
   ~Parker() = default;

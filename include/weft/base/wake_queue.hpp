@@ -10,6 +10,7 @@
 
 namespace weft::base {
 
+class Parker;
 class ThreadParker;
 
 /// Threads that have their permit and are still to be woken (docs/design/turns.md).
@@ -56,6 +57,9 @@ class WakeQueue {
   /// Takes out who came first, or last, and wakes him; false: nobody was there.
   bool wake_oldest() noexcept { return wake(End::oldest); }
   bool wake_newest() noexcept { return wake(End::newest); }
+  /// Who came first, to be nudged: he takes himself out, and until then others find him here.
+  /// nullptr: nobody is there.
+  [[nodiscard]] Parker* oldest() noexcept;
   /// Wakes who came first, if he was the first at the last call as well.
   void wake_stale() noexcept;
 
@@ -73,6 +77,8 @@ class WakeQueue {
   /// False: it is in another queue.
   bool push(ThreadParker& parker, bool in_turn) noexcept;
   void erase(ThreadParker& parker) noexcept;
+  /// Its owner is awake.
+  void forget(ThreadParker& parker) noexcept;
   bool wake(End end) noexcept;
 
   alignas(kCacheLine) SpinLock lock_;
