@@ -13,6 +13,7 @@ namespace {
 /// Of the calling thread, whatever the runtime: guesses.
 struct MyTurn {
   uint64_t began = 0;     ///< ticks
+  uint32_t answers = 0;   ///< that it expected and had since then
   int32_t returns = 0;    ///< soon ones raise it; negative: so many times it does not leave
   int32_t late = 0;       ///< how often it was, less what soon returns made up for
   int32_t soon = 0;       ///< returns since the last that counted
@@ -29,7 +30,11 @@ constinit thread_local MyTurn my_turn;
 constexpr uint64_t kLeadersSwitches = 4;
 constexpr uint64_t kFollowersSwitches = 2;
 constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
-constexpr double kSwitchNs = 3000;      ///< until it was measured
+/// Long messages: a turn lasts for so many answers, while these come as soon as they are expected.
+constexpr uint32_t kLeadersAnswers = 16;
+constexpr uint32_t kFollowersAnswers = 24;
+constexpr uint64_t kMostTurns = 4;  ///< but not longer than that
+constexpr double kSwitchNs = 3000;  ///< until it was measured
 
 constexpr int32_t kMostCredit = 16;
 constexpr int32_t kGoodCredit = 8;
@@ -75,7 +80,11 @@ bool Turns::goes_well() const noexcept {
 }
 
 bool Turns::is_over() const noexcept {
-  return !owed.empty() && base::ticks() - my_turn.began > turn_ticks_;
+  if (owed.empty()) return false;
+  const uint64_t had = base::ticks() - my_turn.began;
+  if (had <= turn_ticks_) return false;
+  const uint32_t answers = leads_ ? kLeadersAnswers : kFollowersAnswers;
+  return my_turn.answers == 0 || my_turn.answers >= answers || had > kMostTurns * turn_ticks_;
 }
 
 bool Turns::expects_answer(uint64_t began) const noexcept {
@@ -88,6 +97,7 @@ bool Turns::expects_answer(uint64_t began) const noexcept {
 void Turns::count_answer() noexcept {
   const int32_t credit = credit_.load(std::memory_order_relaxed);
   if (credit < kMostCredit) credit_.store(credit + 1, std::memory_order_relaxed);
+  ++my_turn.answers;
 }
 
 bool Turns::wake_next(bool expects) noexcept {
@@ -116,6 +126,7 @@ bool Turns::wake_next(bool expects) noexcept {
 
 void Turns::begin_turn() noexcept {
   my_turn.began = base::ticks();
+  my_turn.answers = 0;
   const uint64_t given = given_at_.load(std::memory_order_relaxed);
   if (given == 0) return;
   given_at_.store(0, std::memory_order_relaxed);

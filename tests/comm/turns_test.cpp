@@ -134,6 +134,34 @@ TEST(Turns, ATurnIsOverOnlyWhereOthersWait) {
   EXPECT_TRUE(turns.wake_next(false));
 }
 
+TEST(Turns, ATurnOfFewAnswersThatComeLastsLonger) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTurn(20);
+  std::vector<int> woken;
+  std::mutex lock;
+  // Another time where this thread lost its core in between.
+  for (bool was_soon = false; !was_soon;) {
+    Turns turns(true, std::chrono::nanoseconds(kTurn).count(), kNothing);
+    Waiter waiter(woken, lock, 0);
+    const auto before = Clock::now();
+    turns.begin_turn();
+    waiter.owe(turns);
+    std::this_thread::sleep_for(kTurn * 5 / 4);
+    EXPECT_TRUE(turns.is_over());  // no answer came
+    turns.count_answer();
+    const bool is_over = turns.is_over();
+    was_soon = Clock::now() - before < kTurn * 4;
+    EXPECT_FALSE(was_soon && is_over);
+    for (int i = 0; i < 16; ++i) turns.count_answer();
+    EXPECT_TRUE(turns.is_over());
+    turns.begin_turn();
+    turns.count_answer();
+    std::this_thread::sleep_for(kTurn * 17 / 4);
+    EXPECT_TRUE(turns.is_over());
+    EXPECT_TRUE(turns.wake_next(false));
+  }
+}
+
 // --- The watch -----------------------------------------------------------------------------------
 
 TEST(Turns, TheWatchServesWhereNobodyTakesATurnAndThenSleeps) {
