@@ -33,7 +33,7 @@ constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader wh
 /// Long messages: a turn lasts for so many answers, while these come as soon as they are expected.
 constexpr uint32_t kLeadersAnswers = 16;
 constexpr uint32_t kFollowersAnswers = 24;
-constexpr uint64_t kMostTurns = 4;  ///< but not longer than that
+constexpr uint64_t kMostTurns = 2;  ///< but not longer than that
 constexpr double kSwitchNs = 3000;  ///< until it was measured
 
 constexpr int32_t kMostCredit = 16;
