@@ -341,7 +341,7 @@ TEST(TakingTurns, ThreadsThatGoAwayTogetherAreWokenWhereTheCoreIdles) {
       std::atomic<bool> go_on{true};
       on_threads(threads, [&](int t) {
         const auto tag = static_cast<uint32_t>(t);
-        for (uint64_t round = 0; go_on; ++round) {
+        while (go_on) {
           for (uint64_t i = 0; i < 5; ++i) exchange(ep, other, tag, rt.rank() == Rank{0}, i);
           meet.arrive_and_wait();  // not in weft
           // Until both have seen it.
