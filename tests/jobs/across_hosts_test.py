@@ -211,9 +211,21 @@ class HalfOpen(Talk):
         if mended:
             time.sleep(1)
             HOSTS.mend(host)
+        else:
+            self.until_it_ends(job, host)
         job.finish()
         HOSTS.mend(host)
         return job
+
+    def until_it_ends(self, job, host):
+        """The connection that lived may have been one that was not found; or came after."""
+        for _ in range(5):
+            until = time.monotonic() + 15
+            while time.monotonic() < until:
+                if job.process.poll() is not None:
+                    return
+                time.sleep(0.2)
+            HOSTS.forget(host, "chatter")
 
     def names(self, job, host, why):
         """It is lost, and each rank that says so of another, of its own knowledge, is on that host, or the other is."""
