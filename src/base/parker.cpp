@@ -79,10 +79,8 @@ bool ThreadParker::park_until(uint64_t deadline_ns) noexcept {
 }
 
 void ThreadParker::park_patiently() noexcept {
-  if (!try_take_permit()) wait(nullptr, kPatient);
-  // relaxed: the queue outlives our being in it, and its lock orders the rest.
-  if (WakeQueue* const in = queued_.load(std::memory_order_relaxed); in != nullptr)
-    in->forget(*this);
+  if (try_take_permit()) return;
+  wait(nullptr, kPatient);
 }
 
 void ThreadParker::wake() noexcept {

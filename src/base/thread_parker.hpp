@@ -66,7 +66,7 @@ class alignas(kCacheLine) ThreadParker final : public Parker {
   std::atomic<WakeQueue*> queued_{nullptr};
   ThreadParker* older_ = nullptr;
   ThreadParker* newer_ = nullptr;
-  bool in_turn_ = false;  ///< to be woken though nobody gave a permit
+  std::atomic<bool> in_turn_{false};  ///< to be woken though nobody gave a permit
 };
 static_assert(sizeof(ThreadParker) == kCacheLine);
 

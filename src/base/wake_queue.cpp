@@ -5,9 +5,8 @@
 //  2. Who is taken out is woken only if he still sleeps on his permit, or waits in turn. A parker
 //     may be linked though its owner is awake (he went on between his permit and his being put in):
 //     such a one is passed over, so that each `wake` that answers true gave a core to somebody.
-//  3. Who leaves his sleep and finds himself linked (a signal ended it, or somebody nudged him)
-//  takes
-//     himself out.
+//  3. Who leaves his sleep in wait_in_turn takes himself out, if he is in still (a signal ended it,
+//     or somebody nudged him); after park_patiently the caller does, who knows the queue.
 #include "weft/base/wake_queue.hpp"
 
 #include <utility>
@@ -44,20 +43,28 @@ bool WakeQueue::push(ThreadParker& parker, bool in_turn) noexcept {
     in = this;
     parker.older_ = newest_;
     parker.newer_ = nullptr;
-    (newest_ != nullptr ? newest_->newer_ : oldest_) = &parker;
+    if (newest_ != nullptr) {
+      newest_->newer_ = &parker;
+    } else {
+      oldest_.store(&parker, std::memory_order_relaxed);
+    }
     newest_ = &parker;
     // relaxed, here and below: written under the lock, read without as hints.
     size_.store(size_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     grew_.store(true, std::memory_order_relaxed);
   }
-  if (in == this) parker.in_turn_ |= in_turn;
+  if (in == this && in_turn) parker.in_turn_.store(true, std::memory_order_relaxed);
   lock_.unlock();
   return in == this;
 }
 
 void WakeQueue::erase(ThreadParker& parker) noexcept {
-  if (&parker == oldest_) ++taken_;
-  (parker.older_ != nullptr ? parker.older_->newer_ : oldest_) = parker.newer_;
+  if (parker.older_ != nullptr) {
+    parker.older_->newer_ = parker.newer_;
+  } else {
+    oldest_.store(parker.newer_, std::memory_order_relaxed);
+    ++taken_;
+  }
   (parker.newer_ != nullptr ? parker.newer_->older_ : newest_) = parker.older_;
   size_.store(size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   parker.queued_.store(nullptr, std::memory_order_release);  // the last: another queue may have it
@@ -67,10 +74,11 @@ bool WakeQueue::wake(End end) noexcept {
   for (;;) {
     lock_.lock();
     grew_.store(false, std::memory_order_relaxed);
-    ThreadParker* const parker = end == End::oldest ? oldest_ : newest_;
+    ThreadParker* const parker =
+        end == End::oldest ? oldest_.load(std::memory_order_relaxed) : newest_;
     bool in_turn = false;
     if (parker != nullptr) {
-      in_turn = std::exchange(parker->in_turn_, false);
+      in_turn = parker->in_turn_.exchange(false, std::memory_order_relaxed);
       erase(*parker);
     }
     lock_.unlock();
@@ -82,34 +90,32 @@ bool WakeQueue::wake(End end) noexcept {
   }
 }
 
-Parker* WakeQueue::oldest() noexcept {
-  while (!empty()) {
-    lock_.lock();
-    ThreadParker* const parker = oldest_;
-    const bool sleeps = parker != nullptr && (parker->in_turn_ || parker->has_permit());
-    if (parker != nullptr && !sleeps) erase(*parker);
-    lock_.unlock();
-    if (sleeps) return parker;
-  }
-  return nullptr;
+Parker* WakeQueue::oldest() const noexcept {
+  // relaxed: it is never unmapped; and whoever is nudged in vain goes on sleeping.
+  ThreadParker* const parker = oldest_.load(std::memory_order_relaxed);
+  const bool sleeps = parker != nullptr &&
+                      (parker->in_turn_.load(std::memory_order_relaxed) || parker->has_permit());
+  return sleeps ? parker : nullptr;
 }
 
-void WakeQueue::forget(ThreadParker& parker) noexcept {
+void WakeQueue::take_me_out() noexcept {
+  ThreadParker& mine = ThreadParker::of_this_thread();
+  if (mine.queued_.load(std::memory_order_relaxed) != this) return;
   lock_.lock();
-  if (parker.queued_.load(std::memory_order_relaxed) == this) {
-    parker.in_turn_ = false;
-    erase(parker);
+  if (mine.queued_.load(std::memory_order_relaxed) == this) {
+    mine.in_turn_.store(false, std::memory_order_relaxed);
+    erase(mine);
   }
   lock_.unlock();
 }
 
 void WakeQueue::wake_stale() noexcept {
   lock_.lock();
-  const bool stale = oldest_ != nullptr && !was_empty_ && taken_ == taken_before_;
+  const bool stale = !empty() && !was_empty_ && taken_ == taken_before_;
   lock_.unlock();
   if (stale) wake(End::oldest);
   lock_.lock();
-  was_empty_ = oldest_ == nullptr;
+  was_empty_ = empty();
   taken_before_ = taken_;
   lock_.unlock();
 }
@@ -119,6 +125,7 @@ void WakeQueue::wait_in_turn() noexcept {
   if (!push(mine, true)) return;
   wake(End::oldest);
   mine.park_patiently();
+  take_me_out();
 }
 
 }  // namespace weft::base

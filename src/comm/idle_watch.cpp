@@ -99,11 +99,11 @@ struct IdleWatch::Shared {
   std::atomic<bool> in_use{false};
   std::atomic<bool> ends{false};
 
-  Bed resting{nullptr};                 ///< off duty
-  Bed napping{nullptr};                 ///< on duty
-  std::atomic<uint64_t> duty_until{0};  ///< ticks
+  Bed resting{nullptr};             ///< off duty
+  Bed napping{nullptr};             ///< on duty
+  std::atomic<bool> called{false};  ///< and it did not look since
   // Hints and guesses: relaxed.
-  std::atomic<bool> called{false};  ///< and not on duty since
+  std::atomic<uint64_t> duty_until{0};  ///< ticks
   std::atomic<uint32_t> duties{0};
   std::atomic<uint64_t> woken{0};          ///< by the thread
   std::atomic<uint64_t> refusal{0};        ///< ticks, the last one
@@ -158,16 +158,17 @@ bool IdleWatch::call() noexcept {
   Shared& its = *shared_;
   const uint64_t now = base::ticks();
   if (now < its.refused_until.load(std::memory_order_relaxed) || !start()) return false;
-  const bool still_called = its.called.load(std::memory_order_relaxed);
-  if (still_called && now > its.duty_until.load(std::memory_order_relaxed)) {
-    // Others had the core all the time.
+  if (its.called.load(std::memory_order_relaxed)) {
+    if (now < its.duty_until.load(std::memory_order_relaxed)) return true;
+    // It was not heard: others had the core all the time.
     its.called.store(false, std::memory_order_relaxed);
     its.refuse();
     return false;
   }
-  if (!still_called) its.called.store(true, std::memory_order_relaxed);
-  its.duty_until.store(now + base::to_ticks(kDutyNs), std::memory_order_seq_cst);
+  its.duty_until.store(now + base::to_ticks(kDutyNs), std::memory_order_relaxed);
+  its.called.store(true, std::memory_order_seq_cst);  // then the looks for a sleeper
   Shared::wake(its.resting);
+  Shared::wake(its.napping);
   return true;
 }
 
@@ -193,11 +194,11 @@ void IdleWatch::Shared::run() noexcept {
     return;
   }
   while (!ends.load(std::memory_order_seq_cst)) {
-    sleep_while(resting,
-                [&] { return base::ticks() >= duty_until.load(std::memory_order_seq_cst); });
-    called.store(false, std::memory_order_relaxed);
+    sleep_while(resting, [&] { return !called.load(std::memory_order_seq_cst); });
     duties.fetch_add(1, std::memory_order_relaxed);
-    if (keep_duty()) {
+    const bool was_of_use = keep_duty();
+    called.store(false, std::memory_order_relaxed);
+    if (was_of_use) {
       refusal.store(0, std::memory_order_relaxed);
     } else {
       refuse();
@@ -215,6 +216,7 @@ bool IdleWatch::Shared::keep_duty() noexcept {
   uint64_t now = base::ticks();
   uint64_t alone_since = now;
   while (now < duty_until.load(std::memory_order_relaxed) && begin_use()) {
+    if (called.load(std::memory_order_relaxed)) called.store(false, std::memory_order_relaxed);
     // Before the look: for what changes after it there is no nap.
     const uint32_t seen = changes.load(std::memory_order_seq_cst);
     base::Parker* const whom = left(argument);
@@ -242,7 +244,7 @@ void IdleWatch::Shared::nap(uint32_t seen) noexcept {
     if (!begin_use()) return false;
     const bool idles = changes.load(std::memory_order_seq_cst) == seen;
     end_use();
-    return idles;
+    return idles && !called.load(std::memory_order_seq_cst);
   });
 }
 

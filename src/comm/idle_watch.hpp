@@ -4,7 +4,7 @@
 // whose messages came too: it is back soon, as a rule. Where it is not (it meets others outside of
 // weft, or reads a file) the core idles until the watch of `Turns` looks, a millisecond or two.
 // Sooner than anybody else a thread of the kernel's idle class knows that a core idles: it runs
-// just then, as good as only then, and makes room at once for whom it wakes.
+// just then, as good as only then (of its control group), and makes room at once for whom it wakes.
 //
 // But where such a thread is ready to run all the time, each switch between the others takes longer
 // (0.6 µs here). So it is *called* where somebody was found left behind, is on duty for a while,
@@ -13,11 +13,11 @@
 // Who may call: any thread. Progress: wait-free, but for a call of the system where it sleeps, and
 // the start of a thread.
 //
-// Invariant: it may be put aside at any moment, and for long (where threads of a real-time class
-// keep the core, until they let it). So it takes away nothing that others need: it asks who is to
-// be woken, for which a short lock may be held, and nudges him, whom others still find where he is.
-// Nothing relies on it: it may come late, or not be had (who calls first may run on several
-// processors, and so might it, while its process does not idle; no idle class; no more threads).
+// Invariant: it may be put aside at any moment, and for long: by a thread that then computes, or is
+// of a real-time class. So it holds no lock, and takes away nothing that others need: it asks who
+// is to be woken, by hints, and nudges him, whom others still find where he is. Nothing relies on
+// it: it may come late, or not be had (who calls first may run on several processors, and so might
+// it, while its process does not idle; no idle class; no more threads).
 #pragma once
 
 #include <pthread.h>
@@ -32,7 +32,8 @@ namespace weft::comm {
 
 class IdleWatch {
  public:
-  /// `left(argument)`: one who was left behind, whose parker outlives this; nullptr: there is none.
+  /// `left(argument)`: one who was left behind, whose parker is never unmapped; nullptr: there is
+  /// none. Takes no lock.
   /// A `left` that is nullptr: no such watch. `changes` counts up where a thread takes a turn, or
   /// leaves others behind.
   IdleWatch(base::Parker* (*left)(void*) noexcept, void* argument,

@@ -125,7 +125,7 @@ constexpr base::ConfigKey kKeys[] = {
      .low = 0,
      .high = int64_t{10} * 1000 * 1000,
      .help = "Of waiting threads that take turns: how long one that is answered at once keeps the "
-             "core while others wait for it (twice that at the most, where the answers are "
+             "core while others wait for it (longer, where the answers are "
              "long ones); 0: none, each is woken at once."},
 };
 

@@ -23,13 +23,23 @@ namespace comm {
 void WaitQueue::push(WaitNode& node) noexcept {
   node.previous = tail;
   node.next = nullptr;
-  (tail != nullptr ? tail->next : head) = &node;
+  if (tail != nullptr) {
+    tail->next = &node;
+  } else {
+    head = &node;
+    note_first();
+  }
   tail = &node;
   node.linked = true;
 }
 
 void WaitQueue::erase(WaitNode& node) noexcept {
-  (node.previous != nullptr ? node.previous->next : head) = node.next;
+  if (node.previous != nullptr) {
+    node.previous->next = node.next;
+  } else {
+    head = node.next;
+    note_first();
+  }
   (node.next != nullptr ? node.next->previous : tail) = node.previous;
   node.linked = false;
 }
@@ -483,6 +493,7 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants, 
       device.note(Device::parks);
       if (patient && awaited.deadline_ns() == base::kNoDeadline) {
         node.parker->park_patiently();
+        turns.owed.take_me_out();
       } else {
         comm::park_for(awaited, *node.parker);
       }
@@ -717,14 +728,9 @@ base::Parker* Runtime::Impl::one_left() noexcept {
   if (base::Parker* const oldest = turns.owed.oldest(); oldest != nullptr) return oldest;
   WaitList& list = devices[0]->waiters();  // turns are taken where there is one
   // relaxed: hints.
-  const auto unserved = [&] {
-    return !list.served.load(std::memory_order_relaxed) && !sleeper.load(std::memory_order_relaxed);
-  };
-  if (list.parked.load(std::memory_order_relaxed) == 0 || !unserved()) return nullptr;
-  list.lock.lock();
-  base::Parker* const first = unserved() && list.head != nullptr ? list.head->parker : nullptr;
-  list.lock.unlock();
-  return first;
+  const bool unserved =
+      !list.served.load(std::memory_order_relaxed) && !sleeper.load(std::memory_order_relaxed);
+  return unserved ? list.first() : nullptr;
 }
 
 /// The sleeper's role was given up: some device may have parked threads and no server. True: one

@@ -64,6 +64,17 @@ struct WaitQueue {
   void push(WaitNode& node) noexcept;
   void erase(WaitNode& node) noexcept;
   WaitNode* pop() noexcept;
+  /// Whose parker it is that came first, and outlives his wait; nullptr: nobody is there. A hint,
+  /// for who takes no lock.
+  [[nodiscard]] base::Parker* first() const noexcept {
+    return first_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  void note_first() noexcept {
+    first_.store(head != nullptr ? head->parker : nullptr, std::memory_order_relaxed);
+  }
+  std::atomic<base::Parker*> first_{nullptr};
 };
 
 /// The threads that wait on one device.

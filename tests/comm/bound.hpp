@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <thread>
+
 namespace weft::test {
 
 /// While it lives the calling thread, and whom it starts, may run on one processor only.
@@ -24,5 +26,15 @@ class Bound {
  private:
   cpu_set_t before_{};
 };
+
+/// Threads may enter the kernel's idle class: not in every sandbox.
+inline bool has_idle_class() {
+  bool has = false;
+  std::thread([&] {
+    const sched_param none{};
+    has = ::sched_setscheduler(0, SCHED_IDLE, &none) == 0;
+  }).join();
+  return has;
+}
 
 }  // namespace weft::test

@@ -50,6 +50,9 @@ void call_until(IdleWatch& watch, Condition condition) {
 
 class IdleWatchTest : public testing::Test {
  protected:
+  void SetUp() override {
+    if (!test::has_idle_class()) GTEST_SKIP() << "no idle class";
+  }
   const test::Bound bound_;
   std::atomic<uint32_t> changes_{0};
 };

@@ -331,6 +331,7 @@ TEST(TakingTurns, WhoLeavesForLongHoldsNobodyUp) {
 // All threads of a rank, time after time: who is the last to have its messages wakes nobody. The
 // idle watch does, of either kind: who has its message, and who is to serve.
 TEST(TakingTurns, ThreadsThatGoAwayTogetherAreWokenWhereTheCoreIdles) {
+  if (!test::has_idle_class()) GTEST_SKIP() << "no idle class";
   const auto config = with_one_core();
   const test::Bound bound;
   for (const int threads : {2, 8, 32}) {

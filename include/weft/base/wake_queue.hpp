@@ -58,8 +58,11 @@ class WakeQueue {
   bool wake_oldest() noexcept { return wake(End::oldest); }
   bool wake_newest() noexcept { return wake(End::newest); }
   /// Who came first, to be nudged: he takes himself out, and until then others find him here.
-  /// nullptr: nobody is there.
-  [[nodiscard]] Parker* oldest() noexcept;
+  /// nullptr: nobody is there, or the first is awake. Takes no lock: a hint.
+  [[nodiscard]] Parker* oldest() const noexcept;
+  /// The calling thread has left its patient sleep, by a nudge or a signal perhaps: it is not in
+  /// any more.
+  void take_me_out() noexcept;
   /// Wakes who came first, if he was the first at the last call as well.
   void wake_stale() noexcept;
 
@@ -77,12 +80,10 @@ class WakeQueue {
   /// False: it is in another queue.
   bool push(ThreadParker& parker, bool in_turn) noexcept;
   void erase(ThreadParker& parker) noexcept;
-  /// Its owner is awake.
-  void forget(ThreadParker& parker) noexcept;
   bool wake(End end) noexcept;
 
   alignas(kCacheLine) SpinLock lock_;
-  ThreadParker* oldest_ = nullptr;
+  std::atomic<ThreadParker*> oldest_{nullptr};  ///< read without the lock as a hint
   ThreadParker* newest_ = nullptr;
   uint64_t taken_ = 0;         ///< so many were taken out from the old end
   uint64_t taken_before_ = 0;  ///< the same at the last wake_stale
