@@ -130,6 +130,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
     }
   }
   if (devices.size() == 1) only_device = devices[0].get();
+  if (takes_turns) turns.set_parked(devices[0]->waiters().parked);
   const fabric::Port& port = devices[0]->port();
   const std::size_t longest =
       std::max<std::size_t>(port.max_inline_to(job.rank()), port.max_control());

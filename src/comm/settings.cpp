@@ -124,9 +124,10 @@ constexpr base::ConfigKey kKeys[] = {
      .fallback = "25us",
      .low = 0,
      .high = int64_t{10} * 1000 * 1000,
-     .help = "Of waiting threads that take turns: how long one that is answered at once keeps the "
-             "core while others wait for it (longer, where the answers are "
-             "long ones); 0: none, each is woken at once."},
+     .help =
+         "Of waiting threads that take turns: how long one that is answered at once keeps the "
+         "core while others wait for it (longer while fewer than 16 wait, or where the answers are "
+         "long ones); 0: none, each is woken at once."},
 };
 
 template <class E>

@@ -30,6 +30,8 @@ constinit thread_local MyTurn my_turn;
 constexpr uint64_t kLeadersSwitches = 4;
 constexpr uint64_t kFollowersSwitches = 2;
 constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
+/// A turn is longer while few wait: so many turns are for all of them.
+constexpr uint64_t kTurnsOfAll = 16;
 /// Long messages: a turn lasts for so many answers, while these come as soon as they are expected.
 constexpr uint32_t kLeadersAnswers = 16;
 constexpr uint32_t kFollowersAnswers = 24;
@@ -82,9 +84,13 @@ bool Turns::goes_well() const noexcept {
 bool Turns::is_over() const noexcept {
   if (owed.empty()) return false;
   const uint64_t had = base::ticks() - my_turn.began;
-  if (had <= turn_ticks_) return false;
+  uint64_t turn = turn_ticks_;
+  // relaxed: a hint.
+  if (parked_ != nullptr)
+    turn = std::max(turn, kTurnsOfAll * turn / (parked_->load(std::memory_order_relaxed) + 1));
+  if (had <= turn) return false;
   const uint32_t answers = leads_ ? kLeadersAnswers : kFollowersAnswers;
-  return my_turn.answers == 0 || my_turn.answers >= answers || had > kMostTurns * turn_ticks_;
+  return my_turn.answers == 0 || my_turn.answers >= answers || had > kMostTurns * turn;
 }
 
 bool Turns::expects_answer(uint64_t began) const noexcept {

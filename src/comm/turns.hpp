@@ -59,6 +59,9 @@ class Turns {
   /// Queues with messages for which threads are still to be woken, if nobody else takes them.
   LeftQueues left;
 
+  /// Before anybody waits: how many are parked is counted there.
+  void set_parked(const std::atomic<uint32_t>& parked) noexcept { parked_ = &parked; }
+
   /// There was ever need of a watch.
   [[nodiscard]] bool in_use() const noexcept {
     return state_.load(std::memory_order_relaxed) != Watch::none;  // relaxed: a hint
@@ -119,6 +122,7 @@ class Turns {
   const uint64_t turn_ticks_;
   const uint64_t short_look_ns_;
   const Rescue rescue_;
+  const std::atomic<uint32_t>* parked_ = nullptr;
   const uint64_t soon_ticks_;
 
   // Guesses, with lost updates: relaxed.

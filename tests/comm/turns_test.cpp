@@ -134,6 +134,32 @@ TEST(Turns, ATurnIsOverOnlyWhereOthersWait) {
   EXPECT_TRUE(turns.wake_next(false));
 }
 
+TEST(Turns, ATurnIsLongerWhileFewWait) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kTurn(5);
+  std::vector<int> woken;
+  std::mutex lock;
+  // Another time where this thread lost its core in between.
+  for (bool was_soon = false; !was_soon;) {
+    Turns turns(true, std::chrono::nanoseconds(kTurn).count(), kNothing);
+    std::atomic<uint32_t> parked{1};
+    turns.set_parked(parked);
+    Waiter waiter(woken, lock, 0);
+    const auto before = Clock::now();
+    turns.begin_turn();
+    waiter.owe(turns);
+    std::this_thread::sleep_for(kTurn * 2);
+    const bool is_over = turns.is_over();
+    was_soon = Clock::now() - before < kTurn * 8;
+    EXPECT_FALSE(was_soon && is_over);
+    parked = 15;
+    EXPECT_TRUE(turns.is_over());
+    parked = 1000;
+    EXPECT_TRUE(turns.is_over());
+    EXPECT_TRUE(turns.wake_next(false));
+  }
+}
+
 TEST(Turns, ATurnOfFewAnswersThatComeLastsLonger) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kTurn(20);
