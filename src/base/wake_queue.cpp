@@ -46,7 +46,8 @@ bool WakeQueue::push(ThreadParker& parker, bool in_turn) noexcept {
     if (newest_ != nullptr) {
       newest_->newer_ = &parker;
     } else {
-      oldest_.store(&parker, std::memory_order_relaxed);
+      // release: pairs with oldest's acquire, who then finds it made.
+      oldest_.store(&parker, std::memory_order_release);
     }
     newest_ = &parker;
     // relaxed, here and below: written under the lock, read without as hints.
@@ -62,7 +63,7 @@ void WakeQueue::erase(ThreadParker& parker) noexcept {
   if (parker.older_ != nullptr) {
     parker.older_->newer_ = parker.newer_;
   } else {
-    oldest_.store(parker.newer_, std::memory_order_relaxed);
+    oldest_.store(parker.newer_, std::memory_order_release);  // as in push
     ++taken_;
   }
   (parker.newer_ != nullptr ? parker.newer_->older_ : newest_) = parker.older_;
@@ -91,8 +92,9 @@ bool WakeQueue::wake(End end) noexcept {
 }
 
 Parker* WakeQueue::oldest() const noexcept {
-  // relaxed: it is never unmapped; and whoever is nudged in vain goes on sleeping.
-  ThreadParker* const parker = oldest_.load(std::memory_order_relaxed);
+  // acquire: pairs with push's release. It is never unmapped; and whoever is nudged in vain goes on
+  // sleeping, so what is read of it are hints: relaxed.
+  ThreadParker* const parker = oldest_.load(std::memory_order_acquire);
   const bool sleeps = parker != nullptr &&
                       (parker->in_turn_.load(std::memory_order_relaxed) || parker->has_permit());
   return sleeps ? parker : nullptr;

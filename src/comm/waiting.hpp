@@ -67,12 +67,12 @@ struct WaitQueue {
   /// Whose parker it is that came first, and outlives his wait; nullptr: nobody is there. A hint,
   /// for who takes no lock.
   [[nodiscard]] base::Parker* first() const noexcept {
-    return first_.load(std::memory_order_relaxed);
+    return first_.load(std::memory_order_acquire);  // it is found made: pairs with note_first's
   }
 
  private:
   void note_first() noexcept {
-    first_.store(head != nullptr ? head->parker : nullptr, std::memory_order_relaxed);
+    first_.store(head != nullptr ? head->parker : nullptr, std::memory_order_release);
   }
   std::atomic<base::Parker*> first_{nullptr};
 };

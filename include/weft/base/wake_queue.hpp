@@ -83,7 +83,7 @@ class WakeQueue {
   bool wake(End end) noexcept;
 
   alignas(kCacheLine) SpinLock lock_;
-  std::atomic<ThreadParker*> oldest_{nullptr};  ///< read without the lock as a hint
+  std::atomic<ThreadParker*> oldest_{nullptr};  ///< read without the lock too
   ThreadParker* newest_ = nullptr;
   uint64_t taken_ = 0;         ///< so many were taken out from the old end
   uint64_t taken_before_ = 0;  ///< the same at the last wake_stale
