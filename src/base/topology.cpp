@@ -108,6 +108,13 @@ Topology::Topology() {
   // Complete: with those that a container or an affinity leaves out.
   processors_ = std::max(1, hwloc_bitmap_weight(hwloc_topology_get_complete_cpuset(t)));
 
+  for (hwloc_obj_t cache = nullptr;
+       (cache = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_L3CACHE, cache)) != nullptr;) {
+    const uint64_t bytes = cache->attr->cache.size;
+    cache_bytes_ = cache_bytes_ == 0 ? bytes : std::min(cache_bytes_, bytes);
+    all_cache_bytes_ += bytes;
+  }
+
   const std::vector<bool> allowed =
       faked_ ? faked_mask(config_text(kFakedAffinityKey), t) : affinity_mask();
   for (hwloc_obj_t pu = nullptr;

@@ -43,7 +43,8 @@ Device::Device(Runtime::Impl& runtime, uint16_t number, std::unique_ptr<fabric::
       port_(std::move(port)),
       bell_(*port_),
       keepers_(runtime.keepers.get()),
-      number_(number) {}
+      number_(number),
+      received_(runtime.received_bytes, runtime.settings.nontemporal) {}
 
 // --- Frames --------------------------------------------------------------------------------------
 

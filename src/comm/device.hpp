@@ -18,6 +18,7 @@
 #include "comm/keepers.hpp"
 #include "comm/kept_bytes.hpp"
 #include "comm/operation.hpp"
+#include "comm/received_regions.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
 #include "comm/wire.hpp"
@@ -428,6 +429,7 @@ class Device final : public fabric::Sink {
   enum class Help : uint8_t { goes_on, rests, over };
   bool help_copy(comm::Operation& op);
   Help send_help(comm::Operation& op);
+  [[nodiscard]] uint32_t most_ahead() const noexcept;
   void end_rests() noexcept;
   bool stream_fragments(comm::Operation& op);
   [[nodiscard]] bool may_stream() const noexcept;
@@ -502,6 +504,7 @@ class Device final : public fabric::Sink {
   };
   std::vector<std::unique_ptr<Shares>> shares_;  // (lock) by rank; made with a large message
   comm::Operation* resting_ = nullptr;           // (lock) helps, until a packet comes back
+  comm::ReceivedRegions received_;               // (lock)
   uint64_t shared_copied_ = 0;                   // (lock) bytes, by a turn of one of both ends
   uint32_t early_delivered_ = 0;                 // (lock)
   Spares spares_;                                // (lock)

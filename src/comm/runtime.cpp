@@ -28,6 +28,8 @@ namespace {
 // Of large transfers in packets: what a rank has under way at most.
 constexpr uint32_t kMostStreamedBytes = 8 << 20;
 constexpr uint32_t kLeastStreaming = 16;  ///< packets
+/// Of the last level, where a machine does not show it.
+constexpr uint64_t kSupposedCache = 32 << 20;
 
 std::atomic<bool> joined{false};  ///< this process has a runtime that joined the job
 
@@ -98,6 +100,12 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   packet_states = std::make_unique<comm::PacketStates>(packet_count);
   shared_packets = std::make_unique<comm::SharedPackets>(*packets, packet_count);
   copy_ways = std::make_unique<comm::CopyWays>(*transport, job.size(), settings.nontemporal);
+  const base::Topology& machine = base::Topology::machine();
+  const bool shows_caches = machine.cache_bytes() != 0;
+  received_bytes =
+      comm::receiver_cache_bytes(shows_caches ? machine.cache_bytes() : kSupposedCache,
+                                 shows_caches ? machine.all_cache_bytes() : kSupposedCache,
+                                 static_cast<int>(job.node_ranks().size()));
   const auto peers = static_cast<uint32_t>(ranks);
   most_requests = std::clamp(kRequestRecords / peers, kLeastRequests, kMostRequests);
   requests = std::make_unique<std::atomic<uint32_t>[]>(ranks);
@@ -106,7 +114,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   const uint32_t unexpected_records = settings.unexpected + settings.devices;
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(unexpected_records);
 
-  cores = static_cast<uint32_t>(base::Topology::machine().cores().size());
+  cores = static_cast<uint32_t>(machine.cores().size());
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);

@@ -139,6 +139,7 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<uint32_t> streaming_packets{0};
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
   uint32_t most_streaming = 0;
+  uint64_t received_bytes = 0;  ///< of large messages that a cache keeps; see ReceivedRegions
   std::unique_ptr<comm::OperationTable> operations;
   uint32_t most_requests = 0;                         ///< to a peer: see may_request
   std::unique_ptr<std::atomic<uint32_t>[]> requests;  ///< by peer, of those under way

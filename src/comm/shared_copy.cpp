@@ -8,7 +8,6 @@
 #include "comm/device.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/clock.hpp"
-#include "weft/base/copy.hpp"
 
 namespace weft {
 
@@ -63,13 +62,13 @@ constexpr uint64_t kSmallestChunk = 16 << 10;
 constexpr uint64_t kChunksWanted = 2;
 constexpr uint64_t kPage = 4096;
 
-/// Fragments under way to a peer: more would be in the caches' way, and the receiver, who reads
-/// what is not claimed, be done no sooner.
-constexpr uint32_t kMostAhead = 4;
+/// Fragments under way to a peer: so many that neither waits for the other where one has to fetch
+/// from memory, or write there.
+constexpr uint32_t kMostAhead = 16;
+/// Where many are under way, to several.
+constexpr uint32_t kFewAhead = 4;
 /// Sent in a turn: a look at what came, between turns, takes a quarter of a chunk's time.
 constexpr int kChunksATurn = 2;
-/// Where processes take turns on a core: for as long as the sender has its own.
-constexpr uint32_t kMostAheadInTurns = 16;
 
 /// Offers to one peer over one device of which nothing was heard yet. An offer has two cells of the
 /// control ring: a sender that computes shall find room left for its answers.
@@ -257,7 +256,7 @@ void Device::receive_share(Operation& op, std::span<const std::byte> data, uint6
       offset < from_front) {
     return count(late);
   }
-  base::copy_bytes(op.buffer + offset, data.data(), data.size());
+  received_.copy(op.buffer + offset, data.data(), data.size());
   op.moved += data.size();
   // relaxed: it tells the sender how far it may go.
   op.claims->arrived.store(++op.chunks, std::memory_order_relaxed);
@@ -359,7 +358,7 @@ Device::Help Device::send_help(Operation& op) {
   if (op.claims->is_over(op.tag.value, cut.chunks)) return Help::over;
   // relaxed: see receive_share.
   const uint32_t arrived = op.claims->arrived.load(std::memory_order_relaxed);
-  if (op.chunks - arrived >= (takes_turns() ? kMostAheadInTurns : kMostAhead)) return Help::rests;
+  if (op.chunks - arrived >= most_ahead()) return Help::rests;
   if (!may_stream()) return Help::goes_on;
   const auto number = op.claims->claim(op.tag.value, cut.chunks, true);
   if (!number) return Help::over;
@@ -373,6 +372,14 @@ Device::Help Device::send_help(Operation& op) {
   op.moved += size;
   shared_copied_ += size;
   return Help::goes_on;
+}
+
+uint32_t Device::most_ahead() const noexcept {
+  // Where processes take turns on a core: for as long as the sender has its own.
+  if (takes_turns()) return kMostAhead;
+  // relaxed: a budget, as in may_stream.
+  const uint32_t all = runtime_.streaming_packets.load(std::memory_order_relaxed);
+  return all < runtime_.most_streaming / 2 ? kMostAhead : kFewAhead;
 }
 
 void Device::end_rests() noexcept {

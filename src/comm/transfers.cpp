@@ -11,7 +11,6 @@
 #include "comm/endpoint_impl.hpp"
 #include "comm/runtime_impl.hpp"
 #include "fabric/cma.hpp"
-#include "weft/base/copy.hpp"
 #include "weft/base/log.hpp"
 
 namespace weft {
@@ -285,7 +284,7 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
     if (op == nullptr && source < shares_.size() && shares_[source] != nullptr)
       shares_[source]->unheard = 0;
   } else {
-    base::copy_bytes(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
+    received_.copy(op->buffer + body.offset, frame.packet.data(), frame.packet.size());
     op->moved += frame.packet.size();
     if (op->moved == op->bytes && comm::OperationTable::claim(*op)) {
       op->answers = op->kind == comm::Kind::put;  // of others the sender knows: it sent all
