@@ -75,6 +75,10 @@ Turns::~Turns() {
   thread_.join();
 }
 
+void Turns::note_running() noexcept { ran_.store(&my_turn, std::memory_order_relaxed); }
+
+bool Turns::others_ran() const noexcept { return ran_.load(std::memory_order_relaxed) != &my_turn; }
+
 // --- Whose turn it is ----------------------------------------------------------------------------
 
 bool Turns::goes_well() const noexcept {
@@ -131,6 +135,7 @@ bool Turns::wake_next(bool expects) noexcept {
 }
 
 void Turns::begin_turn() noexcept {
+  note_running();
   my_turn.began = base::ticks();
   my_turn.answers = 0;
   const uint64_t given = given_at_.load(std::memory_order_relaxed);
@@ -231,6 +236,7 @@ void Turns::watch() noexcept {
   uint32_t needless = 0;
   while (!ends_.load(std::memory_order_seq_cst)) {
     parker.park_until(base::now_ns() + look_ns);
+    note_running();
     const uint32_t kept = kept_.load(std::memory_order_seq_cst);
     quiet = kept == std::exchange(seen, kept) ? quiet + 1 : 0;
     // What waits for two looks waits for two long ones.

@@ -67,6 +67,11 @@ class Turns {
     return state_.load(std::memory_order_relaxed) != Watch::none;  // relaxed: a hint
   }
 
+  /// The calling thread has a core, before it may lose it or as it comes back to it.
+  void note_running() noexcept;
+  /// Another thread of this process said so since the calling one did.
+  [[nodiscard]] bool others_ran() const noexcept;
+
   // Of the calling thread, in this order.
 
   /// It begins a wait.
@@ -128,7 +133,8 @@ class Turns {
   // Guesses, with lost updates: relaxed.
   std::atomic<int32_t> credit_{0};  ///< how much expecting pays; negative: it is not done
   std::atomic<uint32_t> followed_{0};
-  std::atomic<uint32_t> leaves_{0};  ///< threads that left others, or messages, behind
+  std::atomic<const void*> ran_{nullptr};  ///< the thread that said last that it has a core
+  std::atomic<uint32_t> leaves_{0};        ///< threads that left others, or messages, behind
   static constexpr std::size_t kMissed = 64;
   std::atomic<uint32_t> missed_[kMissed] = {};  ///< leaves, by number: see was_missed
   std::atomic<uint64_t> switch_ticks_;          ///< that it takes to give a core away

@@ -335,11 +335,18 @@ void Runtime::Impl::yield_after_many_at_once() noexcept {
   yield_core();
 }
 
-/// Lets whoever wants this core have it; how long that takes tells whether anybody did.
+/// Lets whoever wants this core have it; how long that takes tells whether another process did,
+/// unless threads of this one that wait as well had it meanwhile: these take turns as they like.
 void Runtime::Impl::yield_core() noexcept {
+  turns.note_running();
   const uint64_t before = base::ticks();
   sched_yield();
   const bool wanted = base::ticks() - before > yield_ticks;
+  // relaxed: a guess.
+  const bool by_ours =
+      takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
+  turns.note_running();
+  if (wanted && by_ours) return;
   // relaxed: a hint.
   if (core_is_wanted.load(std::memory_order_relaxed) != wanted)
     core_is_wanted.store(wanted, std::memory_order_relaxed);
@@ -491,12 +498,14 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants, 
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
       awake.end();
       device.note(Device::parks);
+      turns.note_running();
       if (patient && awaited.deadline_ns() == base::kNoDeadline) {
         node.parker->park_patiently();
         turns.owed.take_me_out();
       } else {
         comm::park_for(awaited, *node.parker);
       }
+      turns.note_running();
       if (takes_turns) awake.begin();
       // Woken in vain, it may have been promised the role all the same, or is to take it.
       if (takes_turns && (patient || !list.served.load(std::memory_order_relaxed)) &&
@@ -625,6 +634,7 @@ bool Runtime::Impl::let_others(WaitList& list, bool serving) noexcept {
   if (!turns.is_over()) return serving;
   comm::promise_role(list, serving);
   turns.keep_watch();
+  turns.note_running();
   turns.owed.wait_in_turn();
   turns.begin_turn();
   return comm::take_promised_role(list);

@@ -134,6 +134,16 @@ TEST(Turns, ATurnIsOverOnlyWhereOthersWait) {
   EXPECT_TRUE(turns.wake_next(false));
 }
 
+TEST(Turns, WhoRanIsKnown) {
+  Turns turns(true, 1000, kNothing);
+  turns.note_running();
+  EXPECT_FALSE(turns.others_ran());
+  std::thread([&] { turns.note_running(); }).join();
+  EXPECT_TRUE(turns.others_ran());
+  turns.begin_turn();
+  EXPECT_FALSE(turns.others_ran());
+}
+
 TEST(Turns, ATurnIsLongerWhileFewWait) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kTurn(5);
@@ -410,6 +420,37 @@ TEST(TakingTurns, ThreadsThatGoAwayTogetherAreWokenWhereTheCoreIdles) {
       });
     });
   }
+}
+
+// A thread that is away computes, or one of another process: receivers may be slow. One that waits,
+// too, only has its turn.
+TEST(TakingTurns, ThreadsThatWaitAreNotTakenForOthersWhoWantTheCore) {
+  const auto config = with_one_core();
+  const test::Bound bound;
+  on_ranks(1, [](Runtime& rt) {
+    auto& impl = rt.impl();
+    for (const bool waits : {false, true}) {
+      std::atomic<bool> ends{false};
+      if (waits) impl.waiting += 2;
+      std::thread other([&] {
+        while (!ends) {
+        }
+      });
+      constexpr int kYields = 40;
+      int wanted = 0;
+      for (int i = 0; i < kYields || (!waits && wanted == 0); ++i) {
+        impl.core_is_wanted = false;
+        impl.yield_core();
+        if (impl.core_is_wanted) ++wanted;
+      }
+      if (waits) {
+        EXPECT_EQ(wanted, 0);
+        impl.waiting -= 2;
+      }
+      ends = true;
+      other.join();
+    }
+  });
 }
 
 // Signals end the sleep of threads whose wakes were put off.
