@@ -371,7 +371,7 @@ bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
   // relaxed: a guess.
   return settings.open_packets == OpenPackets::always ||
          (packet_states->open() == 0 && shared_packets->open() == 0 &&
-          !core_is_wanted.load(std::memory_order_relaxed));
+          !core_is_shared.load(std::memory_order_relaxed));
 }
 
 /// How a message goes that could be announced: where nothing is out that was lent so, and its
@@ -386,7 +386,7 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes, bool can_follow) const noexce
   if (can_follow && opens(bytes)) return comm::Lent::open;
   if (settings.open_packets == OpenPackets::never) return comm::Lent::not_now;
   // relaxed: guesses.
-  const bool in_turns = core_is_wanted.load(std::memory_order_relaxed);
+  const bool in_turns = core_is_shared.load(std::memory_order_relaxed);
   if (in_turns ? bytes > kLongestInTurns : bytes < kLeastOpened || bytes > kLongestWhole)
     return comm::Lent::not_now;
   const std::size_t most =
@@ -402,7 +402,7 @@ uint32_t Runtime::Impl::take_packet(std::size_t bytes) noexcept {
   constexpr std::size_t kLeastBytes = 4 << 10;
   constexpr std::size_t kGoAround = 768 << 10;  // more than a second-level cache of 512 KiB
   // relaxed: a guess.
-  if (bytes < kLeastBytes || core_is_wanted.load(std::memory_order_relaxed))
+  if (bytes < kLeastBytes || core_is_shared.load(std::memory_order_relaxed))
     return packets->alloc();
   return packets->alloc_rested(static_cast<uint32_t>(kGoAround / bytes));
 }

@@ -190,6 +190,7 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
   std::atomic<bool> orphans{false};  ///< a list may have parked threads and no server
   std::atomic<bool> core_is_wanted{false};  ///< see yield_core
+  std::atomic<bool> core_is_shared{false};  ///< with another process, which wants it
   std::atomic<uint32_t> asleep{0};          ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};
@@ -384,8 +385,8 @@ struct Runtime::Impl final : base::IdleWork {
   base::Parker* one_left() noexcept;
   void wait_parked(Device& device, comm::Awaited& awaited);
   void yield_after_many_at_once() noexcept;
-  /// Somebody wants this core: more threads are awake in waits than there are cores, or another
-  /// process ran when it was left last.
+  /// Somebody wants this core: more threads are awake in waits than there are cores, or somebody
+  /// ran when it was left last.
   [[nodiscard]] bool is_crowded() const noexcept {
     return waiting.load(std::memory_order_relaxed) > cores ||
            core_is_wanted.load(std::memory_order_relaxed);

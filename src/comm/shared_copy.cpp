@@ -138,9 +138,9 @@ Device::Shares& Device::shares_with(Rank peer) noexcept {
   return *shares_[static_cast<std::size_t>(peer.value)];
 }
 
-/// Another process ran when this one's core was left last. A guess.
+/// Processes do: another one ran when this one's core was left last. A guess.
 bool Device::takes_turns() const noexcept {
-  return runtime_.core_is_wanted.load(std::memory_order_relaxed);
+  return runtime_.core_is_shared.load(std::memory_order_relaxed);
 }
 
 // --- The receiver --------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ constexpr uint64_t kLeadersSwitches = 4;
 constexpr uint64_t kFollowersSwitches = 2;
 constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
 /// A turn is longer while few wait: so many turns are for all of them.
-constexpr uint64_t kTurnsOfAll = 16;
+constexpr uint64_t kTurnsOfAll = 32;
 /// Long messages: a turn lasts for so many answers, while these come as soon as they are expected.
 constexpr uint32_t kLeadersAnswers = 16;
 constexpr uint32_t kFollowersAnswers = 24;
@@ -52,7 +52,7 @@ constexpr int32_t kMakesUp = 64;  ///< soon returns for one late
 constexpr uint64_t kLookNs = 1'000'000;
 /// Where the watch had to wake somebody: a program whose threads go away, all of them, now and
 /// then. In turns of the leader, of which one ends between two looks where any are taken.
-constexpr uint64_t kShortLookTurns = 4;
+constexpr uint64_t kShortLookTurns = 2;
 constexpr uint32_t kShortLooks = 64;  ///< without need, before they get longer again
 constexpr uint32_t kQuietLooks = 3;
 
@@ -89,9 +89,11 @@ bool Turns::is_over() const noexcept {
   if (owed.empty()) return false;
   const uint64_t had = base::ticks() - my_turn.began;
   uint64_t turn = turn_ticks_;
-  // relaxed: a hint.
-  if (parked_ != nullptr)
-    turn = std::max(turn, kTurnsOfAll * turn / (parked_->load(std::memory_order_relaxed) + 1));
+  if (parked_ != nullptr) {
+    // relaxed: a hint. Who waits for nothing but its turn is not parked.
+    const uint32_t others = std::max(parked_->load(std::memory_order_relaxed), owed.size());
+    turn = std::max(turn, kTurnsOfAll * turn / (others + 1));
+  }
   if (had <= turn) return false;
   const uint32_t answers = leads_ ? kLeadersAnswers : kFollowersAnswers;
   return my_turn.answers == 0 || my_turn.answers >= answers || had > kMostTurns * turn;

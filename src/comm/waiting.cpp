@@ -288,8 +288,7 @@ void Runtime::Impl::wait(Awaited& awaited, Wants wants) {
   // One look before any role is sought: what we wait for may be in the ring already. Where another
   // thread serves, a longer look is its business.
   if (settings.progress != Progress::server) {
-    const bool collects =
-        shares && list.parked.load(std::memory_order_relaxed) != 0 && turns.has_watch();
+    const bool collects = shares && leaves_others(list) && turns.has_watch();
     {
       const base::WakeQueue::Scope collecting(collects ? &turns.owed : nullptr);
       progress_for(device, wants, !list.served.load(std::memory_order_relaxed));
@@ -335,21 +334,23 @@ void Runtime::Impl::yield_after_many_at_once() noexcept {
   yield_core();
 }
 
-/// Lets whoever wants this core have it; how long that takes tells whether another process did,
-/// unless threads of this one that wait as well had it meanwhile: these take turns as they like.
+/// Lets whoever wants this core have it; how long that takes tells whether anybody did. Another
+/// process, unless threads of this one that wait as well had it meanwhile: these take turns.
 void Runtime::Impl::yield_core() noexcept {
   turns.note_running();
   const uint64_t before = base::ticks();
   sched_yield();
   const bool wanted = base::ticks() - before > yield_ticks;
   // relaxed: a guess.
-  const bool by_ours =
+  const bool for_ours =
       takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
   turns.note_running();
-  if (wanted && by_ours) return;
-  // relaxed: a hint.
-  if (core_is_wanted.load(std::memory_order_relaxed) != wanted)
-    core_is_wanted.store(wanted, std::memory_order_relaxed);
+  const auto hint = [](std::atomic<bool>& what, bool is_so) {
+    // relaxed: a hint.
+    if (what.load(std::memory_order_relaxed) != is_so) what.store(is_so, std::memory_order_relaxed);
+  };
+  hint(core_is_wanted, wanted);
+  hint(core_is_shared, wanted && !for_ours);
 }
 
 namespace {
@@ -542,8 +543,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
   const bool may_share = takes_turns && wants == Wants::completion;
   for (uint32_t turn = 1;; ++turn) {
     // relaxed: a hint.
-    const bool shares =
-        may_share && list.parked.load(std::memory_order_relaxed) != 0 && turns.has_watch();
+    const bool shares = may_share && leaves_others(list) && turns.has_watch();
     if (shares && began == 0) began = base::ticks();
     const bool expects = shares && turns.expects_answer(began);
     // More awake than cores: the others yield while we look, and then have their turn.

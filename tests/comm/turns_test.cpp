@@ -9,6 +9,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <deque>
 #include <latch>
 #include <mutex>
 #include <optional>
@@ -162,11 +163,29 @@ TEST(Turns, ATurnIsLongerWhileFewWait) {
     const bool is_over = turns.is_over();
     was_soon = Clock::now() - before < kTurn * 8;
     EXPECT_FALSE(was_soon && is_over);
-    parked = 15;
+    parked = 31;
     EXPECT_TRUE(turns.is_over());
     parked = 1000;
     EXPECT_TRUE(turns.is_over());
     EXPECT_TRUE(turns.wake_next(false));
+  }
+}
+
+// Who has its answer and waits for its turn is not parked.
+TEST(Turns, WhoWaitsForItsTurnCountsAmongThoseWhoWait) {
+  constexpr uint64_t kTurnNs = 1'000'000;
+  std::vector<int> woken;
+  std::mutex lock;
+  Turns turns(true, kTurnNs, kNothing);
+  const std::atomic<uint32_t> parked{0};
+  turns.set_parked(parked);
+  constexpr int kWaiters = 31;
+  std::deque<Waiter> waiters;
+  for (int i = 0; i < kWaiters; ++i) waiters.emplace_back(woken, lock, i).owe(turns);
+  turns.begin_turn();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kTurnNs * 2));
+  EXPECT_TRUE(turns.is_over());
+  while (turns.wake_next(false)) {
   }
 }
 
@@ -289,7 +308,7 @@ TEST(Turns, WhoLeftThoseWhomTheWatchHadToWakeIsLate) {
 // --- Threads of two ranks ------------------------------------------------------------------------
 
 /// A process with one core, whatever the machine.
-test::ConfigOverride with_one_core(const char* turn = "25us") {
+test::ConfigOverride with_one_core(const char* turn = "50us") {
   register_comm_config();
   return test::ConfigOverride({{"comm.cores", "1"}, {"comm.turn", turn}});
 }
@@ -323,12 +342,12 @@ TEST_P(TakingTurns, ConversationsGoOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, TakingTurns,
-                         testing::Values(std::tuple{"25us", 1U, Progress::waiters},
-                                         std::tuple{"25us", 1U, Progress::workers},
+                         testing::Values(std::tuple{"50us", 1U, Progress::waiters},
+                                         std::tuple{"50us", 1U, Progress::workers},
                                          std::tuple{"1us", 1U, Progress::waiters},
-                                         std::tuple{"25us", 3U, Progress::waiters},
+                                         std::tuple{"50us", 3U, Progress::waiters},
                                          std::tuple{"0", 1U, Progress::waiters},
-                                         std::tuple{"25us", 1U, Progress::server}));
+                                         std::tuple{"50us", 1U, Progress::server}));
 
 // Whoever gets its message goes off with the server's role unserved, and waits for another whose
 // message has come too, and whose wake was put off.
@@ -439,9 +458,9 @@ TEST(TakingTurns, ThreadsThatWaitAreNotTakenForOthersWhoWantTheCore) {
       constexpr int kYields = 40;
       int wanted = 0;
       for (int i = 0; i < kYields || (!waits && wanted == 0); ++i) {
-        impl.core_is_wanted = false;
+        impl.core_is_shared = false;
         impl.yield_core();
-        if (impl.core_is_wanted) ++wanted;
+        if (impl.core_is_shared) ++wanted;
       }
       if (waits) {
         EXPECT_EQ(wanted, 0);
