@@ -24,7 +24,7 @@ namespace weft::comm {
 /// the cache holds, and whoever is new takes the place of the oldest. Who receives into the same
 /// memory again finds it there, and copies through the caches. Where all places are taken by others
 /// the lines would be fetched from memory to be overwritten, and others written back for them: such
-/// a region is written past the caches, as long as it takes to fill it once.
+/// a region is written past the caches until it is full, or the next message begins there.
 ///
 /// Who may call: one thread at a time. Memory: this object.
 class ReceivedRegions {
@@ -56,7 +56,11 @@ class ReceivedRegions {
       return choice_ == Nontemporal::always ? CopyWay::nontemporal : CopyWay::cached;
     const uint64_t number = to >> shift_;
     Region& region = regions_[last_].number == number ? regions_[last_] : find(number);
-    if (region.written >= uint64_t{1} << shift_) return CopyWay::cached;  // it was here before
+    if (region.written == 0) {
+      region.first = to;
+    } else if (to == region.first || region.written >= region_bytes()) {
+      region.way = CopyWay::cached;  // the next message is there
+    }
     region.written += bytes;
     return region.way;
   }
@@ -68,6 +72,7 @@ class ReceivedRegions {
   struct Region {
     uint64_t number = 0;   ///< address, in regions; 0: none
     uint64_t written = 0;  ///< bytes since it took its place
+    uintptr_t first = 0;   ///< the first of them
     CopyWay way = CopyWay::cached;
   };
 
@@ -81,7 +86,7 @@ class ReceivedRegions {
     last_ = oldest_;
     oldest_ = oldest_ + 1 == count_ ? 0 : oldest_ + 1;
     Region& region = regions_[last_];
-    region = {number, 0, region.number == 0 ? CopyWay::cached : CopyWay::nontemporal};
+    region = {.number = number, .way = region.number == 0 ? CopyWay::cached : CopyWay::nontemporal};
     return region;
   }
 

@@ -190,7 +190,7 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
   std::atomic<bool> orphans{false};  ///< a list may have parked threads and no server
   std::atomic<bool> core_is_wanted{false};  ///< see yield_core
-  std::atomic<bool> core_is_shared{false};  ///< with another process, which wants it
+  std::atomic<bool> core_is_shared{false};  ///< with others than those that wait here: a guess
   std::atomic<uint32_t> asleep{0};          ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};

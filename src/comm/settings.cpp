@@ -77,7 +77,8 @@ constexpr base::ConfigKey kKeys[] = {
      .help =
          "Whether packets, and puts, for this node are written past the caches, from 2 KiB on, on "
          "processors where that may be quicker. automatic: for ranks whose cores are so far "
-         "that it is, as copies are found to take."},
+         "that it is, as copies are found to take. And large messages into their receiver's "
+         "buffer; automatic: where that is more memory than the caches hold."},
     {.key = "comm.open_packets",
      .type = ConfigType::choice,
      .fallback = "automatic",

@@ -337,14 +337,14 @@ void Runtime::Impl::yield_after_many_at_once() noexcept {
 /// Lets whoever wants this core have it; how long that takes tells whether anybody did. Another
 /// process, unless threads of this one that wait as well had it meanwhile: these take turns.
 void Runtime::Impl::yield_core() noexcept {
-  turns.note_running();
+  if (takes_turns) turns.note_running();
   const uint64_t before = base::ticks();
   sched_yield();
   const bool wanted = base::ticks() - before > yield_ticks;
   // relaxed: a guess.
   const bool for_ours =
       takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
-  turns.note_running();
+  if (takes_turns) turns.note_running();
   const auto hint = [](std::atomic<bool>& what, bool is_so) {
     // relaxed: a hint.
     if (what.load(std::memory_order_relaxed) != is_so) what.store(is_so, std::memory_order_relaxed);
@@ -499,15 +499,17 @@ bool Runtime::Impl::wait_elected(Device& device, Awaited& awaited, Wants wants, 
     while (enrolled && !awaited.ready() && !node.baton.load(std::memory_order_acquire)) {
       awake.end();
       device.note(Device::parks);
-      turns.note_running();
+      if (takes_turns) turns.note_running();
       if (patient && awaited.deadline_ns() == base::kNoDeadline) {
         node.parker->park_patiently();
         turns.owed.take_me_out();
       } else {
         comm::park_for(awaited, *node.parker);
       }
-      turns.note_running();
-      if (takes_turns) awake.begin();
+      if (takes_turns) {
+        turns.note_running();
+        awake.begin();
+      }
       // Woken in vain, it may have been promised the role all the same, or is to take it.
       if (takes_turns && (patient || !list.served.load(std::memory_order_relaxed)) &&
           !awaited.ready()) {

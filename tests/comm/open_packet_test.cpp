@@ -565,7 +565,7 @@ TEST(OpenMessages, GoWholeBesideFewOthers) {
   impl.packet_states->begins(0);
   EXPECT_EQ(impl.lends(24 << 10, true), comm::Lent::whole);
   EXPECT_EQ(impl.lends((24 << 10) - 1, true), comm::Lent::not_now);
-  impl.core_is_wanted = true;
+  impl.core_is_shared = true;
   EXPECT_EQ(impl.lends(1, true), comm::Lent::whole);
   EXPECT_EQ(impl.lends(128 << 10, true), comm::Lent::whole);
   EXPECT_EQ(impl.lends((128 << 10) + 1, true), comm::Lent::not_now);
@@ -597,7 +597,7 @@ TEST(Packets, GoAroundForLongMessages) {
   EXPECT_EQ(different(32 << 10), 24U);
   EXPECT_EQ(different(4 << 10), 32U) << "all that a thread takes first";
   EXPECT_EQ(different(2 << 10), 1U);
-  impl.core_is_wanted = true;
+  impl.core_is_shared = true;
   EXPECT_EQ(different(64 << 10), 1U) << "by turns they lie in this core's caches";
 }
 

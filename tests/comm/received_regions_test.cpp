@@ -63,6 +63,16 @@ TEST_F(ReceivedRegionsTest, WhoeverStaysInOneBufferIsBackInTheCacheAtOnce) {
   for (int round = 0; round < 5; ++round) EXPECT_EQ(receive(128 * kMiB, kMiB), 0U) << round;
 }
 
+// A message that does not fill its region, or lies across two.
+TEST_F(ReceivedRegionsTest, WhoeverBeginsAgainWhereItBeganIsInTheCache) {
+  receive(kMiB, 64 * kMiB);
+  for (const uint64_t bytes : {kPart, 3 * kPart}) {
+    const uint64_t buffer = 128 * kMiB + bytes * 1000 + 16;
+    EXPECT_EQ(receive(buffer, bytes), bytes);
+    for (int round = 0; round < 5; ++round) EXPECT_EQ(receive(buffer, bytes), 0U) << round;
+  }
+}
+
 // Of two messages that come at once each keeps its way.
 TEST_F(ReceivedRegionsTest, TwoAtOnceKeepTheirWays) {
   receive(kMiB, 64 * kMiB);

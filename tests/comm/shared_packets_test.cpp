@@ -248,7 +248,7 @@ int went_at_once(const char* open) {
     if (runtime.rank() == Rank{0}) {
       const auto goes = [&] {
         // Waiting finds out again.
-        runtime.impl().core_is_wanted.store(true, std::memory_order_relaxed);
+        runtime.impl().core_is_shared.store(true, std::memory_order_relaxed);
         return endpoint.send_wide(Rank{1}, {}, data) == Post::done;
       };
       // In trouble one may be refused for another reason.
