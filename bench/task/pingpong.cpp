@@ -89,10 +89,11 @@ Game task_game(task::Scheduler& scheduler, uint64_t crowd) {
 }
 
 // Fibers in a ring, dealt in turn to one thread or two, each on a core of its own; `play(me)` is
-// one's part of a round. 0 begins it.
+// one's part of a round. 0 begins it, and says which is the last: that it is over others might see
+// before that one, and leave it without an answer.
 template <class Play>
 double fiber_ns(unsigned threads, uint64_t crowd, Play play) {
-  std::atomic<bool> over{false};
+  std::atomic<uint64_t> rounds{~uint64_t{0}};
   double ns = 0;
   turns::run_together(threads, [&](unsigned thread) {
     Fibers fibers;
@@ -100,13 +101,17 @@ double fiber_ns(unsigned threads, uint64_t crowd, Play play) {
     for (uint64_t me = thread; me < crowd; me += threads) {
       if (me == 0) continue;  // this thread's own
       others.push_back(fibers.start_later([&, me] {
-        // NOLINTNEXTLINE(bugprone-infinite-loop): the first fiber ends it.
-        while (!over.load(std::memory_order_relaxed)) play(me);
+        for (uint64_t played = 0; played != rounds.load(std::memory_order_relaxed); ++played)
+          play(me);
       }));
     }
     if (thread == 0) {
-      ns = 2 * per_item_ns(crowd, kTurn, [&] { play(0); });
-      over.store(true, std::memory_order_relaxed);
+      uint64_t played = 0;
+      ns = 2 * per_item_ns(crowd, kTurn, [&] {
+             play(0);
+             ++played;
+           });
+      rounds.store(played + 1, std::memory_order_relaxed);
       play(0);
     }
     for (auto& other : others) other.join();
