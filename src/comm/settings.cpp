@@ -122,12 +122,12 @@ constexpr base::ConfigKey kKeys[] = {
          "turns."},
     {.key = "comm.turn",
      .type = ConfigType::nanoseconds,
-     .fallback = "50us",
+     .fallback = "40us",
      .low = 0,
      .high = int64_t{10} * 1000 * 1000,
      .help =
          "Of waiting threads that take turns: how long one that is answered at once keeps the "
-         "core while others wait for it (longer while fewer than 32 wait, or where the answers are "
+         "core while others wait for it (longer while fewer than 40 wait, or where the answers are "
          "long ones); 0: none, each is woken at once."},
 };
 

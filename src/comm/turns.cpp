@@ -32,8 +32,8 @@ constexpr uint64_t kFollowersSwitches = 2;
 constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
 /// A turn is longer while few wait: so many turns are for all of them, and so many at most for one,
 /// which is over before the watch wakes another.
-constexpr uint64_t kTurnsOfAll = 32;
-constexpr uint64_t kTurnsOfOne = 8;
+constexpr uint64_t kTurnsOfAll = 40;
+constexpr uint64_t kTurnsOfOne = 10;
 /// Long messages: a turn lasts for so many answers, while these come as soon as they are expected.
 constexpr uint32_t kLeadersAnswers = 16;
 constexpr uint32_t kFollowersAnswers = 24;
@@ -54,7 +54,7 @@ constexpr int32_t kMakesUp = 64;  ///< soon returns for one late
 constexpr uint64_t kLookNs = 1'000'000;
 /// Where the watch had to wake somebody: a program whose threads go away, all of them, now and
 /// then. In turns of the leader, of which one ends between two looks where many wait.
-constexpr uint64_t kShortLookTurns = 2;
+constexpr uint64_t kShortLookTurns = 3;
 constexpr uint32_t kShortLooks = 64;  ///< without need, before they get longer again
 constexpr uint32_t kQuietLooks = 3;
 

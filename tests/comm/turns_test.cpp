@@ -308,7 +308,7 @@ TEST(Turns, WhoLeftThoseWhomTheWatchHadToWakeIsLate) {
 // --- Threads of two ranks ------------------------------------------------------------------------
 
 /// A process with one core, whatever the machine.
-test::ConfigOverride with_one_core(const char* turn = "50us") {
+test::ConfigOverride with_one_core(const char* turn = "40us") {
   register_comm_config();
   return test::ConfigOverride({{"comm.cores", "1"}, {"comm.turn", turn}});
 }
@@ -342,12 +342,12 @@ TEST_P(TakingTurns, ConversationsGoOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, TakingTurns,
-                         testing::Values(std::tuple{"50us", 1U, Progress::waiters},
-                                         std::tuple{"50us", 1U, Progress::workers},
+                         testing::Values(std::tuple{"40us", 1U, Progress::waiters},
+                                         std::tuple{"40us", 1U, Progress::workers},
                                          std::tuple{"1us", 1U, Progress::waiters},
-                                         std::tuple{"50us", 3U, Progress::waiters},
+                                         std::tuple{"40us", 3U, Progress::waiters},
                                          std::tuple{"0", 1U, Progress::waiters},
-                                         std::tuple{"50us", 1U, Progress::server}));
+                                         std::tuple{"40us", 1U, Progress::server}));
 
 // Whoever gets its message goes off with the server's role unserved, and waits for another whose
 // message has come too, and whose wake was put off.
