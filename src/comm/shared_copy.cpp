@@ -65,7 +65,7 @@ constexpr uint64_t kPage = 4096;
 /// Fragments under way to a peer: so many that neither waits for the other where one has to fetch
 /// from memory, or write there.
 constexpr uint32_t kMostAhead = 16;
-/// Where many are under way, to several.
+/// Where half of those that may be are under way, to whomever.
 constexpr uint32_t kFewAhead = 4;
 /// Sent in a turn: a look at what came, between turns, takes a quarter of a chunk's time.
 constexpr int kChunksATurn = 2;

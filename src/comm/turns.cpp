@@ -31,7 +31,7 @@ constexpr uint64_t kLeadersSwitches = 4;
 constexpr uint64_t kFollowersSwitches = 2;
 constexpr double kFollowersTurn = 1.5;  ///< leader's turns: it is the leader who should end it
 /// A turn is longer while few wait: so many turns are for all of them, and so many at most for one,
-/// which is over before the watch wakes another.
+/// which is over, mostly, before the watch wakes another.
 constexpr uint64_t kTurnsOfAll = 40;
 constexpr uint64_t kTurnsOfOne = 10;
 /// Long messages: a turn lasts for so many answers, while these come as soon as they are expected.
