@@ -60,11 +60,24 @@ std::optional<Handle> asker_of(const Header& header, std::span<const std::byte> 
 
 /// Without a record where the control ring has room.
 bool Device::answer(Rank to, uint16_t reply_port, Handle theirs, Errc error) noexcept {
-  if (send_finished(to, reply_port, theirs, error)) return true;
+  if (!owes(to) && send_finished(to, reply_port, theirs, error)) return true;
   Operation* const op = comm::make_answer(runtime_, to, reply_port, theirs, error);
   if (op == nullptr) return false;
-  op->device = number_;
-  enqueue_locked(*op);
+  if (answer_in_order(*op)) return true;
+  runtime_.operations->release(*op);
+  return false;
+}
+
+bool Device::answer_in_order(Operation& op) noexcept {
+  op.device = number_;
+  return (!owes(op.peer) && pay(op)) || owed_.add(op);
+}
+
+/// True: it was answered. What its end may still wait for holds no other answer up.
+bool Device::pay(Operation& op) noexcept {
+  if (op.answers && !send_finished(op.peer, op.reply_port, op.remote, op.error)) return false;
+  op.answers = false;
+  if (!finish(op)) enqueue_locked(op);
   return true;
 }
 

@@ -427,7 +427,7 @@ uint32_t Device::work() {
   // have one chunk's time in all: those that had none keep their place in front, and small messages
   // come in between however many transfers are under way. Where many find no room, the rest keeps
   // its place, too: a look costs the same however many wait.
-  uint32_t moved = 0;
+  uint32_t moved = owed_.pay_all([this](Operation& op) { return pay(op); });
   uint32_t in_vain = 0;
   uint64_t copied = 0;
   comm::Operation* waiting = nullptr;

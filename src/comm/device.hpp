@@ -18,6 +18,7 @@
 #include "comm/keepers.hpp"
 #include "comm/kept_bytes.hpp"
 #include "comm/operation.hpp"
+#include "comm/owed_answers.hpp"
 #include "comm/received_regions.hpp"
 #include "comm/unexpected.hpp"
 #include "comm/waiting.hpp"
@@ -230,7 +231,7 @@ class Device final : public fabric::Sink {
   /// True if there is work that no doorbell will announce: do not sleep.
   [[nodiscard]] bool busy() const noexcept {
     return pending_count_.load(std::memory_order_relaxed) != 0 ||
-           holding_.load(std::memory_order_relaxed) ||
+           holding_.load(std::memory_order_relaxed) || !owed_.empty() ||
            inbox_.load(std::memory_order_relaxed) != nullptr;
   }
 
@@ -260,6 +261,11 @@ class Device final : public fabric::Sink {
   }
   /// (lock) Ends the operation `theirs` of a peer with `error`. False: no room now.
   [[nodiscard]] bool answer(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
+  /// (lock) Answers with an operation that has that to do, and ends it, once what this device owed
+  /// its peer before is answered. False: there is no memory, and nothing happened.
+  [[nodiscard]] bool answer_in_order(comm::Operation& op) noexcept;
+  /// (lock) Answers to this peer wait for room.
+  [[nodiscard]] bool owes(Rank peer) const noexcept { return owed_.any_to(peer); }
   /// (lock) The same for whoever waits for an answer to `frame`, which nobody here can take. hold:
   /// no room now. The frame is not given back.
   [[nodiscard]] fabric::Taken refuse(const fabric::Frame& frame, Errc why) noexcept;
@@ -437,6 +443,7 @@ class Device final : public fabric::Sink {
   bool await_end(comm::Operation& op);
   bool send_request(comm::Operation& op);
   bool send_answer(comm::Operation& op);
+  bool pay(comm::Operation& op) noexcept;
   bool send_signal(comm::Operation& op);
   void receive_probe(const fabric::Frame& frame, const comm::Header& header);
   void note_probes(uint32_t served) noexcept;
@@ -464,6 +471,7 @@ class Device final : public fabric::Sink {
   comm::Operation* pending_ = nullptr;  // (lock) singly linked, in order
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
+  comm::OwedAnswers owed_;                  // (lock) not among `pending_`
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
   std::atomic<uint64_t> last_held_{0};      // whose, and for which endpoint
   std::atomic<uint32_t> row_left_{kLeastRow};

@@ -74,16 +74,39 @@ void lose_signal(Endpoint::Impl& endpoint, Rank source) {
                         source.value, endpoint.number));
 }
 
-/// A large put with a signal is there.
+/// A put with a signal is there, and answered.
 bool end_told_put(Operation& over) {
   auto& owner = *static_cast<Endpoint::Impl*>(over.context);
-  if (over.error == Errc::ok &&
-      !tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes}) &&
-      !owner.ending.load(std::memory_order_relaxed)) {  // relaxed: its end waits for us
-    return false;
-  }
-  owner.end_inbound();
-  return true;
+  const bool told = over.error != Errc::ok ||
+                    tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes}) ||
+                    owner.ending.load(std::memory_order_relaxed);  // relaxed: its end waits for us
+  // relaxed: each who finds no room comes back.
+  if (owner.signals_wait.load(std::memory_order_relaxed) == told)
+    owner.signals_wait.store(!told, std::memory_order_relaxed);
+  if (told) owner.end_inbound();
+  return told;
+}
+
+/// Tells the signal of what is at `where`, once its sender got this answer (none: it wants none)
+/// and those before it.
+Taken answer_and_tell(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
+                      const std::optional<Handle>& theirs, std::span<std::byte> where) {
+  Runtime::Impl& runtime = endpoint.runtime;
+  Operation* const op =
+      make_answer(runtime, arrived.source, arrived.reply_port, theirs.value_or(Handle{}), Errc::ok);
+  if (op == nullptr) return Taken::hold;
+  op->answers = theirs.has_value();
+  op->tag = arrived.tag;
+  op->buffer = where.data();
+  op->bytes = op->moved = where.size();
+  op->context = &endpoint;
+  op->end = end_told_put;
+  endpoint.inbound.fetch_add(1, std::memory_order_relaxed);  // as in announce_handler
+  if (device.answer_in_order(*op)) return Taken::yes;
+  op->end = nullptr;
+  runtime.operations->release(*op);
+  endpoint.end_inbound();
+  return Taken::hold;
 }
 
 }  // namespace
@@ -98,26 +121,20 @@ Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
   const bool signals = target && (header.flags & kTellTarget) != 0;
   const bool tells = signals && endpoint.spec.at_target != nullptr;
   const Errc error = !target ? Errc::bad_key : signals && !tells ? Errc::bad_argument : Errc::ok;
+  if (tells && endpoint.signals_wait.load(std::memory_order_relaxed)) return Taken::hold;
   if (error == Errc::ok) {
     base::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
   }
   // Held, it is offered again, and the same bytes are written again; but it is told once.
-  if (!tells) {
+  if (tells) {
+    const auto theirs = answers ? std::optional(body.operation) : std::nullopt;
+    if (answer_and_tell(endpoint, device, arrived, theirs, *target) == Taken::hold)
+      return Taken::hold;
+  } else {
     if (answers && !device.answer(arrived.source, arrived.reply_port, body.operation, error)) {
       return Taken::hold;
     }
     if (signals) lose_signal(endpoint, arrived.source);
-  } else {
-    Operation* answer = nullptr;
-    if (answers) {
-      answer = make_answer(runtime, arrived.source, arrived.reply_port, body.operation, Errc::ok);
-      if (answer == nullptr) return Taken::hold;
-    }
-    if (!tell_signal(endpoint, arrived.source, arrived.tag, *target)) {
-      if (answer != nullptr) runtime.operations->release(*answer);
-      return Taken::hold;
-    }
-    if (answer != nullptr) device.start_locked(*answer);
   }
   if (arrived.loan) device.port().give_back(arrived.loan);
   return Taken::yes;
@@ -135,6 +152,7 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
     if (is_lost) lose_signal(endpoint, arrived.source);
     return Taken::yes;
   }
+  if (tells && endpoint.signals_wait.load(std::memory_order_relaxed)) return Taken::hold;
   Operation* op = runtime.operations->allocate_for_request();
   if (op == nullptr) return Taken::hold;
   op->buffer = target->data();
@@ -173,11 +191,13 @@ Taken arrive_get(Endpoint::Impl& endpoint, Device& device, const Header& /*heade
   return Taken::yes;
 }
 
-Taken arrive_signal(Endpoint::Impl& endpoint, Device& /*device*/, const Arrived& arrived) {
+Taken arrive_signal(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
   if (endpoint.spec.at_target == nullptr) {
     lose_signal(endpoint, arrived.source);
     return Taken::yes;
   }
+  if (device.owes(arrived.source))
+    return answer_and_tell(endpoint, device, arrived, std::nullopt, {});
   return tell_signal(endpoint, arrived.source, arrived.tag, {}) ? Taken::yes : Taken::hold;
 }
 

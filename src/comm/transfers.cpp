@@ -342,7 +342,7 @@ bool Device::await_end(Operation& op) {
 
 bool Device::send_answer(Operation& op) {
   if (op.answers) {
-    if (!send_finished(op.peer, op.reply_port, op.remote, op.error)) return false;
+    if (owes(op.peer) || !send_finished(op.peer, op.reply_port, op.remote, op.error)) return false;
     op.answers = false;
   }
   op.work = Work::finish;

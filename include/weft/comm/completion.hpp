@@ -65,9 +65,10 @@ class Completion {
 };
 
 /// Completed events in a bounded queue, first in, first out per completer. Any number of threads
-/// may pop. When full, the ends of operations posted here wait at the device and lose nothing. A
-/// signal of a small put, or of one to shared memory, waits before that, in its sender's lane, and
-/// holds up whatever that sends later over the device (Endpoint, *What has no room*).
+/// may pop. When full, the ends of operations posted here, and of a put with a signal that came
+/// before it was known, wait at the device and lose nothing. Later signals wait in their senders'
+/// lanes, and hold up whatever these send after them over the device (Endpoint, *What has no
+/// room*).
 class CompletionQueue final : public Completion {
  public:
   /// Room for `capacity` events, rounded up to a power of two.

@@ -169,12 +169,14 @@ class Endpoint {
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
   /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
-  /// tells of this put alone: large ones overtake each other. The rank that is signalled must have
-  /// made its endpoint with one; whether it has, only that rank knows. If not: to this rank itself,
-  /// Error(bad_argument); elsewhere the put completes with `bad_argument` and writes nothing, but
-  /// for memory that is written from here (weft's, on the same node), where it is done and the
-  /// signal dropped. That rank's log names endpoint and sender once, and at its end how many
-  /// if there were more.
+  /// tells of this put alone: large ones overtake each other. Once it is told, that rank need not
+  /// progress any more for this put to complete here, nor for smaller ones (at most
+  /// Runtime::eager_bytes) that went before it over the same device. The rank that is signalled
+  /// must have made its endpoint with one; whether it has, only that rank knows. If not: to this
+  /// rank itself, Error(bad_argument); elsewhere the put completes with `bad_argument` and writes
+  /// nothing, but for memory that is written from here (weft's, on the same node), where it is done
+  /// and the signal dropped. That rank's log names endpoint and sender once, and at its end how
+  /// many if there were more.
   Post put_signal(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
                   Tag signal, Completion* completion = nullptr, void* context = nullptr);
   /// Copies from `offset` of the region into `buffer`.
