@@ -60,7 +60,7 @@ std::optional<Handle> asker_of(const Header& header, std::span<const std::byte> 
 
 /// Without a record where the control ring has room.
 bool Device::answer(Rank to, uint16_t reply_port, Handle theirs, Errc error) noexcept {
-  if (!owes(to) && send_finished(to, reply_port, theirs, error)) return true;
+  if (!owed_.any_to(to, reply_port) && send_finished(to, reply_port, theirs, error)) return true;
   Operation* const op = comm::make_answer(runtime_, to, reply_port, theirs, error);
   if (op == nullptr) return false;
   if (answer_in_order(*op)) return true;
@@ -70,7 +70,7 @@ bool Device::answer(Rank to, uint16_t reply_port, Handle theirs, Errc error) noe
 
 bool Device::answer_in_order(Operation& op) noexcept {
   op.device = number_;
-  return (!owes(op.peer) && pay(op)) || owed_.add(op);
+  return (!owed_.any_to(op.peer, op.reply_port) && pay(op)) || owed_.add(op);
 }
 
 /// True: it was answered. What its end may still wait for holds no other answer up.
@@ -105,6 +105,7 @@ void Runtime::Impl::answer_soon(Rank to, uint16_t reply_port, Handle theirs, Err
     Device& device = this_device();
     bool answered = false;
     device.with_lock([&] { answered = device.answer(to, reply_port, theirs, error); });
+    if (device.busy()) device.wake_sleeper();
     if (answered) return;
     self.relax();
   }

@@ -262,10 +262,8 @@ class Device final : public fabric::Sink {
   /// (lock) Ends the operation `theirs` of a peer with `error`. False: no room now.
   [[nodiscard]] bool answer(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept;
   /// (lock) Answers with an operation that has that to do, and ends it, once what this device owed
-  /// its peer before is answered. False: there is no memory, and nothing happened.
+  /// that port before is answered. False: there is no memory, and nothing happened.
   [[nodiscard]] bool answer_in_order(comm::Operation& op) noexcept;
-  /// (lock) Answers to this peer wait for room.
-  [[nodiscard]] bool owes(Rank peer) const noexcept { return owed_.any_to(peer); }
   /// (lock) The same for whoever waits for an answer to `frame`, which nobody here can take. hold:
   /// no room now. The frame is not given back.
   [[nodiscard]] fabric::Taken refuse(const fabric::Frame& frame, Errc why) noexcept;
@@ -442,7 +440,7 @@ class Device final : public fabric::Sink {
   bool send_fragment(const comm::Operation& op, uint64_t offset, uint32_t size);
   bool await_end(comm::Operation& op);
   bool send_request(comm::Operation& op);
-  bool send_answer(comm::Operation& op);
+  bool end_and_answer(comm::Operation& op);
   bool pay(comm::Operation& op) noexcept;
   bool send_signal(comm::Operation& op);
   void receive_probe(const fabric::Frame& frame, const comm::Header& header);

@@ -249,6 +249,7 @@ void Runtime::Impl::publish(Endpoint::Impl& endpoint) {
   try {
     for (auto& device : devices) {
       device->with_lock([&] { deliver_early(endpoint, *device); });
+      if (device->busy()) device->wake_sleeper();  // what found no room
     }
   } catch (...) {  // nobody shall find it: its maker takes it away
     retire(endpoint);

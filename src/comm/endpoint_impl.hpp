@@ -107,9 +107,9 @@ struct Endpoint::Impl {
   /// are dropped.
   std::atomic<uint32_t> inbound{0};
   std::atomic<bool> ending{false};
-  /// Arrival::memory: at_target had no room when it was told last, and an operation goes on trying:
-  /// puts with a signal stay in their lanes. A hint.
-  std::atomic<bool> signals_wait{false};
+  /// Arrival::memory: signals for which at_target had no room, whose operations go on trying. While
+  /// there are any, puts with a signal stay in their lanes.
+  std::atomic<uint32_t> untold{0};
   std::atomic<uint64_t> signals_lost{0};  // Arrival::memory: there is no at_target
   std::atomic<uint32_t> tries_asked{0};   // Arrival::matcher: see try_again_later
   comm::Operation try_note{};             // in an inbox or pending while `tries_asked` is not 0

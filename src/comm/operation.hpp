@@ -3,10 +3,10 @@
 //
 // Owner and lifetime: taken from the runtime's table by whoever posts, or answers. From then on it
 // belongs to (1) the matching table (a posted receive), (2) a device's pending list (`work` says
-// what is to be done), (3) nobody but its `awaiting` word: a peer owes it an answer, and whoever
-// claims that word under the progress lock of `device` owns it, or (4) that device's reads of a
-// peer's memory, under way or in line. It returns to the table once told. Size: two cache lines; a
-// posted receive that an eager message meets touches the first only.
+// what is to be done) or its line of owed answers, (3) nobody but its `awaiting` word: a peer owes
+// it an answer, and whoever claims that word under the progress lock of `device` owns it, or (4)
+// that device's reads of a peer's memory, under way or in line. It returns to the table once told.
+// Size: two cache lines; a posted receive that an eager message meets touches the first only.
 #pragma once
 
 #include <atomic>
@@ -53,6 +53,7 @@ enum class Kind : uint8_t {
   message,  ///< or anything else
   put,      ///< what went in packets is told to be there, too
   get,      ///< may be told that what it wants can be read
+  untold,   ///< a put that is over, whose signal found no room
 };
 
 /// Runs when an operation of the runtime's own has ended, instead of a completion. False: no room
@@ -91,7 +92,7 @@ struct alignas(base::kCacheLine) Operation {
   uint64_t moved;                            ///< of it already
   uint64_t remote_address;
   Handle remote;     ///< the peer's operation
-  Operation* next;   ///< in a device's inbox, pending list or line of fetches
+  Operation* next;   ///< in a device's inbox, pending list, or line of fetches or of owed answers
   OperationEnd end;  ///< instead of `completion`; null again once it has run
   /// Which peer, over which device, owes this operation an answer; 0: none. See `expect`.
   std::atomic<uint64_t> awaiting;

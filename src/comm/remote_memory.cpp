@@ -77,18 +77,24 @@ void lose_signal(Endpoint::Impl& endpoint, Rank source) {
 /// A put with a signal is there, and answered.
 bool end_told_put(Operation& over) {
   auto& owner = *static_cast<Endpoint::Impl*>(over.context);
+  const bool tried = over.kind == comm::Kind::untold;
+  // relaxed, all: who is untold comes back by itself, and the endpoint's end waits for us.
   const bool told = over.error != Errc::ok ||
-                    tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes}) ||
-                    owner.ending.load(std::memory_order_relaxed);  // relaxed: its end waits for us
-  // relaxed: each who finds no room comes back.
-  if (owner.signals_wait.load(std::memory_order_relaxed) == told)
-    owner.signals_wait.store(!told, std::memory_order_relaxed);
-  if (told) owner.end_inbound();
-  return told;
+                    ((tried || owner.untold.load(std::memory_order_relaxed) == 0) &&
+                     tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes})) ||
+                    owner.ending.load(std::memory_order_relaxed);
+  if (!told) {
+    if (!tried) owner.untold.fetch_add(1, std::memory_order_relaxed);
+    over.kind = comm::Kind::untold;
+    return false;
+  }
+  if (tried) owner.untold.fetch_sub(1, std::memory_order_relaxed);
+  owner.end_inbound();
+  return true;
 }
 
-/// Tells the signal of what is at `where`, once its sender got this answer (none: it wants none)
-/// and those before it.
+/// Tells the signal of what is at `where`, once its sender's device got this answer (none: it wants
+/// none) and those before it.
 Taken answer_and_tell(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived,
                       const std::optional<Handle>& theirs, std::span<std::byte> where) {
   Runtime::Impl& runtime = endpoint.runtime;
@@ -121,7 +127,7 @@ Taken arrive_put(Endpoint::Impl& endpoint, Device& device, const Header& header,
   const bool signals = target && (header.flags & kTellTarget) != 0;
   const bool tells = signals && endpoint.spec.at_target != nullptr;
   const Errc error = !target ? Errc::bad_key : signals && !tells ? Errc::bad_argument : Errc::ok;
-  if (tells && endpoint.signals_wait.load(std::memory_order_relaxed)) return Taken::hold;
+  if (tells && endpoint.untold.load(std::memory_order_relaxed) != 0) return Taken::hold;
   if (error == Errc::ok) {
     base::small_copy(target->data(), arrived.payload.data(), arrived.payload.size());
   }
@@ -152,7 +158,7 @@ Taken announce_put(Endpoint::Impl& endpoint, Device& device, const Header& heade
     if (is_lost) lose_signal(endpoint, arrived.source);
     return Taken::yes;
   }
-  if (tells && endpoint.signals_wait.load(std::memory_order_relaxed)) return Taken::hold;
+  if (tells && endpoint.untold.load(std::memory_order_relaxed) != 0) return Taken::hold;
   Operation* op = runtime.operations->allocate_for_request();
   if (op == nullptr) return Taken::hold;
   op->buffer = target->data();
@@ -191,14 +197,15 @@ Taken arrive_get(Endpoint::Impl& endpoint, Device& device, const Header& /*heade
   return Taken::yes;
 }
 
-Taken arrive_signal(Endpoint::Impl& endpoint, Device& device, const Arrived& arrived) {
+Taken arrive_signal(Endpoint::Impl& endpoint, Device& /*device*/, const Arrived& arrived) {
   if (endpoint.spec.at_target == nullptr) {
     lose_signal(endpoint, arrived.source);
     return Taken::yes;
   }
-  if (device.owes(arrived.source))
-    return answer_and_tell(endpoint, device, arrived, std::nullopt, {});
-  return tell_signal(endpoint, arrived.source, arrived.tag, {}) ? Taken::yes : Taken::hold;
+  return endpoint.untold.load(std::memory_order_relaxed) == 0 &&
+                 tell_signal(endpoint, arrived.source, arrived.tag, {})
+             ? Taken::yes
+             : Taken::hold;
 }
 
 }  // namespace comm

@@ -73,15 +73,15 @@ bool Device::step(Operation& op) {
       if (!read_chunk(op)) return false;
       [[fallthrough]];
     case Work::answer:
-      return send_answer(op) && finish(op);
+      return end_and_answer(op);
     case Work::share:
-      return share_chunk(op) && send_answer(op) && finish(op);
+      return share_chunk(op) && end_and_answer(op);
     case Work::help:
       return help_copy(op);
     case Work::fetch:
       return fetch(op);
     case Work::write:
-      return write_chunk(op) && send_answer(op) && finish(op);
+      return write_chunk(op) && end_and_answer(op);
     case Work::stream:
       return stream_fragments(op) && (op.kind == comm::Kind::put ? await_end(op) : finish(op));
     case Work::ask:
@@ -340,14 +340,8 @@ bool Device::await_end(Operation& op) {
   return true;
 }
 
-bool Device::send_answer(Operation& op) {
-  if (op.answers) {
-    if (owes(op.peer) || !send_finished(op.peer, op.reply_port, op.remote, op.error)) return false;
-    op.answers = false;
-  }
-  op.work = Work::finish;
-  return true;
-}
+/// All is there. Its peer is told first.
+bool Device::end_and_answer(Operation& op) { return op.answers ? answer_in_order(op) : finish(op); }
 
 bool Device::send_finished(Rank to, uint16_t reply_port, comm::Handle theirs, Errc error) noexcept {
   const comm::Bytes answer(

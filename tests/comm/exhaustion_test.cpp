@@ -22,6 +22,7 @@ namespace weft {
 namespace {
 
 using test::bytes_of;
+using test::keys_of_all;
 using test::on_ranks;
 using test::on_threads;
 using test::pattern;
@@ -47,14 +48,6 @@ class Exhaustion : public ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(ReadsOrPackets, Exhaustion, ::testing::Values("auto", "off"),
                          [](const auto& way) { return std::string(way.param); });
-
-/// Everybody's `mine`, by rank.
-std::vector<fabric::MemoryKey> keys_of_all(Runtime& rt, const Region& mine) {
-  Team team(rt);
-  std::vector<fabric::MemoryKey> keys(static_cast<std::size_t>(rt.size()));
-  team.allgather(std::as_bytes(std::span(&mine.key(), 1)), std::as_writable_bytes(std::span(keys)));
-  return keys;
-}
 
 /// Posts `count` times `call(i, done)` as soon as there is room, and waits for all.
 template <class Call>
@@ -389,108 +382,6 @@ TEST(Requests, AreAllowedAgainWhenTheyAreOver) {
     }
     rt.barrier();
   });
-}
-
-// Whoever is told of a put may leave for good: its sender has the answers, or will find them, to
-// that one and to all before it, though the ring for them is small.
-TEST(Signals, ComeOnceTheirSenderIsAnswered) {
-  register_comm_config();
-  fabric::register_fabric_config();
-  const test::ConfigOverride small(test::ConfigOverride::List{{"fabric.control_cells", "8"}});
-  constexpr uint64_t kPuts = 300;
-  for (const std::size_t bytes : {std::size_t{8}, std::size_t{4000}, kLarge}) {
-    for (const uint64_t signal_each : {uint64_t{1}, uint64_t{7}, kPuts}) {
-      if (bytes == kLarge && signal_each != 1) continue;  // these overtake each other
-      SCOPED_TRACE(std::to_string(bytes) + " bytes, one signal for " + std::to_string(signal_each));
-      std::atomic<bool> left{false};
-      std::atomic<bool> over{false};
-      on_ranks(2, [&](Runtime& rt) {
-        std::vector<std::byte> memory(kLarge);
-        const Region region(rt, memory);
-        const auto keys = keys_of_all(rt, region);
-        Counter told;
-        Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &told});
-        rt.barrier();
-        if (rt.rank() == Rank{1}) {
-          rt.wait_until([&] { return told.value() == (kPuts + signal_each - 1) / signal_each; });
-          left = true;
-          while (!over) std::this_thread::yield();  // and does not progress
-          return;
-        }
-        const auto out = pattern(bytes, 1);
-        Counter done;
-        uint64_t posted = 0;
-        for (uint64_t i = 0; i < kPuts;) {
-          const bool tells = (i + 1) % signal_each == 0 || i + 1 == kPuts;
-          const Post answer = tells ? remote.put_signal(keys[1], 0, out, Tag{1}, &done)
-                                    : remote.put(keys[1], 0, out, &done);
-          if (answer == Post::posted) ++posted;
-          if (answer == Post::retry)
-            rt.progress();
-          else
-            ++i;
-        }
-        // Answers fill their ring meanwhile.
-        for (int look = 0; look < 50 && !left; ++look)
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        rt.wait_until([&] { return done.value() == posted; });
-        EXPECT_EQ(done.errors(), 0U);
-        over = true;
-      });
-    }
-  }
-}
-
-// Signals that find no room keep one record, and not those that others' puts need.
-TEST_P(Exhaustion, SignalsThatNobodyTakesLeaveOthersTheirRecords) {
-  const auto config = Exhaustion::config();
-  for (const std::size_t bytes : {std::size_t{8}, kLarge}) {
-    std::atomic<bool> is_full{false};
-    std::atomic<bool> over{false};
-    std::atomic<uint64_t> sent{0};
-    on_ranks(
-        3,
-        [&](Runtime& rt) {
-          std::vector<std::byte> memory(kLarge);
-          const Region region(rt, memory);
-          const auto keys = keys_of_all(rt, region);
-          CompletionQueue signals(2);
-          Endpoint told(rt, {.arrival = Arrival::memory, .at_target = &signals});
-          Endpoint quiet(rt, {.arrival = Arrival::memory});
-          rt.barrier();
-          const auto out = pattern(bytes, 1);
-          if (rt.rank() == Rank{0}) {
-            Counter done;
-            const uint64_t least = 64;  // completed, or under way
-            for (uint64_t in_vain = 0; in_vain < 200 || sent < least;) {
-              const Post answer = told.put_signal(keys[1], 0, out, Tag{1}, &done);
-              if (answer == Post::posted) ++sent;
-              if (answer != Post::retry) continue;
-              rt.progress();
-              std::this_thread::sleep_for(std::chrono::microseconds(100));
-              if (++in_vain > 5'000) break;
-            }
-            is_full = true;
-            rt.wait_until([&] { return done.value() == sent.load(); });
-            EXPECT_EQ(done.errors(), 0U);
-          } else if (rt.rank() == Rank{2}) {
-            while (!is_full) std::this_thread::yield();
-            for (int i = 0; i < 20; ++i) EXPECT_EQ(quiet.put_wait(keys[1], 0, out).error, Errc::ok);
-            over = true;
-          } else {
-            while (!over) rt.progress();
-            Event event;
-            for (uint64_t taken = 0; taken != sent;) {
-              if (signals.pop(event))
-                ++taken;
-              else
-                rt.progress();
-            }
-          }
-          rt.barrier();
-        },
-        few_records());
-  }
 }
 
 // What came before its endpoint was made, and finds no room there, is not forgotten: as the

@@ -116,4 +116,11 @@ std::vector<std::byte> pattern(std::size_t bytes, uint32_t seed) {
   return data;
 }
 
+std::vector<fabric::MemoryKey> keys_of_all(Runtime& rt, const Region& mine) {
+  Team team(rt);
+  std::vector<fabric::MemoryKey> keys(static_cast<std::size_t>(rt.size()));
+  team.allgather(std::as_bytes(std::span(&mine.key(), 1)), std::as_writable_bytes(std::span(keys)));
+  return keys;
+}
+
 }  // namespace weft::test

@@ -27,6 +27,9 @@ void on_threads(int count, const std::function<void(int)>& body);
 /// `bytes` bytes that depend on `seed` and their place.
 std::vector<std::byte> pattern(std::size_t bytes, uint32_t seed);
 
+/// Everybody's `mine`, by rank. All ranks call it.
+std::vector<fabric::MemoryKey> keys_of_all(Runtime& rt, const Region& mine);
+
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));

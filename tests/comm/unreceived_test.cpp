@@ -16,10 +16,7 @@ using test::pattern;
 constexpr std::size_t kLarge = 100'000;
 
 fabric::MemoryKey key_of(Runtime& rt, const Region& mine, Rank whose) {
-  Team team(rt);
-  std::vector<fabric::MemoryKey> keys(static_cast<std::size_t>(rt.size()));
-  team.allgather(std::as_bytes(std::span(&mine.key(), 1)), std::as_writable_bytes(std::span(keys)));
-  return keys[static_cast<std::size_t>(whose.value)];
+  return test::keys_of_all(rt, mine)[static_cast<std::size_t>(whose.value)];
 }
 
 /// How rank 0's puts and gets of every way end.

@@ -65,10 +65,9 @@ class Completion {
 };
 
 /// Completed events in a bounded queue, first in, first out per completer. Any number of threads
-/// may pop. When full, the ends of operations posted here, and of a put with a signal that came
-/// before it was known, wait at the device and lose nothing. Later signals wait in their senders'
-/// lanes, and hold up whatever these send after them over the device (Endpoint, *What has no
-/// room*).
+/// may pop. When full, the ends of operations posted here, and signals of puts that were under way
+/// already, wait at the device and lose nothing. Later signals wait in their senders' lanes, and
+/// hold up whatever these send after them over the device (Endpoint, *What has no room*).
 class CompletionQueue final : public Completion {
  public:
   /// Room for `capacity` events, rounded up to a power of two.

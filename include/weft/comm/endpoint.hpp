@@ -126,9 +126,9 @@ class Region {
 /// but for receives that met no message: these complete with `cancelled` while it ends. Messages
 /// that were not received are dropped; a warning says how many it had.
 /// Its end waits, progressing, until such receives were told, and for large messages and puts with
-/// a signal that are on their way to its handler or `at_target`: these are called until it returns,
-/// so hold no lock that they take. (A signal for which a CompletionQueue has no room then is
-/// dropped.)
+/// a signal that are on their way to its handler or `at_target` (of puts whose sender does not take
+/// answers, until it progresses): these are called until it returns, so hold no lock that they
+/// take. (A signal for which a CompletionQueue has no room then is dropped.)
 class Endpoint {
  public:
   Endpoint(Runtime& runtime, const EndpointSpec& spec);
@@ -169,9 +169,11 @@ class Endpoint {
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
   /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
-  /// tells of this put alone: large ones overtake each other. Once it is told, that rank need not
-  /// progress any more for this put to complete here, nor for smaller ones (at most
-  /// Runtime::eager_bytes) that went before it over the same device. The rank that is signalled
+  /// tells of this put alone: large ones overtake each other, and so do signals that had to wait
+  /// for room or, as many are unanswered (`fabric.control_cells`), for this rank's progress. Once
+  /// one is told of memory that its owner serves, that rank need not progress any more for this put
+  /// to complete here, nor for small ones (at most Runtime::eager_bytes) before it over the same
+  /// device through endpoints that it has made. The rank that is signalled
   /// must have made its endpoint with one; whether it has, only that rank knows. If not: to this
   /// rank itself, Error(bad_argument); elsewhere the put completes with `bad_argument` and writes
   /// nothing, but for memory that is written from here (weft's, on the same node), where it is done
