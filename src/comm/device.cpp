@@ -427,7 +427,10 @@ uint32_t Device::work() {
   // have one chunk's time in all: those that had none keep their place in front, and small messages
   // come in between however many transfers are under way. Where many find no room, the rest keeps
   // its place, too: a look costs the same however many wait.
-  uint32_t moved = owed_.pay_all([this](Operation& op) { return pay(op); });
+  // Answers have the ring for control frames first, and what is pending here has it next time.
+  const auto pay_all = [this] { return owed_.pay_all([this](Operation& op) { return pay(op); }); };
+  pays_first_ = !pays_first_;
+  uint32_t moved = pays_first_ ? pay_all() : 0;
   uint32_t in_vain = 0;
   uint64_t copied = 0;
   comm::Operation* waiting = nullptr;
@@ -497,7 +500,7 @@ uint32_t Device::work() {
     pending_count_.store(pending_count_.load(std::memory_order_relaxed) + waiting_count,
                          std::memory_order_relaxed);
   }
-  return moved;
+  return pays_first_ ? moved : moved + pay_all();
 }
 
 uint32_t Device::attend() {

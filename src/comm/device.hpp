@@ -470,6 +470,7 @@ class Device final : public fabric::Sink {
   comm::Operation** pending_end_ = &pending_;
   std::atomic<uint32_t> pending_count_{0};  // written under the lock, read by `busy`
   comm::OwedAnswers owed_;                  // (lock) not among `pending_`
+  bool pays_first_ = false;                 // (lock) in this turn of work
   std::atomic<bool> holding_{false};        // the last poll left a frame in its ring
   std::atomic<uint64_t> last_held_{0};      // whose, and for which endpoint
   std::atomic<uint32_t> row_left_{kLeastRow};

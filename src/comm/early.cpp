@@ -208,6 +208,7 @@ void Runtime::Impl::drop_early(const Endpoint::Impl& endpoint) {
         taken = device->refuse(frame, Errc::cancelled);
         if (taken == Taken::yes) device->give_back(frame);
       });
+      if (device->busy()) device->wake_sleeper();  // an answer that found no room
       if (taken == Taken::yes) {
         release_early(*record);
       } else {

@@ -2,7 +2,7 @@
 //
 // Purpose: a put's signal is told once that put and those before it are answered, so that whoever
 // gets it need not progress for their sender's sake. Hence none of a device's answers overtakes
-// another to the same port.
+// another to the same port (but Endpoint::took, which tells of no put).
 //
 // Who may call: the holder of the device's lock; `empty` anybody. Records: the device's, while they
 // are here (docs/design/protocols.md, *Who owns an operation record*).

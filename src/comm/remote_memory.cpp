@@ -79,10 +79,11 @@ bool end_told_put(Operation& over) {
   auto& owner = *static_cast<Endpoint::Impl*>(over.context);
   const bool tried = over.kind == comm::Kind::untold;
   // relaxed, all: who is untold comes back by itself, and the endpoint's end waits for us.
-  const bool told = over.error != Errc::ok ||
-                    ((tried || owner.untold.load(std::memory_order_relaxed) == 0) &&
-                     tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes})) ||
-                    owner.ending.load(std::memory_order_relaxed);
+  const bool ending = owner.ending.load(std::memory_order_relaxed);
+  const bool may_try = tried || ending || owner.untold.load(std::memory_order_relaxed) == 0;
+  const bool told =
+      over.error != Errc::ok ||
+      (may_try && tell_signal(owner, over.peer, over.tag, {over.buffer, over.bytes})) || ending;
   if (!told) {
     if (!tried) owner.untold.fetch_add(1, std::memory_order_relaxed);
     over.kind = comm::Kind::untold;

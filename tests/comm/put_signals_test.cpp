@@ -89,7 +89,7 @@ TEST(Signals, WaitForAnswersThatWereOwedBefore) {
   fabric::register_fabric_config();
   const test::ConfigOverride small(test::ConfigOverride::List{{"fabric.control_cells", "8"}});
   constexpr uint64_t kPuts = 100;
-  std::atomic<bool> posted{false}, came{false}, signalled{false}, over{false};
+  std::atomic<bool> posted{false}, came{false}, signalled{false}, looked{false}, over{false};
   on_ranks(2, [&](Runtime& rt) {
     uint64_t word = 0;
     const Region region(rt, std::as_writable_bytes(std::span(&word, 1)));
@@ -104,6 +104,7 @@ TEST(Signals, WaitForAnswersThatWereOwedBefore) {
       while (!signalled) std::this_thread::yield();
       rt.progress();
       EXPECT_EQ(told.value(), 0U);
+      looked = true;
       while (told.value() == 0) rt.progress();
       while (!over) std::this_thread::yield();
       return;
@@ -117,6 +118,7 @@ TEST(Signals, WaitForAnswersThatWereOwedBefore) {
     EXPECT_LT(done.value(), kPuts);
     EXPECT_EQ(remote.put_signal(keys[1], 0, bytes_of(word), Tag{1}, &done), Post::posted);
     signalled = true;
+    while (!looked) std::this_thread::yield();
     rt.wait_until([&] { return done.value() == kPuts + 1; });
     over = true;
   });
@@ -187,6 +189,7 @@ TEST_P(SignalsByReadsOrPackets, SignalsThatNobodyTakesLeaveOthersTheirRecords) {
           std::this_thread::sleep_for(std::chrono::microseconds(100));
           if (++in_vain > 5'000) break;
         }
+        EXPECT_GE(sent.load(), least);
         EXPECT_LT(sent.load(), 1500U);  // 1,024 under way, and what its lane holds
         is_full = true;
         rt.wait_until([&] { return done.value() == sent.load(); });

@@ -169,11 +169,11 @@ class Endpoint {
   Post put(const fabric::MemoryKey& to, std::size_t offset, std::span<const std::byte> data,
            Completion* completion = nullptr, void* context = nullptr);
   /// The same, and then the owner's endpoint completes `at_target` with this rank and `signal`. It
-  /// tells of this put alone: large ones overtake each other, and so do signals that had to wait
-  /// for room or, as many are unanswered (`fabric.control_cells`), for this rank's progress. Once
-  /// one is told of memory that its owner serves, that rank need not progress any more for this put
-  /// to complete here, nor for small ones (at most Runtime::eager_bytes) before it over the same
-  /// device through endpoints that it has made. The rank that is signalled
+  /// tells of this put alone: large ones overtake each other, and signals that had to wait for room
+  /// or, where more are unanswered than `fabric.control_cells`, for this rank's progress, are told
+  /// after what was sent later. Once one is told of memory that its owner serves, that rank need
+  /// not progress any more for this put to complete here, nor for small ones (at most
+  /// Runtime::eager_bytes) before it over the same device and endpoint. The rank that is signalled
   /// must have made its endpoint with one; whether it has, only that rank knows. If not: to this
   /// rank itself, Error(bad_argument); elsewhere the put completes with `bad_argument` and writes
   /// nothing, but for memory that is written from here (weft's, on the same node), where it is done
