@@ -423,14 +423,14 @@ uint32_t Device::work() {
     enqueue_locked(*in_order);
     in_order = next;
   }
-  // One turn for each; those that are not over queue up again, so that large ones share. Copies
-  // have one chunk's time in all: those that had none keep their place in front, and small messages
-  // come in between however many transfers are under way. Where many find no room, the rest keeps
-  // its place, too: a look costs the same however many wait.
   // Answers have the ring for control frames first, and what is pending here has it next time.
   const auto pay_all = [this] { return owed_.pay_all([this](Operation& op) { return pay(op); }); };
   pays_first_ = !pays_first_;
   uint32_t moved = pays_first_ ? pay_all() : 0;
+  // One turn for each; those that are not over queue up again, so that large ones share. Copies
+  // have one chunk's time in all: those that had none keep their place in front, and small messages
+  // come in between however many transfers are under way. Where many find no room, the rest keeps
+  // its place, too: a look costs the same however many wait.
   uint32_t in_vain = 0;
   uint64_t copied = 0;
   comm::Operation* waiting = nullptr;

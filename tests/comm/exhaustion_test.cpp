@@ -384,9 +384,10 @@ TEST(Requests, AreAllowedAgainWhenTheyAreOver) {
   });
 }
 
-// What came before its endpoint was made, and finds no room there, is not forgotten: as the
-// program makes room it comes, whoever progresses.
-TEST(Early, SignalsBeyondTheQueueComeAsItEmpties) {
+/// Rank 0 sends `count` puts with a signal; then rank 1 makes their endpoint, with a queue for
+/// four, and has `take(runtime, queue)` see to all of them. With each way to progress.
+template <class Take>
+void with_early_signals(uint64_t count, Take take) {
   for (const Progress mode : {Progress::server, Progress::waiters, Progress::workers}) {
     RuntimeOptions options;
     options.progress = mode;
@@ -400,9 +401,9 @@ TEST(Early, SignalsBeyondTheQueueComeAsItEmpties) {
           if (rt.rank() == Rank{0}) {
             Endpoint remote(rt, {.arrival = Arrival::memory});
             const auto out = pattern(8, 1);
-            post_all(rt, 10, [&](uint64_t, Counter& done) {
+            post_all(rt, count, [&](uint64_t i, Counter& done) {
               const Post answer = remote.put_signal(keys[1], 0, out, Tag{1}, &done);
-              sent = true;
+              if (i + 1 == count && answer != Post::retry) sent = true;
               return answer;
             });
             return;
@@ -413,22 +414,37 @@ TEST(Early, SignalsBeyondTheQueueComeAsItEmpties) {
             std::this_thread::sleep_for(std::chrono::microseconds(200));
           }
           CompletionQueue signals(4);
-          Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &signals});
-          std::atomic<int> popped{0};
-          const std::jthread popper([&] {
-            Event event;
-            while (popped != 10) {
-              std::this_thread::sleep_for(std::chrono::milliseconds(1));
-              if (signals.pop(event)) ++popped;
-            }
-          });
-          // What is served last, when there is room for the tenth, is told of when five are
-          // counted.
-          rt.wait_until([&] { return popped.load() >= 5; });
-          while (popped.load() != 10) rt.progress();
+          const Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &signals});
+          take(rt, signals);
         },
         options);
   }
+}
+
+// What came before its endpoint was made, and finds no room there, is not forgotten: as the
+// program makes room it comes, whoever progresses.
+TEST(Early, SignalsBeyondTheQueueComeAsItEmpties) {
+  with_early_signals(10, [](Runtime& rt, CompletionQueue& signals) {
+    std::atomic<int> popped{0};
+    const std::jthread popper([&] {
+      Event event;
+      while (popped != 10) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (signals.pop(event)) ++popped;
+      }
+    });
+    // What is served last, when there is room for the tenth, is told of when five are counted.
+    rt.wait_until([&] { return popped.load() >= 5; });
+    while (popped.load() != 10) rt.progress();
+  });
+}
+
+// One more than there is room for, of which nothing else reminds the server: it sleeps.
+TEST(Early, TheFirstSignalBeyondTheQueueIsNotForgotten) {
+  with_early_signals(5, [](Runtime& rt, CompletionQueue& signals) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int taken = 0; taken < 5; ++taken) (void)rt.pop_wait(signals);
+  });
 }
 
 /// What waits for a queue that is not made yet and for receives that are not posted, of bytes that

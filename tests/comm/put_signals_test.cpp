@@ -213,44 +213,5 @@ TEST_P(SignalsByReadsOrPackets, SignalsThatNobodyTakesLeaveOthersTheirRecords) {
   }
 }
 
-// As many as find room but for one, which nothing else reminds the server of: it sleeps.
-TEST(Signals, TheFirstSignalBeyondTheQueueIsNotForgotten) {
-  for (const Progress mode : {Progress::server, Progress::waiters, Progress::workers}) {
-    RuntimeOptions options;
-    options.progress = mode;
-    std::atomic<bool> sent{false};
-    on_ranks(
-        2,
-        [&](Runtime& rt) {
-          std::vector<std::byte> memory(8);
-          const Region region(rt, memory);
-          const auto keys = keys_of_all(rt, region);
-          if (rt.rank() == Rank{0}) {
-            Endpoint remote(rt, {.arrival = Arrival::memory});
-            const auto out = pattern(8, 1);
-            uint64_t count = 0;
-            Counter done;
-            while (count < 5) {
-              if (remote.put_signal(keys[1], 0, out, Tag{1}, &done) == Post::posted) ++count;
-            }
-            sent = true;
-            rt.wait_until([&] { return done.value() == count; });
-            EXPECT_EQ(done.errors(), 0U);
-            return;
-          }
-          while (!sent) std::this_thread::yield();
-          for (int look = 0; look < 20; ++look) {
-            if (mode != Progress::server) rt.progress();
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          }
-          CompletionQueue signals(4);
-          const Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &signals});
-          std::this_thread::sleep_for(std::chrono::milliseconds(5));
-          for (int taken = 0; taken < 5; ++taken) (void)rt.pop_wait(signals);
-        },
-        options);
-  }
-}
-
 }  // namespace
 }  // namespace weft
