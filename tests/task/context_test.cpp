@@ -43,6 +43,37 @@ TEST_P(Contexts, EachTaskRoundsItsOwnWay) {
   });
 }
 
+/// In the SSE unit: the older one's are everybody's. Other tasks raise none, others, or clear
+/// theirs.
+TEST_P(Contexts, ExceptionsThatATaskRaisedStayRaised) {
+  Scheduler scheduler(options());
+  scheduler.run([] {
+    struct Division {
+      double by, of;
+      int raises;
+    };
+    constexpr Division kDivisions[] = {
+        {2, 4, 0}, {3, 1, FE_INEXACT}, {0, 1, FE_DIVBYZERO}, {0, 0, FE_INVALID}};
+    std::vector<Handle<void>> all;
+    for (int i = 0; i < 32; ++i) {
+      all.push_back(spawn([division = kDivisions[i % 4], clears = i % 8 >= 4, mode = i % 3] {
+        std::fesetround(mode == 0 ? FE_TONEAREST : FE_UPWARD);
+        for (int turn = 0; turn < 50; ++turn) {
+          if (clears) std::feclearexcept(FE_ALL_EXCEPT);
+          const volatile double of = division.of, by = division.by;
+          const volatile double quotient = of / by;
+          (void)quotient;
+          yield();
+          EXPECT_EQ(std::fetestexcept(division.raises), division.raises);
+          EXPECT_EQ(std::fegetround(), mode == 0 ? FE_TONEAREST : FE_UPWARD);
+        }
+        std::fesetround(FE_TONEAREST);
+      }));
+    }
+    for (auto& each : all) each.join();
+  });
+}
+
 // Sanitizers must be told of switches (switch.hpp), which these are without.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
