@@ -4,7 +4,9 @@
 // ping-pong round trip, in ns. With one thread both sides poll, and a turn's figure is the median
 // of laps of 32 trips (of single ones above 4 KiB). T threads a rank play T ping-pongs at once,
 // each with a tag of its own, and block; a turn's figure is then the mean as each thread sees its
-// own. `get` is the whole round: from the call to the bytes being here.
+// own. What comes from a queue is for any thread, and one that is awake may take it all (`fairness`
+// says so): there the figure is the mean of all messages. `get` is the whole round: from the call
+// to the bytes being here.
 //
 // Limit, polling: what the bytes cost at least between the two cores, in the same run: up to a
 // line, the flag's one-way; up to the eager limit, copied into shared memory, flag, copied out

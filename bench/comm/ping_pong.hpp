@@ -16,7 +16,8 @@ struct RoundTrips {
   double trips = 0;    ///< of all pairs
   double seconds = 0;  ///< from the first thread's start to the last one's end
   double trip_ns = 0;  ///< of one round trip as its thread sees it: median of its laps
-                       ///< if it is alone, else the mean, and the mean over threads
+                       ///< if it is alone, else the mean, and the mean over threads; of
+                       ///< messages for anyone the mean of all
   double fairness = 1;
 };
 

@@ -1,8 +1,9 @@
 // Tokens: how a ping-pong of each arrival mode sends and receives. One class per mode with the
-// same three members, so that the loops which use them have no test for the mode inside:
+// same members, so that the loops which use them have no test for the mode inside:
 //   send(pair, last)  one message of the session's size to the peer, marked `last` or not
 //   receive()         the next message: which pair it belongs to, and its mark
 //   settle()          the sends of this thread have ended
+//   kForAnyone        whether any thread may receive the message of any pair
 // An object belongs to one thread of one rank; `Shared` to the rank, made collectively.
 #pragma once
 
@@ -61,6 +62,7 @@ class LentBuffer {
 // Matched: a tag per pair ------------------------------------------------------------------------
 class MatchedToken {
  public:
+  static constexpr bool kForAnyone = false;
   struct Shared {
     explicit Shared(const TokenSetup& s) : setup(s), endpoint(s.runtime, {}) {}
     TokenSetup setup;
@@ -110,6 +112,7 @@ class MatchedToken {
 // Queue: any thread takes the next message -------------------------------------------------------
 class QueueToken {
  public:
+  static constexpr bool kForAnyone = true;
   struct Shared {
     explicit Shared(const TokenSetup& s)
         : setup(s),
@@ -169,6 +172,7 @@ inline Token receive_from(ArrivalSlot& slot, unsigned number, const TokenSetup& 
 // Handler: runs in the progressing thread --------------------------------------------------------
 class HandlerToken {
  public:
+  static constexpr bool kForAnyone = false;
   struct Shared {
     explicit Shared(const TokenSetup& s)
         : setup(s),
@@ -209,6 +213,7 @@ class HandlerToken {
 // Put with a signal ------------------------------------------------------------------------------
 class PutToken {
  public:
+  static constexpr bool kForAnyone = false;
   static constexpr uint32_t kLast = 1U << 31;
   struct Shared {
     explicit Shared(const TokenSetup& s)
