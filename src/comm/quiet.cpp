@@ -46,13 +46,20 @@ constexpr std::size_t kMostLookedAt = std::size_t{64} << 20;
 /// The runtime makes its team before anybody can make an endpoint.
 constexpr uint16_t kOwnTeams = 0;
 
-/// Messages that an endpoint keeps, and receives that wait there; empty if there are no messages.
+/// Messages and signals that an endpoint keeps, and receives that wait there; empty if it keeps
+/// nothing.
 std::string kept_by(const Endpoint::Impl& endpoint) {
   if (endpoint.queue != nullptr) {
     const std::size_t in_queue = endpoint.queue->size_hint();
     if (in_queue == 0) return {};
     return fmt::format("; the queue of endpoint {} holds {} of at most {} messages",
                        endpoint.number, in_queue, endpoint.queue->capacity());
+  }
+  // relaxed: a number to tell.
+  if (const uint32_t untold = endpoint.untold.load(std::memory_order_relaxed); untold != 0) {
+    return fmt::format(
+        "; signals of puts wait until what endpoint {} tells them has room (at_target): {}",
+        endpoint.number, untold);
   }
   if (endpoint.table == nullptr) return {};
   const auto every = [](uint64_t) { return true; };

@@ -22,6 +22,13 @@ struct MyTurn {
   uint32_t kept = 0;      ///< Turns::kept_ then
   uint32_t duties = 0;    ///< of the idle watch, when it was last asked
   uint32_t leaves = 0;    ///< Turns::leaves_ then
+  // Spans between two waits, of which samples are looked at: to ask what a thread has run costs as
+  // much as a message.
+  uint32_t asleep = 0;     ///< of kAlways, those in which it mostly did not run
+  uint32_t to_sample = 1;  ///< ends of waits until the next one that is looked at
+  uint32_t random = 2463534242;
+  uint64_t sampled_at = 0;      ///< ticks, when one began; 0: none has
+  uint64_t sampled_cpu_ns = 0;  ///< what it had run then
 };
 constinit thread_local MyTurn my_turn;
 
@@ -50,6 +57,15 @@ constexpr int32_t kMostReturns = 8;
 constexpr int32_t kLate = 16;     ///< not so many times, and twice as often each time it was late
 constexpr int32_t kMostLate = 4;  ///< doublings
 constexpr int32_t kMakesUp = 64;  ///< soon returns for one late
+
+constexpr uint32_t kAlways = 256;  ///< of MyTurn::asleep
+constexpr uint32_t kMostly = kAlways * 3 / 4;
+constexpr uint32_t kSpans = 256;  ///< of which one is looked at
+constexpr uint32_t kSpansSurprised = 4;
+constexpr double kShortSpanNs = 2'000;  ///< no time to sleep
+/// So few, or many, are woken one by one as well as by the idle watch, or better.
+constexpr uint32_t kFewOthers = 1;
+constexpr uint32_t kManyOthers = 32;
 
 constexpr uint64_t kLookNs = 1'000'000;
 /// Where the watch had to wake somebody: a program whose threads go away, all of them, now and
@@ -152,7 +168,44 @@ void Turns::begin_turn() noexcept {
 
 // --- Who leaves others to the watch --------------------------------------------------------------
 
+void Turns::end_wait() noexcept {
+  const uint32_t others =
+      owed.size() + (parked_ != nullptr ? parked_->load(std::memory_order_relaxed) : 0);
+  const uint32_t crowd = crowd_.load(std::memory_order_relaxed);
+  if (others > crowd) crowd_.store(others, std::memory_order_relaxed);
+  if (my_turn.to_sample > 1) {
+    --my_turn.to_sample;
+    return;
+  }
+  // They may have become fewer.
+  if (others < crowd) crowd_.store(crowd - 1, std::memory_order_relaxed);
+  my_turn.sampled_cpu_ns = base::this_thread_cpu_ns();
+  my_turn.sampled_at = base::ticks();
+}
+
+/// The span that is looked at ends. The next ones are looked at soon where this one was unlike the
+/// others: a thread that is left behind in vain, time after time, waits for long.
+void Turns::end_span() noexcept {
+  static const uint64_t kShort = base::to_ticks(kShortSpanNs);
+  const uint64_t ticks = base::ticks() - std::exchange(my_turn.sampled_at, 0);
+  const bool slept =
+      ticks > kShort &&
+      base::to_ticks(static_cast<double>(base::this_thread_cpu_ns() - my_turn.sampled_cpu_ns)) <
+          ticks / 2;
+  const bool surprises = slept != mostly_sleeps();
+  my_turn.asleep = my_turn.asleep - my_turn.asleep / 8 + (slept ? kAlways / 8 : 0);
+  // Xorshift: a rhythm of the program's is not met by one of ours.
+  my_turn.random ^= my_turn.random << 13U;
+  my_turn.random ^= my_turn.random >> 17U;
+  my_turn.random ^= my_turn.random << 5U;
+  my_turn.to_sample = 1 + my_turn.random % (surprises ? kSpansSurprised : kSpans);
+}
+
+bool Turns::mostly_sleeps() noexcept { return my_turn.asleep > kMostly; }
+
 void Turns::begin_wait() noexcept {
+  if (my_turn.sampled_at != 0) [[unlikely]]
+    end_span();
   // Who looks after an idle core now makes up for what went before.
   const uint32_t duties = idle_watch_.duties();
   if (std::exchange(my_turn.duties, duties) != duties && idle_watch_.is_on_duty()) {
@@ -181,6 +234,10 @@ void Turns::begin_wait() noexcept {
 bool Turns::comes_back_soon() noexcept { return my_turn.returns >= 0; }
 
 bool Turns::may_leave() noexcept {
+  if (mostly_sleeps()) {
+    const uint32_t crowd = crowd_.load(std::memory_order_relaxed);
+    if (!idle_watch_.is_on_duty() || (crowd > kFewOthers && crowd <= kManyOthers)) return false;
+  }
   if (comes_back_soon()) return has_watch();
   ++my_turn.returns;
   return false;

@@ -90,6 +90,8 @@ class Turns {
   void count_answer() noexcept;
   /// It has had its turn, and others are owed a wake.
   [[nodiscard]] bool is_over() const noexcept;
+  /// Its wait ends, and there are others that it might leave behind.
+  void end_wait() noexcept;
   /// It was given a core.
   void begin_turn() noexcept;
   /// When it left others behind, it was back soon, as a rule.
@@ -114,6 +116,9 @@ class Turns {
  private:
   enum class Watch : uint8_t { none, starting, kept, failed };
 
+  static void end_span() noexcept;
+  /// Between its waits, of late: blocked elsewhere, or kept from running.
+  [[nodiscard]] static bool mostly_sleeps() noexcept;
   void note_left() noexcept;
   /// The watch had to wake those whom this leave had left behind.
   [[nodiscard]] bool was_missed(uint32_t leave) const noexcept {
@@ -137,8 +142,9 @@ class Turns {
   std::atomic<uint32_t> leaves_{0};        ///< threads that left others, or messages, behind
   static constexpr std::size_t kMissed = 64;
   std::atomic<uint32_t> missed_[kMissed] = {};  ///< leaves, by number: see was_missed
-  std::atomic<uint64_t> switch_ticks_;          ///< that it takes to give a core away
-  std::atomic<uint64_t> given_at_{0};           ///< when that was begun last
+  std::atomic<uint32_t> crowd_{0};      ///< so many others wait when one's wait ends, at most
+  std::atomic<uint64_t> switch_ticks_;  ///< that it takes to give a core away
+  std::atomic<uint64_t> given_at_{0};   ///< when that was begun last
 
   alignas(base::kCacheLine) std::atomic<uint32_t> kept_{0};  ///< calls of keep_watch
   std::atomic<base::Parker*> sleeping_{nullptr};             ///< the watch's, while it sleeps

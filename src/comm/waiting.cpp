@@ -652,6 +652,7 @@ void Runtime::Impl::end_wait(Device& device, bool serving) noexcept {
   // relaxed: hints. Where they are wrong, somebody keeps the watch.
   const bool others = leaves_others(list);
   if (!serving && (!others || list.served.load(std::memory_order_relaxed))) return;
+  if (others) turns.end_wait();
   // Workers that wait for a server to follow (invariant 6) do not know of the watch.
   if (others && !refused.load(std::memory_order_seq_cst) && turns.may_leave()) {
     if (serving) comm::give_role_up(list);

@@ -249,10 +249,12 @@ TEST(LeftMessagesOf, WhoTakesOneAndWaitsForMoreHoldsNobodyUp) {
     constexpr int kRounds = 20;
     const Rank other{1 - rt.rank().value};
     if (rt.rank() == Rank{1}) {
-      for (int round = 0; round < kRounds; ++round) {
-        for (uint32_t t = 0; t < kThreads; ++t) ep.send_wait(other, Tag{t}, {});
-        for (uint32_t t = 0; t < kThreads; ++t) (void)answers.recv_wait(other, Tag{t}, {});
-        for (uint32_t t = 0; t < kThreads; ++t) answers.send_wait(other, Tag{t}, {});
+      // Of other tags each round: what one thread is to have no faster one gets, and so goes on to
+      // take two in the next.
+      for (uint32_t first = 0; first < kThreads * kRounds; first += kThreads) {
+        for (uint32_t t = 0; t < kThreads; ++t) ep.send_wait(other, Tag{first + t}, {});
+        for (uint32_t t = 0; t < kThreads; ++t) (void)answers.recv_wait(other, Tag{first + t}, {});
+        for (uint32_t t = 0; t < kThreads; ++t) answers.send_wait(other, Tag{first + t}, {});
       }
       return;
     }
@@ -268,15 +270,19 @@ TEST(LeftMessagesOf, WhoTakesOneAndWaitsForMoreHoldsNobodyUp) {
 
 constexpr Tag kHoldsUp{0}, kDefers{1};
 
-/// Work that needs what a message brings which came with it.
+/// Work that needs what a message brings which came with it; each time another.
 struct NeedsTheMessage final : Deferred {
   std::atomic<int> taken{0};
   std::atomic<bool> in_vain{false};
   void run() noexcept override {
+    ++needed_;
     const uint64_t late = base::now_ns() + 20'000'000'000;
-    while (taken == 0 && base::now_ns() < late) std::this_thread::yield();
-    in_vain = taken == 0;
+    while (taken < needed_ && base::now_ns() < late) std::this_thread::yield();
+    in_vain = in_vain || taken < needed_;
   }
+
+ private:
+  int needed_ = 0;
 };
 
 // The thread that progresses finds a message, and before it can take it work to do: another has it.
@@ -317,7 +323,7 @@ TEST(LeftMessagesOf, WhatProgressDefersNeedNotWaitForWhoDoesIt) {
         for (;;) {
           const Message message = ep.dequeue_wait();
           if (message.tag() == kOver) return;
-          here.work.taken = message.tag() == kWanted ? 1 : 0;
+          if (message.tag() == kWanted) ++here.work.taken;
           notes.send_wait(other, message.tag(), {});
         }
       });

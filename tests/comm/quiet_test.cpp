@@ -121,6 +121,44 @@ TEST_P(Quiet, AReceiverSaysWhatItLeavesInTheLane) {
       options_);
 }
 
+TEST_P(Quiet, SignalsThatWaitForRoomAreToldOf) {
+  const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "50ms"}});
+  CapturedStderr told;
+  std::atomic<bool> enough{false};
+  on_ranks(
+      2,
+      [&](Runtime& rt) {
+        std::array<std::byte, 8> memory{};
+        const Region region(rt, memory);
+        const auto keys = test::keys_of_all(rt, region);
+        CompletionQueue signals(2);
+        Endpoint remote(rt, {.arrival = Arrival::memory, .at_target = &signals});
+        rt.barrier();
+        if (rt.rank() == Rank{0}) {
+          Synchronizer done(3);
+          for (int i = 0; i < 3; ++i) {
+            (void)until_posted(
+                rt, [&] { return remote.put_signal(keys[1], 0, bytes_of(i), Tag{1}, &done); });
+          }
+          rt.wait(done);
+          told.wait_for("signals of puts wait until what endpoint " +
+                        std::to_string(remote.number()) + " tells them has room (at_target): 1");
+          enough = true;
+          return;
+        }
+        if (GetParam() == Progress::server) {
+          while (!enough) std::this_thread::yield();
+        } else {
+          rt.wait_until([&] { return enough.load(); });
+        }
+        for (int i = 0; i < 3; ++i) {
+          Event event;
+          rt.wait_until([&] { return signals.pop(event); });
+        }
+      },
+      options_);
+}
+
 TEST_P(Quiet, AReceiverSaysWhatItKeepsAndWhatItWaitsFor) {
   const ConfigOverride soon(ConfigOverride::List{{"comm.report_quiet", "50ms"}});
   CapturedStderr told;

@@ -23,6 +23,7 @@
 #include "comm/bound.hpp"
 #include "comm/ranks.hpp"
 #include "comm/runtime_impl.hpp"
+#include "weft/base/clock.hpp"
 #include "weft/comm/config.hpp"
 
 namespace weft {
@@ -301,6 +302,31 @@ TEST(Turns, WhoLeftThoseWhomTheWatchHadToWakeIsLate) {
       }
       first.wait();
       second.wait();
+    }
+  }).join();
+}
+
+// A thread whose program has it sleep after each wait wakes the others itself; until it computes.
+TEST(Turns, WhoMostlySleepsElsewhereLeavesNobody) {
+  std::jthread([] {
+    Turns turns(true, 25'000, kNothing);
+    const auto span = [&](auto spend) {
+      const bool may = turns.may_leave();
+      turns.end_wait();
+      spend();
+      turns.begin_wait();
+      return may;
+    };
+    const auto sleep = [] { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
+    const auto compute = [] {
+      const uint64_t until = base::now_ns() + 5'000;
+      while (base::now_ns() < until) base::cpu_relax();
+    };
+    EXPECT_TRUE(span(sleep));
+    while (span(sleep)) {
+    }
+    for (int i = 0; i < 100; ++i) EXPECT_FALSE(span(sleep)) << i;
+    while (!span(compute)) {
     }
   }).join();
 }

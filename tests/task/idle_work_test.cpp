@@ -34,7 +34,7 @@ class Bed final : public base::IdleWork {
 
   uint32_t poll(Poller /*poller*/) noexcept override { return 0; }
   bool try_sleep(base::Awaited& awaited, uint64_t deadline_ns) noexcept override {
-    if (taken_.exchange(true)) {
+    if (is_wanted_ || taken_.exchange(true)) {
       if (leaves_at_refusal_.exchange(false)) leave();
       return false;
     }
@@ -49,18 +49,20 @@ class Bed final : public base::IdleWork {
     leave();
     return true;
   }
-  bool wants_sleeper() noexcept override { return !taken_.load(); }
+  bool wants_sleeper() noexcept override { return !is_wanted_ && !taken_; }
   void interrupt() noexcept override {
     const std::lock_guard hold(lock_);
     if (sleeper_ != nullptr) sleeper_->unpark();
   }
 
-  /// A thread's, which does not idle.
+  /// A thread's, which does not idle. No worker comes back before it, as on one core it might.
   void take() {
+    is_wanted_ = true;
     while (taken_.exchange(true)) {
       interrupt();
       std::this_thread::yield();
     }
+    is_wanted_ = false;
   }
   void leave() noexcept {
     taken_.store(false);
@@ -77,6 +79,7 @@ class Bed final : public base::IdleWork {
     sleeper_ = sleeper;
   }
   std::atomic<bool> taken_{false};
+  std::atomic<bool> is_wanted_{false};  ///< by a thread that waits for it
   std::atomic<bool> leaves_at_refusal_{false};
   std::atomic<uint64_t> slept_{0};
   base::SpinLock lock_;

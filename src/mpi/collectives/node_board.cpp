@@ -10,12 +10,15 @@
 #include <optional>
 
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/board_store.hpp"
 #include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
 #include "mpi/failure.hpp"
 #include "mpi/messages.hpp"
 #include "mpi/process.hpp"
 #include "weft/base/clock.hpp"
+#include "weft/base/topology.hpp"
+#include "weft/fabric/job.hpp"
 #include "weft/fabric/transport.hpp"
 
 namespace weft::mpi {
@@ -23,10 +26,12 @@ namespace {
 
 constexpr int kFewestMembers = 3;           // of those who arrive and are released
 constexpr uint32_t kDeclined = UINT32_MAX;  // in place of the length of what is shown
-constexpr int kFirstTag = 2;       // of a communicator's first collectives none makes a board
-constexpr int kLooks = 64;         // before anything else is done
-constexpr uint32_t kTurns = 128;   // of waiting, before a letter is asked for
-constexpr double kShortNs = 1000;  // a yield that takes no longer: nobody wanted the core
+constexpr int kFirstTag = 2;             // of a communicator's first collectives none makes a board
+constexpr int kLooks = 64;               // before anything else is done
+constexpr uint32_t kVainLooks = 32;      // one after the other: nobody comes while this one looks,
+constexpr uint32_t kWaitsPerTry = 1024;  // so far
+constexpr uint32_t kTurns = 128;         // of waiting, before a letter is asked for
+constexpr double kShortNs = 1000;        // a yield that takes no longer: nobody wanted the core
 constexpr double kPatienceNs = 2e6;
 constexpr uint64_t kPauseNs = 1'000'000;  // of a releaser that is as far ahead as it may be
 constexpr uint32_t kTurnsBetweenPolls = 4;
@@ -38,91 +43,17 @@ bool fits_board(int members, const Comm& comm) noexcept {
          members <= static_cast<int>(Board::kMembers);
 }
 
-// --- Where boards come from ----------------------------------------------------------------------
-
-/// The boards of communicators whose first member on this node this process is. In one allocation,
-/// made when the first is wanted; a communicator beyond their number has none.
-///
-/// Thread-safe.
-class BoardStore {
- public:
-  static constexpr uint32_t kBoards = 16;
-  static constexpr std::size_t kBytes = kBoards * sizeof(Board);
-
-  /// The number of a board in the store, zeroed; nothing: there is none to be had.
-  std::optional<uint32_t> take() noexcept {
-    const std::scoped_lock guard(lock_);
-    if (memory_.empty() && !allocate()) return std::nullopt;
-    for (uint32_t number = 0; number < kBoards; ++number) {
-      uint32_t& members = members_[number];
-      // acquire: pairs with leave's release.
-      if (members != 0 && board(number).departures.load(std::memory_order_acquire) != members)
-        continue;
-      std::memset(static_cast<void*>(&board(number)), 0, sizeof(Board));
-      members = kTaken;
-      return number;
-    }
-    return std::nullopt;
-  }
-  /// The board is given to others when so many have left it.
-  void give_back(uint32_t number, uint32_t members) noexcept {
-    const std::scoped_lock guard(lock_);
-    members_[number] = members;
-  }
-  [[nodiscard]] Board& board(uint32_t number) const noexcept {
-    return reinterpret_cast<Board*>(memory_.data())[number];
-  }
-  [[nodiscard]] const fabric::MemoryKey& key() const noexcept { return key_; }
-  void forget() noexcept {
-    const std::scoped_lock guard(lock_);
-    memory_ = {};
-    members_ = {};
-  }
-
- private:
-  static constexpr uint32_t kTaken = UINT32_MAX;
-
-  bool allocate() noexcept {
-    try {
-      memory_ = runtime().allocate_shared(kBytes);
-      key_ = runtime().expose_shared(memory_);
-      return true;
-    } catch (const std::exception&) {
-      if (!memory_.empty()) runtime().release_shared(memory_);
-      memory_ = {};
-      return false;
-    }
-  }
-
-  std::mutex lock_;
-  std::span<std::byte> memory_;
-  fabric::MemoryKey key_;
-  std::array<uint32_t, kBoards> members_{};  ///< that must leave it; 0: it is free
-};
-
-BoardStore& store() noexcept {
-  static BoardStore& the_store = never_destroyed<BoardStore>();
-  return the_store;
-}
+// --- Agreeing on one -----------------------------------------------------------------------------
 
 /// What the first member tells the others.
 struct Invitation {
-  fabric::MemoryKey key;
-  uint32_t number = 0;
+  BoardStore::Place place;
   bool is_valid = false;
 };
 
 Board* board_of(const Invitation& invitation, Rank owner) noexcept {
-  if (!invitation.is_valid || invitation.key.owner != owner.value ||
-      invitation.number >= BoardStore::kBoards) {
-    return nullptr;
-  }
-  const auto memory = runtime().map_shared(invitation.key);
-  if (!memory || memory->size() < BoardStore::kBytes ||
-      reinterpret_cast<uintptr_t>(memory->data()) % alignof(Board) != 0) {
-    return nullptr;
-  }
-  return reinterpret_cast<Board*>(memory->data()) + invitation.number;
+  if (!invitation.is_valid || invitation.place.key.owner != owner.value) return nullptr;
+  return BoardStore::others(invitation.place);
 }
 
 /// What the members on a node came to.
@@ -148,8 +79,8 @@ Schedule tell_all(Team node, Block data) {
 /// know of the death or find it in the first use, and all go on by messages.
 Schedule agree_on_board(Team node, Agreement& agreed) {
   Invitation invitation;
-  if (node.rank == 0 && !node.died()) agreed.number = store().take();
-  if (agreed.number) invitation = {store().key(), *agreed.number, true};
+  if (node.rank == 0 && !node.died()) agreed.number = board_store().take();
+  if (agreed.number) invitation = {board_store().place_of(*agreed.number), true};
   const Schedule tell = tell_all(node, bytes_at(&invitation, sizeof invitation));
   co_await part(tell);
   const Rank first = node.comm->process(node.at(0));
@@ -158,7 +89,8 @@ Schedule agree_on_board(Team node, Agreement& agreed) {
     agreed.has_board = node.rank != 0 && node.died() && runtime().is_dead(first);
     co_return;
   }
-  Board* const board = agreed.number ? &store().board(*agreed.number) : board_of(invitation, first);
+  Board* const board =
+      agreed.number ? &board_store().board(*agreed.number) : board_of(invitation, first);
   std::optional<Seat> seat;
   if (board != nullptr) {
     seat.emplace(*board, static_cast<uint32_t>(node.size), static_cast<uint32_t>(node.rank),
@@ -213,7 +145,7 @@ Board& NodeBoard::nobodys() noexcept {
 
 NodeBoard::~NodeBoard() {
   if (seat_.members() == 0) return;
-  if (number_) store().give_back(*number_, seat_.members());
+  if (number_) board_store().give_back(*number_, seat_.members());
   seat_.leave();
 }
 
@@ -224,6 +156,8 @@ void NodeBoard::set_up(int tag) {
   const Team node = nodes.node(comm_, tag);
   if (!fits_board(node.size, comm_)) return;
   is_pair_ = node.size == 2;
+  ranks_take_turns_ = static_cast<int>(runtime().job().node_ranks().size()) >
+                      base::Topology::machine().processors();
   Agreement agreed;
   try {
     run(agree_on_board(node, agreed));
@@ -236,7 +170,7 @@ void NodeBoard::set_up(int tag) {
     number_ = agreed.number;
     is_open_ = true;
   } else if (agreed.number) {
-    store().give_back(*agreed.number, 0);
+    board_store().give_back(*agreed.number, 0);
   }
 }
 
@@ -248,15 +182,28 @@ void NodeBoard::yield_core() noexcept {
   core_is_wanted_ = base::ticks() - before > kShort;
 }
 
+/// On a core that others want. If these are ranks, the one that is waited for may be among them, or
+/// wait for its turn elsewhere. If they are threads of this process, it runs on another core and
+/// comes soon, mostly: else all of them would leave the core once for each message, and hardly
+/// meet those whom they wait for.
+bool NodeBoard::looks_once() const noexcept {
+  return core_is_wanted_ && (ranks_take_turns_ || vain_looks_ % kWaitsPerTry >= kVainLooks);
+}
+
 /// Waits until `ready`, which `partner` brings about; false: `partner` is dead. Yields for a while,
 /// then says by `wish` that it wants a letter, and waits for that as for any message.
 template <class Ready>
 bool NodeBoard::wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish) {
   static const uint64_t kPatience = base::to_ticks(kPatienceNs);
-  for (int look = core_is_wanted_ ? kLooks : 0; look <= kLooks; ++look) {
-    if (ready()) return true;
+  if (ready()) return true;
+  for (int look = looks_once() ? kLooks : 0; look < kLooks; ++look) {
     base::cpu_relax();
+    if (ready()) {
+      vain_looks_ = 0;
+      return true;
+    }
   }
+  ++vain_looks_;
   if (!base::this_parker().may_poll()) return wait_by_letter(ready, partner, wish);
   const uint64_t began = base::ticks();
   for (uint32_t turn = 1; turn <= kTurns && base::ticks() - began < kPatience; ++turn) {
@@ -321,6 +268,7 @@ std::optional<std::span<std::byte>> NodeBoard::exchange(int tag, const Block& mi
     return std::nullopt;
   }
   if (++uses_ % kUsesBetweenPolls == 0) progress();
+  if (uses_ % 2048 == 0) yield_core();  // EXPERIMENT
   show_to_other(tag, &mine);
   const uint32_t other = 1 - seat_.mine();
   Board::Arrival& theirs = seat_.place_of(other);
@@ -481,6 +429,6 @@ bool may_have_boards(Comm& comm) {
   });
 }
 
-void forget_boards() noexcept { store().forget(); }
+void forget_boards() noexcept { board_store().forget(); }
 
 }  // namespace weft::mpi

@@ -62,6 +62,7 @@ class NodeBoard {
   bool wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
   template <class Ready>
   bool wait_by_letter(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
+  [[nodiscard]] bool looks_once() const noexcept;
   void yield_core() noexcept;
   void send_letter(uint32_t member);
   void show_to_other(int tag, const Block* mine);
@@ -73,8 +74,10 @@ class NodeBoard {
   uint32_t uses_ = 0;
   bool was_set_up_ = false;
   bool is_pair_ = false;
-  bool is_open_ = false;         ///< not broken
-  bool core_is_wanted_ = false;  ///< as the last yield told
+  bool is_open_ = false;           ///< not broken
+  bool ranks_take_turns_ = false;  ///< more of them are here than processors
+  bool core_is_wanted_ = false;    ///< as the last yield told
+  uint32_t vain_looks_ = 0;        ///< waits since the last in which to look was enough
 };
 
 /// One use of a board, by every member alike: one collective, which blocks. In the middle of it the
