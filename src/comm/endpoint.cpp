@@ -466,6 +466,7 @@ void Endpoint::Impl::leave_others(bool got) noexcept {
   } else {
     queue_waiters.wake(1);
   }
+  if (runtime.takes_turns) runtime.turns.end_wait();
 }
 
 bool Endpoint::wait_for_message(Impl& my, Message& message, uint64_t deadline_ns) {

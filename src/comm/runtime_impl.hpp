@@ -380,6 +380,7 @@ struct Runtime::Impl final : base::IdleWork {
   }
   bool let_others(comm::WaitList& list, bool serving) noexcept;
   void end_wait(Device& device, bool serving) noexcept;
+  void hand_on(Device& device, bool serving) noexcept;
   bool give_core_away(Device& device, comm::WaitNode& node, bool expects) noexcept;
   void serve_the_left() noexcept;
   base::Parker* one_left() noexcept;

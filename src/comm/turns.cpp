@@ -169,8 +169,9 @@ void Turns::begin_turn() noexcept {
 // --- Who leaves others to the watch --------------------------------------------------------------
 
 void Turns::end_wait() noexcept {
+  // Who is owed a wake may be parked, or wait in turn.
   const uint32_t others =
-      owed.size() + (parked_ != nullptr ? parked_->load(std::memory_order_relaxed) : 0);
+      std::max(owed.size(), parked_ != nullptr ? parked_->load(std::memory_order_relaxed) : 0U);
   const uint32_t crowd = crowd_.load(std::memory_order_relaxed);
   if (others > crowd) crowd_.store(others, std::memory_order_relaxed);
   if (my_turn.to_sample > 1) {
@@ -236,7 +237,8 @@ bool Turns::comes_back_soon() noexcept { return my_turn.returns >= 0; }
 bool Turns::may_leave() noexcept {
   if (mostly_sleeps()) {
     const uint32_t crowd = crowd_.load(std::memory_order_relaxed);
-    if (!idle_watch_.is_on_duty() || (crowd > kFewOthers && crowd <= kManyOthers)) return false;
+    const bool by_watch = crowd <= kFewOthers || crowd > kManyOthers;
+    if (!by_watch || !(idle_watch_.is_on_duty() || idle_watch_.call())) return false;
   }
   if (comes_back_soon()) return has_watch();
   ++my_turn.returns;

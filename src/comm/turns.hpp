@@ -90,7 +90,7 @@ class Turns {
   void count_answer() noexcept;
   /// It has had its turn, and others are owed a wake.
   [[nodiscard]] bool is_over() const noexcept;
-  /// Its wait ends, and there are others that it might leave behind.
+  /// Its wait has ended, and there are others that it left behind or woke.
   void end_wait() noexcept;
   /// It was given a core.
   void begin_turn() noexcept;

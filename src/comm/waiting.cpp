@@ -652,17 +652,22 @@ void Runtime::Impl::end_wait(Device& device, bool serving) noexcept {
   // relaxed: hints. Where they are wrong, somebody keeps the watch.
   const bool others = leaves_others(list);
   if (!serving && (!others || list.served.load(std::memory_order_relaxed))) return;
-  if (others) turns.end_wait();
   // Workers that wait for a server to follow (invariant 6) do not know of the watch.
   if (others && !refused.load(std::memory_order_seq_cst) && turns.may_leave()) {
     if (serving) comm::give_role_up(list);
     turns.leave();
-    return;
+  } else {
+    hand_on(device, serving);
   }
+  if (others) turns.end_wait();  // after a wake: who was woken may have had the core at once
+}
+
+/// Wakes one of the others, who sees to the rest when it goes.
+void Runtime::Impl::hand_on(Device& device, bool serving) noexcept {
+  WaitList& list = device.waiters();
   if (!turns.owed.empty()) {
     comm::promise_role(list, serving);
     turns.keep_watch();
-    // Whoever is woken is in its wait, and sees to the others when it leaves.
     if (turns.owed.wake_oldest()) return;
     serving = comm::take_promised_role(list);
   }

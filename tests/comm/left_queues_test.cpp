@@ -275,14 +275,14 @@ struct NeedsTheMessage final : Deferred {
   std::atomic<int> taken{0};
   std::atomic<bool> in_vain{false};
   void run() noexcept override {
-    ++needed_;
+    const int needed = ++needed_;
     const uint64_t late = base::now_ns() + 20'000'000'000;
-    while (taken < needed_ && base::now_ns() < late) std::this_thread::yield();
-    in_vain = in_vain || taken < needed_;
+    while (taken < needed && base::now_ns() < late) std::this_thread::yield();
+    in_vain = in_vain || taken < needed;
   }
 
  private:
-  int needed_ = 0;
+  std::atomic<int> needed_{0};
 };
 
 // The thread that progresses finds a message, and before it can take it work to do: another has it.

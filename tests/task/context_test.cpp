@@ -43,6 +43,7 @@ TEST_P(Contexts, EachTaskRoundsItsOwnWay) {
   });
 }
 
+#if defined(__x86_64__)
 /// In the SSE unit: the older one's are everybody's. Other tasks raise none, others, or clear
 /// theirs.
 TEST_P(Contexts, ExceptionsThatATaskRaisedStayRaised) {
@@ -73,6 +74,7 @@ TEST_P(Contexts, ExceptionsThatATaskRaisedStayRaised) {
     for (auto& each : all) each.join();
   });
 }
+#endif
 
 // Sanitizers must be told of switches (switch.hpp), which these are without.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -31,7 +31,8 @@ void BoardStore::give_back(uint32_t number, uint32_t members) noexcept {
   allocations_[number / kInOne].members[number % kInOne] = members;
 }
 
-// Without the lock, both: an allocation stays as it is while a board of it is taken.
+// Without the lock, both: an allocation stays as it is until all is forgotten, after the last
+// communicator's end.
 
 Board& BoardStore::board(uint32_t number) const noexcept {
   return board(allocations_[number / kInOne], number % kInOne);

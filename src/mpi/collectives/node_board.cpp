@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "mpi/collectives/algorithms.hpp"
@@ -114,6 +113,15 @@ Schedule agree_on_board(Team node, Agreement& agreed) {
 
 // --- What is shown -------------------------------------------------------------------------------
 
+/// Of all of the job that are on this node. Those that have a processor each may use that alone;
+/// who may use several shares these with the others.
+bool ranks_outnumber_processors() {
+  const base::Topology& machine = base::Topology::machine();
+  const std::size_t mine = machine.cores().size();
+  const auto all = static_cast<std::size_t>(machine.processors());
+  return runtime().job().node_ranks().size() > (machine.narrowed() && mine > 1 ? mine : all);
+}
+
 void show(const Block& block, std::byte* at, uint32_t& bytes) {
   const auto length = static_cast<std::size_t>(block.bytes());
   bytes = static_cast<uint32_t>(length);
@@ -156,8 +164,7 @@ void NodeBoard::set_up(int tag) {
   const Team node = nodes.node(comm_, tag);
   if (!fits_board(node.size, comm_)) return;
   is_pair_ = node.size == 2;
-  ranks_take_turns_ = static_cast<int>(runtime().job().node_ranks().size()) >
-                      base::Topology::machine().processors();
+  ranks_take_turns_ = ranks_outnumber_processors();
   Agreement agreed;
   try {
     run(agree_on_board(node, agreed));
@@ -268,7 +275,6 @@ std::optional<std::span<std::byte>> NodeBoard::exchange(int tag, const Block& mi
     return std::nullopt;
   }
   if (++uses_ % kUsesBetweenPolls == 0) progress();
-  if (uses_ % 2048 == 0) yield_core();  // EXPERIMENT
   show_to_other(tag, &mine);
   const uint32_t other = 1 - seat_.mine();
   Board::Arrival& theirs = seat_.place_of(other);

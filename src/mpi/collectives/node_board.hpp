@@ -77,7 +77,7 @@ class NodeBoard {
   bool is_open_ = false;           ///< not broken
   bool ranks_take_turns_ = false;  ///< more of them are here than processors
   bool core_is_wanted_ = false;    ///< as the last yield told
-  uint32_t vain_looks_ = 0;        ///< waits since the last in which to look was enough
+  uint32_t vain_looks_ = 0;        ///< waits since the last in which it paid to look
 };
 
 /// One use of a board, by every member alike: one collective, which blocks. In the middle of it the
