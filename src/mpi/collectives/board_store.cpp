@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "mpi/handle.hpp"
 #include "mpi/process.hpp"
 
 namespace weft::mpi {
