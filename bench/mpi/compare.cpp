@@ -14,7 +14,6 @@
 // time, not for a count, so that a slow library ends, too: one rank leads, a thread of it that
 // never calls MPI reads the clock and what the others have done, and says when it is enough. The
 // leader's next message tells its partner, so nobody waits for a message that will not come.
-#include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -23,262 +22,23 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "collective_calls.hpp"
+#include "measuring.hpp"
 
 namespace {
 
-constexpr int kRateWindow = 64;
 constexpr int kBandwidthWindow = 16;
-constexpr std::size_t kLine = 128;      // two cache lines: neighbours are fetched in pairs
 constexpr int kOtherTags = 10'000;      // of receives and messages that lie about; below: threads
 constexpr int kCollectivesAtOnce = 32;  // between two looks at the clock
 constexpr int kFloodMessages = 10'000'000;
-constexpr char kOn = 0;
-constexpr char kEnd = 1;
-
-using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
-
-struct Options {
-  std::string measure;
-  int bytes = 8;
-  int threads = 1;
-  int length = 0;
-  int unexpected = 0;
-  int window = kRateWindow;
-  int ranks = 2;
-  int calls = 0;
-  double seconds = 1;
-  bool any_tag = false;  // a window may be of other threads' messages, too: as many as are sent
-  bool own_comms = false;
-  bool overtaking = false;
-  bool exact = false;
-  bool cold = false;
-  bool tasks = false;
-};
-
-struct Reading {
-  double seconds = 0;
-  double done = 0;
-  double fairness = 1;
-
-  [[nodiscard]] double per_second() const { return seconds > 0 ? done / seconds : 0; }
-  [[nodiscard]] double us_each() const { return done > 0 ? seconds * 1e6 / done : 0; }
-};
-
-/// What the threads of the leading rank have done, and whether they go on.
-class Meter {
- public:
-  Meter(int threads, const Options& given, Clock::time_point begin)
-      : counts_(static_cast<std::size_t>(threads)), given_(given), begin_(begin) {}
-
-  /// One more is done by this thread. Shall it go on? Each count has one writer; the clock's thread
-  /// only reads, and needs no order between counts.
-  bool count(int thread) {
-    auto& done = counts_[static_cast<std::size_t>(thread)].done;
-    done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return !over_.load(std::memory_order_relaxed);
-  }
-
-  /// The clock's thread: warms up, measures, ends. Each lasts longer than asked for until there was
-  /// one for each thread on average, but not for ever. Several pairs of ranks that share the cores
-  /// measure at the same time instead, and each goes on until the others have measured, too.
-  Reading watch() {
-    const bool alone = given_.ranks == 2;
-    const double warm = given_.seconds / 4;
-    pass(begin_, warm, alone ? 4 * given_.seconds : 0);
-    const std::vector<uint64_t> before = now();
-    const auto begin = Clock::now();
-    if (alone) {
-      pass(begin, given_.seconds, 10 * given_.seconds);
-    } else {
-      pass(begin_, warm + given_.seconds, 0);
-    }
-    const std::vector<uint64_t> after = now();
-    Reading reading;
-    reading.seconds = Seconds(Clock::now() - begin).count();
-    if (!alone) std::this_thread::sleep_for(Seconds(given_.seconds / 2));
-    over_.store(true, std::memory_order_relaxed);
-    double least = 1e300;
-    double most = 0;
-    for (std::size_t i = 0; i < after.size(); ++i) {
-      const auto done = static_cast<double>(after[i] - before[i]);
-      reading.done += done;
-      least = std::min(least, done);
-      most = std::max(most, done);
-    }
-    reading.fairness = most > 0 ? least / most : 0;
-    return reading;
-  }
-
- private:
-  struct alignas(kLine) Count {
-    std::atomic<uint64_t> done{0};
-  };
-
-  [[nodiscard]] std::vector<uint64_t> now() const {
-    std::vector<uint64_t> counts;
-    counts.reserve(counts_.size());
-    for (const Count& count : counts_) counts.push_back(count.done.load(std::memory_order_relaxed));
-    return counts;
-  }
-
-  [[nodiscard]] uint64_t sum() const {
-    uint64_t all = 0;
-    for (const uint64_t count : now()) all += count;
-    return all;
-  }
-
-  void pass(Clock::time_point begin, double at_least, double at_most) {
-    const uint64_t wanted = sum() + counts_.size();
-    std::this_thread::sleep_until(begin +
-                                  std::chrono::duration_cast<Clock::duration>(Seconds(at_least)));
-    while (sum() < wanted && Clock::now() - begin < Seconds(at_most)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-  std::vector<Count> counts_;
-  const Options& given_;
-  Clock::time_point begin_;
-  std::atomic<bool> over_{false};
-};
-
-/// Where threads wait until all of them were started: those that spin would starve the starting.
-class Gate {
- public:
-  void open() {
-    {
-      const std::lock_guard lock(mutex_);
-      open_ = true;
-    }
-    opened_.notify_all();
-  }
-  void pass() {
-    std::unique_lock lock(mutex_);
-    opened_.wait(lock, [&] { return open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool open_ = false;
-};
-
-using RunTasks = int (*)(int, int64_t, void (*)(int64_t, void*), void*);
-/// weft's tasks (weft_mpi.h), where the library has them.
-RunTasks find_tasks() { return reinterpret_cast<RunTasks>(dlsym(RTLD_DEFAULT, "weft_mpi_run")); }
-
-/// The same as `run`, in tasks on one thread instead of threads.
-template <typename Work>
-Reading run_tasks(Meter& meter, int tasks, bool leads, Work work) {
-  struct All {
-    Meter& meter;
-    Work& work;
-  } all{meter, work};
-  Reading reading;
-  std::thread watcher;
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (leads) watcher = std::thread([&] { reading = meter.watch(); });
-  const int code = find_tasks()(
-      1, tasks,
-      [](int64_t number, void* argument) {
-        auto& of = *static_cast<All*>(argument);
-        of.work(static_cast<int>(number), of.meter);
-      },
-      &all);
-  if (code != MPI_SUCCESS) MPI_Abort(MPI_COMM_WORLD, code);
-  if (watcher.joinable()) watcher.join();
-  return reading;
-}
-
-/// Runs work(thread, meter) in so many threads, the first of them the program's own: a library may
-/// serve a thread that is alone better, and programs without threads call from that one.
-template <typename Work>
-Reading run(const Options& given, int threads, bool leads, Work work) {
-  // Rank 0 says when: the steady clock is the same in all processes of a machine.
-  int64_t begin = Clock::now().time_since_epoch().count();
-  MPI_Bcast(&begin, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
-  Meter meter(threads, given, Clock::time_point(Clock::duration(begin)));
-  if (given.tasks && threads > 1) return run_tasks(meter, threads, leads, work);
-  Gate gate;
-  Reading reading;
-  std::vector<std::thread> crew;
-  for (int i = 1; i < threads; ++i) {
-    crew.emplace_back([&, i] {
-      gate.pass();
-      work(i, meter);
-    });
-  }
-  if (leads) {
-    crew.emplace_back([&] {
-      gate.pass();
-      reading = meter.watch();
-    });
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
-  gate.open();
-  work(0, meter);
-  for (std::thread& thread : crew) thread.join();
-  return reading;
-}
-
-/// A communicator for each thread, or one for all.
-class Comms {
- public:
-  explicit Comms(const Options& given) {
-    MPI_Info info = MPI_INFO_NULL;
-    const auto promise = [&](const char* key) {
-      if (info == MPI_INFO_NULL) MPI_Info_create(&info);
-      MPI_Info_set(info, key, "true");
-    };
-    if (given.overtaking) promise("mpi_assert_allow_overtaking");
-    if (given.exact) {
-      promise("mpi_assert_no_any_source");
-      promise("mpi_assert_no_any_tag");
-    }
-    comms_.resize(given.own_comms ? static_cast<std::size_t>(given.threads) : 1);
-    for (MPI_Comm& comm : comms_) MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
-    if (info != MPI_INFO_NULL) MPI_Info_free(&info);
-  }
-  ~Comms() {
-    for (MPI_Comm& comm : comms_) MPI_Comm_free(&comm);
-  }
-  Comms(const Comms&) = delete;
-  Comms& operator=(const Comms&) = delete;
-
-  [[nodiscard]] MPI_Comm of(int thread) const {
-    return comms_[static_cast<std::size_t>(thread) % comms_.size()];
-  }
-
- private:
-  std::vector<MPI_Comm> comms_;
-};
-
-int world_rank() {
-  static const int rank = [] {
-    int asked = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &asked);
-    return asked;
-  }();
-  return rank;
-}
-
-/// Even ranks send to the next one. Bound rank by rank to two cores, all senders are on one of
-/// them.
-int partner() { return world_rank() ^ 1; }
-bool receives() { return world_rank() % 2 == 1; }
 
 /// A message of a window: each has memory of its own, no two share a cache line.
 struct Window {
@@ -631,6 +391,23 @@ Reading collective(const Options& given, CallCollective call) {
   return reading;
 }
 
+/// Threads, each with a communicator of its own, that sum what all ranks have; of the first number,
+/// which says when to end, rank 0's.
+Reading allreduce_mt(const Options& given) {
+  Options own = given;
+  own.own_comms = true;
+  const Comms comms(own);
+  return run(given, given.threads, world_rank() == 0, [&](int thread, Meter& meter) {
+    Buffers data(given.bytes, 1);
+    const int doubles = static_cast<int>(data.in.size());
+    do {
+      data.in[0] = world_rank() != 0 || meter.count(thread) ? 0 : 1;
+      MPI_Allreduce(data.in.data(), data.out.data(), doubles, MPI_DOUBLE, MPI_SUM,
+                    comms.of(thread));
+    } while (data.out[0] == 0);
+  });
+}
+
 /// How many ranks each host has, in their order: "4,4" for 0 to 3 on one and 4 to 7 on another; on
 /// two in turn it is "1,1,1,1…". At rank 0.
 std::string placement(const Options& given) {
@@ -709,6 +486,9 @@ bool measure(const Options& given) {
            reading.fairness);
   } else if (name == "latency-mt") {
     report(given, !receives(), latency_mt(given).us_each() / 2, "us", 1);
+  } else if (name == "allreduce-mt") {
+    const Reading reading = allreduce_mt(given);
+    report(given, world_rank() == 0, reading.per_second() / 1e3, "k/s", reading.fairness);
   } else if (name == "flood") {
     report(given, true, flood(given), "MiB", 1);
   } else if (const CallCollective call = find_collective(name); call != nullptr) {

@@ -111,6 +111,9 @@ def measures(threads):
     add("latency-ssend", ["latency-ssend"], "us")
     with_threads("rounds", ["rounds", "--window", "10"], "us",
                  [count for count in threads if 1 < count <= 64])
+    with_threads("rounds-1", ["rounds", "--window", "1"], "us",
+                 [count for count in threads if 1 < count <= 64])
+    with_threads("allreduce-mt", ["allreduce-mt"], "k/s", [count for count in threads if count <= 64])
     with_threads("latency-mt", ["latency-mt"], "us", threads, {64: 0.6, 1024: 0.6})
     with_threads("latency-mt-tasks", ["latency-mt", "--tasks"], "us", some)
     for length in (0, 1, 32, 1024, 8192):
