@@ -5,7 +5,7 @@ foreach(arguments
     "latency" "latency-iprobe" "rate-iprobe" "rate-improbe" "wildcard" "bandwidth --bytes 1048576" "pingpong-bandwidth --bytes 1048576" "allreduce --calls 100" "pairwise --threads 16"
     "pairwise --threads 64 --bytes 0 --own-comms" "pairwise --threads 16 --overtaking"
     "pairwise --threads 8 --any-tag --window 16"
-    "pingpong --threads 16" "rounds --threads 8 --window 10" "latency-ssend" "latency-mt --threads 16" "latency-mt --threads 16 --tasks" "pairwise --threads 8 --exact"
+    "pingpong --threads 16" "rounds --threads 8 --window 10" "allreduce-mt --threads 8" "latency-ssend" "latency-mt --threads 16" "latency-mt --threads 16 --tasks" "pairwise --threads 8 --exact"
     "flood --bytes 1024 --calls 20000" "depth --threads 2 --length 1024"
     "depth --length 64 --unexpected 64" "depth --length 64 --unexpected 64 --cold" "allreduce" "barrier" "bcast --bytes 65536"
     "reduce" "gather" "scatter" "allgather" "alltoall" "reduce-scatter")
