@@ -3,12 +3,11 @@
 // Measured: a yield, in ns: the time from a task's call of yield to its return, in which each of
 // the others ran and yielded as well, by their number; the median of laps of about 2000. All run
 // the same function, as the tasks of a program mostly do: the processor then foretells where the
-// call returns to. Beside it, of two, two functions (`from_two_places`): one
-// return of two goes wrong. Limit: two bare switches of Boost.Context, there and back, with nothing
-// around them: what any stackful task must pay. Rivals: as many fibers of Boost.Fiber, which run
-// one function, too; of two, two threads on one core that hand a word to each other and call
-// sched_yield until it comes back (a yield of a thread may return without the other having run;
-// these are counted in).
+// call returns to. Beside it, of two, two functions (`from_two_places`): one return of two goes
+// wrong. Limit: two bare switches of Boost.Context, there and back, with nothing around them: what
+// any stackful task must pay. Rivals: as many fibers of Boost.Fiber, which run one function, too;
+// of two, two threads on one core that hand a word to each other and call sched_yield until it
+// comes back (a yield of a thread may return without the other having run; these are counted in).
 //
 // It lies when the work between two switches needs the caches, or is so little that a few dozen
 // tasks' stacks stay in them where a program's do not.

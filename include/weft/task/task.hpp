@@ -152,8 +152,8 @@ class [[nodiscard]] Handle {
 /// Runs `function()` beside the caller, a task itself; on the caller's worker unless told
 /// otherwise. Functions up to 64 bytes take no memory from the heap. Error(no_memory): no record or
 /// stack left; nothing was spawned. Error(not_initialized): the caller is no task (see
-/// Scheduler::spawn). How a task rounds is its own; what floating-point
-/// exceptions were raised is not (fetestexcept may tell of other tasks', and miss its own).
+/// Scheduler::spawn). How a task rounds is its own; what floating-point exceptions were raised is
+/// not (fetestexcept may tell of other tasks', and miss its own).
 template <class F>
 auto spawn(F&& function) -> Handle<std::invoke_result_t<std::decay_t<F>&>> {
   return Handle<std::invoke_result_t<std::decay_t<F>&>>(
