@@ -84,8 +84,8 @@ class Line final : public fabric::Sink {
   }
   bool send_packet(uint32_t port, uint32_t bytes) {
     if (free_.empty()) return false;
-    if (ports_[port]->try_send_packet(peer_, port, std::span(out_).first(8), free_.back(), bytes) !=
-        Post::posted)
+    if (ports_[port]->try_send_packet(peer_, port, std::span(out_).first(8),
+                                      {free_.back(), bytes}) != Post::posted)
       return false;
     free_.pop_back();
     return true;

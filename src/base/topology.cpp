@@ -108,10 +108,17 @@ Topology::Topology() {
   // Complete: with those that a container or an affinity leaves out.
   processors_ = std::max(1, hwloc_bitmap_weight(hwloc_topology_get_complete_cpuset(t)));
 
+  const auto least = [](uint64_t so_far, uint64_t bytes) {
+    return so_far == 0 ? bytes : std::min(so_far, bytes);
+  };
+  for (hwloc_obj_t cache = nullptr;
+       (cache = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_L2CACHE, cache)) != nullptr;) {
+    second_cache_bytes_ = least(second_cache_bytes_, cache->attr->cache.size);
+  }
   for (hwloc_obj_t cache = nullptr;
        (cache = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_L3CACHE, cache)) != nullptr;) {
     const uint64_t bytes = cache->attr->cache.size;
-    cache_bytes_ = cache_bytes_ == 0 ? bytes : std::min(cache_bytes_, bytes);
+    cache_bytes_ = least(cache_bytes_, bytes);
     all_cache_bytes_ += bytes;
   }
 

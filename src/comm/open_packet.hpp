@@ -31,8 +31,17 @@ namespace weft::comm {
 class PacketStates {
  public:
   explicit PacketStates(uint32_t packets)
-      : states_(std::make_unique<std::atomic<uint8_t>[]>(packets)) {}
+      : states_(std::make_unique<std::atomic<uint8_t>[]>(packets)),
+        ends_(std::make_unique<uint32_t[]>(packets)) {}
 
+  /// Where to write so many of a packet's `size` bytes: behind what was written last, and from the
+  /// front where that has no room. So lines that its last reader has are not written soon.
+  [[nodiscard]] uint32_t place(uint32_t index, uint32_t bytes, uint32_t size) noexcept {
+    uint32_t& end = ends_[index];
+    const uint32_t at = bytes <= size - end ? end : 0;
+    end = std::min(size, (at + bytes + kLine - 1) / kLine * kLine);
+    return at;
+  }
   /// Before it is lent: it serves a large transfer.
   void streams(uint32_t index) noexcept { states_[index].store(kStreams, kOwn); }
   /// Before it is lent, open or whole: it is being written, or was just now.
@@ -76,7 +85,10 @@ class PacketStates {
   static constexpr uint8_t kOpen = 8;
   static constexpr auto kOwn = std::memory_order_relaxed;  // its only holder's
 
+  static constexpr uint32_t kLine = base::kCacheLine;
+
   std::unique_ptr<std::atomic<uint8_t>[]> states_;
+  std::unique_ptr<uint32_t[]> ends_;  ///< of what was placed last; its only holder's
   alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
 };
 
@@ -87,6 +99,7 @@ enum class Lent : uint8_t { not_now, open, whole };
 struct MessagePackets {
   static constexpr uint32_t kMost = fabric::OpenLoan::kMost;
   uint32_t count = 0;
+  uint32_t offset = 0;  ///< of the first, if it is the only one
   uint32_t indices[kMost];
   std::byte* places[kMost];
   [[nodiscard]] std::span<const uint32_t> numbers() const noexcept { return {indices, count}; }

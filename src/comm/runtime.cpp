@@ -28,8 +28,9 @@ namespace {
 // Of large transfers in packets: what a rank has under way at most.
 constexpr uint32_t kMostStreamedBytes = 8 << 20;
 constexpr uint32_t kLeastStreaming = 16;  ///< packets
-/// Of the last level, where a machine does not show it.
+/// Where a machine does not show its caches: of the last level, and of the second.
 constexpr uint64_t kSupposedCache = 32 << 20;
+constexpr uint64_t kSupposedSecondCache = 1 << 20;
 
 std::atomic<bool> joined{false};  ///< this process has a runtime that joined the job
 
@@ -106,6 +107,9 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
       comm::receiver_cache_bytes(shows_caches ? machine.cache_bytes() : kSupposedCache,
                                  shows_caches ? machine.all_cache_bytes() : kSupposedCache,
                                  static_cast<int>(job.node_ranks().size()));
+  const uint64_t second_cache =
+      machine.second_cache_bytes() != 0 ? machine.second_cache_bytes() : kSupposedSecondCache;
+  go_around_bytes = comm::go_around_bytes(second_cache, received_bytes);
   const auto peers = static_cast<uint32_t>(ranks);
   most_requests = std::clamp(kRequestRecords / peers, kLeastRequests, kMostRequests);
   requests = std::make_unique<std::atomic<uint32_t>[]>(ranks);
@@ -396,32 +400,35 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes, bool can_follow) const noexce
 }
 
 /// Lines that a receiver has just read lie in its caches, and are dearer to write than those that
-/// have left them. So packets for long messages go around. Not where processes take turns: there
-/// the last packet lies in the caches of this core, which may be its receiver's, too.
-uint32_t Runtime::Impl::take_packet(std::size_t bytes) noexcept {
-  constexpr std::size_t kLeastBytes = 4 << 10;
-  constexpr std::size_t kGoAround = 768 << 10;  // more than a second-level cache of 512 KiB
+/// have left them. So long messages go around, among packets and within them. Not where processes
+/// take turns: there the last packet lies in the caches of this core, which may be its receiver's,
+/// too.
+fabric::PacketPart Runtime::Impl::take_packet(std::size_t bytes) noexcept {
+  constexpr uint32_t kLeastBytes = 4 << 10;
+  const auto part = static_cast<uint32_t>(bytes);
   // relaxed: a guess.
-  if (bytes < kLeastBytes || core_is_shared.load(std::memory_order_relaxed))
-    return packets->alloc();
-  return packets->alloc_rested(static_cast<uint32_t>(kGoAround / bytes));
+  if (part < kLeastBytes || core_is_shared.load(std::memory_order_relaxed))
+    return {packets->alloc(), part};
+  const uint32_t written = packet_bytes / part * part;  // of each, until one has its turn again
+  const uint32_t index = packets->alloc_rested(go_around_bytes / written);
+  if (index == base::SlotPool::kNone) return {index, part};
+  return {index, part, packet_states->place(index, part, packet_bytes)};
 }
 
 Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::byte> header,
                                 std::span<const std::span<const std::byte>> pieces) {
   std::size_t whole = 0;
   for (const auto& piece : pieces) whole += piece.size();
-  const uint32_t index = take_packet(whole);
-  if (index == base::SlotPool::kNone) return Post::retry;
-  std::byte* into = packet(index);
+  const fabric::PacketPart part = take_packet(whole);
+  if (part.index == base::SlotPool::kNone) return Post::retry;
+  std::byte* into = packet(part.index) + part.offset;
   std::size_t bytes = 0;
   for (const auto& piece : pieces) {
     copy_ways->copy(to, into + bytes, piece.data(), piece.size());
     bytes += piece.size();
   }
-  if (device.port().try_send_packet(to, device.number(), header, index,
-                                    static_cast<uint32_t>(bytes)) == Post::retry) {
-    packets->free(index);
+  if (device.port().try_send_packet(to, device.number(), header, part) == Post::retry) {
+    packets->free(part.index);
     return Post::retry;
   }
   return Post::done;
@@ -432,13 +439,14 @@ comm::MessagePackets Runtime::Impl::take_packets(std::size_t bytes) noexcept {
   const std::size_t wanted = (bytes + packet_bytes - 1) / packet_bytes;
   if (wanted > comm::MessagePackets::kMost) return taken;
   for (; taken.count < wanted; ++taken.count) {
-    const uint32_t index = take_packet(std::min<std::size_t>(bytes, packet_bytes));
-    if (index == base::SlotPool::kNone) {
+    const fabric::PacketPart part = take_packet(std::min<std::size_t>(bytes, packet_bytes));
+    if (part.index == base::SlotPool::kNone) {
       packets->free(taken.numbers());
       return {};
     }
-    taken.indices[taken.count] = index;
-    taken.places[taken.count] = packet(index);
+    taken.offset = part.offset;
+    taken.indices[taken.count] = part.index;
+    taken.places[taken.count] = packet(part.index) + part.offset;
   }
   return taken;
 }
@@ -459,9 +467,11 @@ Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std
                      });
   };
   if (!open) write();
-  const Post answer = device.port().try_send_open(
-      to, device.number(), header,
-      {taken.numbers(), static_cast<uint32_t>(data.size()), data.data()});
+  const Post answer = device.port().try_send_open(to, device.number(), header,
+                                                  {.indices = taken.numbers(),
+                                                   .bytes = static_cast<uint32_t>(data.size()),
+                                                   .origin = data.data(),
+                                                   .offset = taken.offset});
   if (answer == Post::retry) {
     for (const uint32_t index : taken.numbers()) packet_states->reset(index);
     packets->free(taken.numbers());
@@ -492,7 +502,7 @@ uint64_t Runtime::Impl::send_shared(Device& device, std::span<const Rank> to,
       const uint32_t ticket = shared_packets->issue(group);
       if (ticket == comm::SharedPackets::kNone) return;
       if (device.port().try_send_open(to[i], device.number(), header,
-                                      {taken.numbers(), size, data.data(), ticket}) ==
+                                      {taken.numbers(), size, data.data(), ticket, taken.offset}) ==
           Post::retry) {
         shared_packets->withdraw(ticket);
       } else {

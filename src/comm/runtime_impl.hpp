@@ -139,7 +139,8 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<uint32_t> streaming_packets{0};
   /// Packets: half of all at most, so that small messages always find some; and a few MiB.
   uint32_t most_streaming = 0;
-  uint64_t received_bytes = 0;  ///< of large messages that a cache keeps; see ReceivedRegions
+  uint64_t received_bytes = 0;   ///< of large messages that a cache keeps; see ReceivedRegions
+  uint32_t go_around_bytes = 0;  ///< that are written before a packet's place is written again
   std::unique_ptr<comm::OperationTable> operations;
   uint32_t most_requests = 0;                         ///< to a peer: see may_request
   std::unique_ptr<std::atomic<uint32_t>[]> requests;  ///< by peer, of those under way
@@ -267,8 +268,8 @@ struct Runtime::Impl final : base::IdleWork {
 
   [[nodiscard]] bool opens(std::size_t bytes) const noexcept;
   [[nodiscard]] comm::Lent lends(std::size_t bytes, bool can_follow) const noexcept;
-  /// The number of a packet to write so many bytes to, or SlotPool::kNone.
-  [[nodiscard]] uint32_t take_packet(std::size_t bytes) noexcept;
+  /// Where to write so many bytes, a packet's at most; its number may be SlotPool::kNone.
+  [[nodiscard]] fabric::PacketPart take_packet(std::size_t bytes) noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);

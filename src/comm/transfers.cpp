@@ -317,18 +317,19 @@ bool Device::may_stream() const noexcept {
 
 /// Sends a part of the buffer, in a packet. False: there is no room, and nothing happened.
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
-  const uint32_t index = runtime_.take_packet(size);
-  if (index == base::SlotPool::kNone) return false;
-  runtime_.copy_ways->copy(op.peer, runtime_.packet(index), op.buffer + offset, size);
+  const fabric::PacketPart part = runtime_.take_packet(size);
+  if (part.index == base::SlotPool::kNone) return false;
+  runtime_.copy_ways->copy(op.peer, runtime_.packet(part.index) + part.offset, op.buffer + offset,
+                           size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
                            comm::DataBody{op.remote, offset});
-  runtime_.packet_states->streams(index);
+  runtime_.packet_states->streams(part.index);
   runtime_.streaming_packets.fetch_add(1, std::memory_order_relaxed);
-  if (port_->try_send_packet(op.peer, op.reply_port, header.span(), index, size) != Post::retry)
+  if (port_->try_send_packet(op.peer, op.reply_port, header.span(), part) != Post::retry)
     return true;
-  runtime_.packet_states->reset(index);
+  runtime_.packet_states->reset(part.index);
   runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
-  runtime_.packets->free(index);
+  runtime_.packets->free(part.index);
   return false;
 }
 

@@ -41,9 +41,9 @@ class ByNodePort final : public Port {
                       std::span<const std::byte> payload) noexcept override {
     return side(to.rank).try_send_short(to, header, payload);
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override {
-    return side(to).try_send_packet(to, to_port, header, index, bytes);
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       PacketPart part) noexcept override {
+    return side(to).try_send_packet(to, to_port, header, part);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
                      const OpenSend& packets) noexcept override {

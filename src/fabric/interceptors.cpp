@@ -37,10 +37,9 @@ class RefusingPort final : public PassingPort {
                 std::span<const std::byte> payload) noexcept override {
     return dice_.chance(share_) ? Post::retry : inner().try_send(to, to_port, header, payload);
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override {
-    return dice_.chance(share_) ? Post::retry
-                                : inner().try_send_packet(to, to_port, header, index, bytes);
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       PacketPart part) noexcept override {
+    return dice_.chance(share_) ? Post::retry : inner().try_send_packet(to, to_port, header, part);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
                      const OpenSend& packets) noexcept override {
@@ -165,10 +164,10 @@ class StoppedPort final : public PassingPort {
                 std::span<const std::byte> payload) noexcept override {
     return stops_->is_stopped(self_) ? Post::retry : inner().try_send(to, to_port, header, payload);
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override {
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       PacketPart part) noexcept override {
     return stops_->is_stopped(self_) ? Post::retry
-                                     : inner().try_send_packet(to, to_port, header, index, bytes);
+                                     : inner().try_send_packet(to, to_port, header, part);
   }
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
                      const OpenSend& packets) noexcept override {

@@ -20,15 +20,16 @@ namespace {
 struct PacketRef {
   uint32_t index;
   uint32_t bytes;
+  uint32_t offset;
 };
-static_assert(sizeof(PacketRef) == 8);
+static_assert(sizeof(PacketRef) == 12);
 struct OpenPacketRef {
   uint32_t bytes;  ///< of all packets
   uint32_t count;
   uint64_t origin;
   uint32_t indices[OpenLoan::kMost];
   uint32_t ticket;  ///< to give back instead of `indices`, if it is one
-  uint32_t unused;
+  uint32_t offset;  ///< of a single one
 };
 static_assert(sizeof(OpenPacketRef) == 40);
 
@@ -42,6 +43,10 @@ constexpr double kRestNs = 200;
 constexpr int kCloseTurns = 4;  ///< that yielded, in a row, before it rests
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
+
+bool fits(uint32_t offset, uint32_t bytes, const Geometry& geometry) noexcept {
+  return bytes <= geometry.packet_bytes && offset <= geometry.packet_bytes - bytes;
+}
 
 bool is_ticket(uint32_t number, const Geometry& geometry) noexcept {
   return number >= geometry.packets && number - geometry.packets < kTickets;
@@ -159,12 +164,12 @@ Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte>
 }
 
 Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                               uint32_t index, uint32_t bytes) noexcept {
-  WEFT_CHECK(bytes <= transport_.geometry().packet_bytes, "bytes within a packet");
-  WEFT_CHECK(index < transport_.geometry().packets, "a packet of this rank's area");
-  const PacketRef ref{index, bytes};
+                               PacketPart part) noexcept {
+  WEFT_CHECK(fits(part.offset, part.bytes, transport_.geometry()), "bytes within a packet");
+  WEFT_CHECK(part.index < transport_.geometry().packets, "a packet of this rank's area");
+  const PacketRef ref{part.index, part.bytes, part.offset};
   return lend(to, to_port, FrameKind::packet, std::as_bytes(std::span(&ref, 1)), header,
-              {&index, 1});
+              {&part.index, 1});
 }
 
 Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
@@ -174,6 +179,9 @@ Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byt
   WEFT_CHECK(indices.size() <= OpenLoan::kMost &&
                  indices.size() == (packets.bytes + mine.packet_bytes - 1) / mine.packet_bytes,
              "as many packets as the bytes fill");
+  WEFT_CHECK(
+      packets.offset == 0 || (indices.size() == 1 && fits(packets.offset, packets.bytes, mine)),
+      "bytes within one packet");
   for (const uint32_t index : indices)
     WEFT_CHECK(index < mine.packets, "packets of this rank's area");
   OpenPacketRef ref{packets.bytes,
@@ -181,7 +189,7 @@ Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byt
                     transport_.origin_for_peers(packets.origin),
                     {},
                     packets.ticket,
-                    0};
+                    packets.offset};
   std::copy(indices.begin(), indices.end(), ref.indices);
   const bool has_ticket = packets.ticket != OpenSend::kNoTicket;
   WEFT_CHECK(!has_ticket || is_ticket(packets.ticket, mine), "a ticket of this rank's");
@@ -546,10 +554,11 @@ bool LanePort::read_packet(const InLane& lane, const ControlWord& word, const st
   if (!lane.peer->attached() || word.length < sizeof ref) return false;
   std::memcpy(&ref, bytes, sizeof ref);
   const Geometry& theirs = lane.peer->view().header().geometry;
-  if (ref.index >= theirs.packets || ref.bytes > theirs.packet_bytes || word.port >= theirs.ports)
+  if (ref.index >= theirs.packets || !fits(ref.offset, ref.bytes, theirs) ||
+      word.port >= theirs.ports)
     return false;
   frame.head = frame.head.subspan(sizeof ref);
-  frame.packet = {lane.peer->view().packet(ref.index), ref.bytes};
+  frame.packet = {lane.peer->view().packet(ref.index) + ref.offset, ref.bytes};
   frame.loan = {lane.peer->rank().value, word.port, ref.index};
   return true;
 }
@@ -565,13 +574,14 @@ bool LanePort::read_open(const InLane& lane, const ControlWord& word, const std:
   if (word.port >= theirs.ports || (ref.origin == 0) != transport_.in_process() || ref.count == 0 ||
       ref.count > OpenLoan::kMost || ref.bytes > uint64_t{ref.count} * theirs.packet_bytes ||
       ref.bytes <= uint64_t{ref.count - 1} * theirs.packet_bytes ||
+      (ref.offset != 0 && (ref.count != 1 || !fits(ref.offset, ref.bytes, theirs))) ||
       (ref.ticket != OpenSend::kNoTicket && !is_ticket(ref.ticket, theirs)))
     return false;
   for (uint32_t i = 0, left = ref.bytes; i < ref.count; ++i) {
     if (ref.indices[i] >= theirs.packets) return false;
     const uint32_t size = std::min(left, theirs.packet_bytes);
     open.returns[i] = ref.indices[i];
-    open.pieces[i] = {view.packet(ref.indices[i]), size};
+    open.pieces[i] = {view.packet(ref.indices[i]) + ref.offset, size};
     left -= size;
   }
   open.written = &view.written(ref.indices[0]);

@@ -30,8 +30,8 @@ class LanePort final : public Port {
                 std::span<const std::byte> payload) noexcept override;
   Post try_send_short(Address to, ShortHeader header,
                       std::span<const std::byte> payload) noexcept override;
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override;
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       PacketPart part) noexcept override;
   Post try_send_open(Rank to, uint32_t to_port, std::span<const std::byte> header,
                      const OpenSend& packets) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;

@@ -19,7 +19,7 @@
 namespace weft::fabric {
 
 inline constexpr uint64_t kSegmentMagic = 0x31304d4853544657;  // "WFTSHM01"
-inline constexpr uint32_t kSegmentVersion = 3;
+inline constexpr uint32_t kSegmentVersion = 4;
 inline constexpr uint32_t kMaxPorts = 4096;   ///< a frame's control word has 12 bits for it
 inline constexpr uint32_t kSharedRows = 256;  ///< shared allocations of a rank at one time
 inline constexpr std::size_t kPage = 4096;

@@ -14,7 +14,7 @@ namespace {
 TEST(FakedTopology, NonsenseIsRefusedAndAGoodOneIsBelieved) {
   set_config("base.topology", "numa:2 gnome:4");
   EXPECT_THROW(Topology::machine(), Error);
-  set_config("base.topology", "numa:2 l3:2(size=16777216) core:2 pu:1");
+  set_config("base.topology", "numa:2 l3:2(size=16777216) l2:2(size=1048576) core:1 pu:1");
   for (const char* list : {"8", "x", "3-20"}) {
     set_config("base.faked_affinity", list);
     EXPECT_THROW(Topology::machine(), Error) << list;
@@ -29,6 +29,7 @@ TEST(FakedTopology, NonsenseIsRefusedAndAGoodOneIsBelieved) {
     EXPECT_EQ(machine.cores()[i].os_index, indexes[i]);
     EXPECT_EQ(machine.cores()[i].numa_node, indexes[i] / 4);
   }
+  EXPECT_EQ(machine.second_cache_bytes(), 1U << 20);
   EXPECT_EQ(machine.cache_bytes(), 16U << 20);
   EXPECT_EQ(machine.all_cache_bytes(), 64U << 20);
   EXPECT_NE(machine.describe().find("made-up"), std::string::npos);

@@ -39,9 +39,9 @@ class CountingPort final : public fabric::PassingPort {
                 std::span<const std::byte> payload) noexcept override {
     return counted(to, inner().try_send(to, to_port, header, payload));
   }
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override {
-    const Post answer = counted(to, inner().try_send_packet(to, to_port, header, index, bytes));
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       fabric::PacketPart part) noexcept override {
+    const Post answer = counted(to, inner().try_send_packet(to, to_port, header, part));
     if (answer != Post::retry) ++(is_near(to) ? sent_.packets_within : sent_.packets_between);
     return answer;
   }

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -60,6 +60,20 @@ TEST(PacketStates, APacketIsFreeWhenItIsBackAndWritten) {
   states.begins(0);
   states.reset(0);
   EXPECT_EQ(states.open(), 0U) << "not lent after all";
+}
+
+TEST(PacketStates, WhatIsWrittenNextIsBehindWhatWasWrittenLast) {
+  constexpr uint32_t kSize = 1024;
+  PacketStates states(2);
+  EXPECT_EQ(states.place(0, 100, kSize), 0U);
+  EXPECT_EQ(states.place(0, 300, kSize), 128U) << "where a line begins";
+  EXPECT_EQ(states.place(1, 1, kSize), 0U) << "of each packet by itself";
+  EXPECT_EQ(states.place(0, 576, kSize), 448U) << "up to the end";
+  EXPECT_EQ(states.place(0, 1, kSize), 0U);
+  EXPECT_EQ(states.place(0, kSize - 63, kSize), 0U) << "no room for it behind";
+  EXPECT_EQ(states.place(0, 64, kSize), 0U) << "nor there";
+  EXPECT_EQ(states.place(0, kSize, kSize), 0U);
+  EXPECT_EQ(states.place(0, kSize, kSize), 0U);
 }
 
 TEST(PacketStates, OneOfBothFreesIt) {
@@ -584,21 +598,31 @@ TEST(OpenMessages, OfFewPacketsAQuarterIsLentWhole) {
 TEST(Packets, GoAroundForLongMessages) {
   Runtime runtime;
   Runtime::Impl& impl = runtime.impl();
-  const auto different = [&](std::size_t bytes) {
-    std::set<uint32_t> seen;
-    for (int time = 0; time < 200; ++time) {
-      const uint32_t index = impl.take_packet(bytes);
-      seen.insert(index);
-      impl.packets->free(index);
+  impl.go_around_bytes = 2 << 20;
+  // How much is written, at least, from one use of a place to the next.
+  const auto written_between = [&](std::size_t bytes) {
+    std::map<std::size_t, std::size_t> last;
+    std::size_t written = 0;
+    std::size_t least = ~std::size_t{0};
+    for (int time = 0; time < 5'000; ++time) {
+      const fabric::PacketPart part = impl.take_packet(bytes);
+      EXPECT_EQ(part.bytes, bytes);
+      EXPECT_LE(part.offset + part.bytes, impl.packet_bytes);
+      const std::size_t place = std::size_t{part.index} * impl.packet_bytes + part.offset;
+      if (const auto found = last.find(place); found != last.end())
+        least = std::min(least, written - found->second);
+      last[place] = written;
+      written += bytes;
+      impl.packets->free(part.index);
     }
-    return seen.size();
+    return least;
   };
-  EXPECT_EQ(different(64 << 10), 12U);
-  EXPECT_EQ(different(32 << 10), 24U);
-  EXPECT_EQ(different(4 << 10), 32U) << "all that a thread takes first";
-  EXPECT_EQ(different(2 << 10), 1U);
+  for (const std::size_t kib : {64, 32, 16, 8, 4})
+    EXPECT_EQ(written_between(kib << 10), impl.go_around_bytes) << kib;
+  EXPECT_EQ(written_between(20'000), 32 * 3 * 20'000U) << "all that a thread takes first";
+  EXPECT_EQ(written_between(2 << 10), 2U << 10) << "the packet that is warm";
   impl.core_is_shared = true;
-  EXPECT_EQ(different(64 << 10), 1U) << "by turns they lie in this core's caches";
+  EXPECT_EQ(written_between(64 << 10), 64U << 10) << "by turns they lie in this core's caches";
 }
 
 }  // namespace

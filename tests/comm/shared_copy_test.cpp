@@ -122,24 +122,24 @@ class MeddledPort final : public fabric::PassingPort {
  public:
   MeddledPort(std::unique_ptr<fabric::Port> inner, Meddling& how)
       : PassingPort(std::move(inner)), how_(how) {}
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override {
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       fabric::PacketPart part) noexcept override {
     using Fragments = Meddling::Fragments;
     if (comm::unpack(header.data()).type != comm::PacketType::data)
-      return PassingPort::try_send_packet(to, to_port, header, index, bytes);
+      return PassingPort::try_send_packet(to, to_port, header, part);
     if (how_.fragments == Fragments::find_no_room) return Post::retry;
-    how_.note(bytes);
-    how_.sent += bytes;
+    how_.note(part.bytes);
+    how_.sent += part.bytes;
     if (how_.fragments == Fragments::pass)
-      return PassingPort::try_send_packet(to, to_port, header, index, bytes);
-    waiting_.push_back({to, to_port, {header.begin(), header.end()}, index, bytes});
+      return PassingPort::try_send_packet(to, to_port, header, part);
+    waiting_.push_back({to, to_port, {header.begin(), header.end()}, part});
     return Post::posted;
   }
   uint32_t poll(fabric::Sink& sink, uint32_t budget) override {
     while (how_.fragments == Meddling::Fragments::pass && !waiting_.empty()) {
       const Waiting& last = waiting_.back();
-      if (PassingPort::try_send_packet(last.to, last.to_port, last.header, last.index,
-                                       last.bytes) == Post::retry) {
+      if (PassingPort::try_send_packet(last.to, last.to_port, last.header, last.part) ==
+          Post::retry) {
         break;
       }
       waiting_.pop_back();
@@ -152,8 +152,7 @@ class MeddledPort final : public fabric::PassingPort {
     Rank to;
     uint32_t to_port;
     std::vector<std::byte> header;
-    uint32_t index;
-    uint32_t bytes;
+    fabric::PacketPart part;
   };
   Meddling& how_;
   std::vector<Waiting> waiting_;

@@ -54,7 +54,7 @@ int lend_packets(Transport& transport, const SharedJob& job, int victim) {
   for (uint32_t i = 0; i < (kRanks - 1) * kPackets; ++i) {
     const Rank to{1 + static_cast<int>(i % (kRanks - 1))};
     WEFT_EXPECT_IN_RANK(poll_long(*port, sink, [&] {
-      return port->try_send_packet(to, 0, bytes_of("p"), i, 100) == Post::posted;
+      return port->try_send_packet(to, 0, bytes_of("p"), {i, 100}) == Post::posted;
     }));
   }
   WEFT_EXPECT_IN_RANK(poll_long(*port, sink, [&] { return job.word(kReady) == kRanks - 1; }));

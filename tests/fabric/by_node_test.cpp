@@ -35,8 +35,7 @@ class ScriptedPort final : public Port {
   Post try_send_short(Address, ShortHeader, std::span<const std::byte>) noexcept override {
     return ++sends, Post::done;
   }
-  Post try_send_packet(Rank, uint32_t, std::span<const std::byte>, uint32_t,
-                       uint32_t) noexcept override {
+  Post try_send_packet(Rank, uint32_t, std::span<const std::byte>, PacketPart) noexcept override {
     return ++sends, Post::posted;
   }
   Post try_control(Rank, uint32_t, std::span<const std::byte>) noexcept override {
@@ -124,7 +123,7 @@ TEST_F(TwoSides, SendsAndReturnsGoOnceToTheSideOfTheirRank) {
     const int all = near->sends + far->sends;
     EXPECT_EQ(port->try_send(Rank{to}, 0, bytes_of("h"), {}), Post::done);
     EXPECT_EQ(port->try_send_short({Rank{to}, 0}, {}, {}), Post::done);
-    EXPECT_EQ(port->try_send_packet(Rank{to}, 0, bytes_of("h"), 0, 1), Post::posted);
+    EXPECT_EQ(port->try_send_packet(Rank{to}, 0, bytes_of("h"), {0, 1}), Post::posted);
     EXPECT_EQ(port->try_control(Rank{to}, 0, bytes_of("h")), Post::done);
     EXPECT_EQ(side.sends, before + 4) << to;
     EXPECT_EQ(near->sends + far->sends, all + 4) << to;
@@ -382,7 +381,7 @@ TEST(Lanes, ARankThatTheyDoNotConnectIsRefusedWithTheReason) {
     const auto port = transport->open_port(0);
     Recorder sink;
     EXPECT_EQ(port->try_send(Rank{1}, 0, bytes_of("x"), {}), Post::done) << "goes nowhere";
-    EXPECT_EQ(port->try_send_packet(Rank{1}, 0, bytes_of("x"), 4, 1), Post::posted);
+    EXPECT_EQ(port->try_send_packet(Rank{1}, 0, bytes_of("x"), {4, 1}), Post::posted);
     ASSERT_TRUE(poll_until(*port, sink, [&] { return !sink.downs.empty(); }));
     EXPECT_EQ(sink.downs[0].first, Rank{1});
     EXPECT_NE(sink.downs[0].second.find("not on this node"), std::string::npos)
@@ -496,7 +495,7 @@ TEST(ByNode, PacketsLentBothWaysComeBackToTheirSide) {
                   area.data() + std::size_t{i} * small_geometry().packet_bytes);
       // The same number goes now this way, now that.
       const int to = (static_cast<int>(i) + round) % 2 == 0 ? 1 : 2;
-      while (mine.try_send_packet(Rank{to}, 0, bytes_of("p"), i, 100) == Post::retry)
+      while (mine.try_send_packet(Rank{to}, 0, bytes_of("p"), {i, 100}) == Post::retry)
         mine.poll(sink, 64);
     }
     for (const int at : {1, 2}) {
@@ -528,7 +527,7 @@ TEST(ByNode, ADeathBringsBackWhatThatPeerHadAndIsToldOnceToEachPort) {
       std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(),
                   area.data() + std::size_t{i} * small_geometry().packet_bytes);
       const int to = i % 2 == 0 ? victim : other;
-      while (mine.try_send_packet(Rank{to}, 0, bytes_of("p"), i, 100) == Post::retry)
+      while (mine.try_send_packet(Rank{to}, 0, bytes_of("p"), {i, 100}) == Post::retry)
         mine.poll(sink, 64);
     }
     (void)take_loans(ranks, victim, 4);

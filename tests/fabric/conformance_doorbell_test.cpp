@@ -111,7 +111,7 @@ TEST_P(Doorbells, AReturnedPacketRings) {
   Ranks ranks = make(2);
   const int to = ranks.at(1);
   Recorder sink, owner;
-  while (ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 3, 8) == Post::retry) {
+  while (ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), {3, 8}) == Post::retry) {
   }
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() == 1; }));
   arm(ranks.port(0));

@@ -177,7 +177,7 @@ TEST_P(Frames, TakenOneByOneNoLaneStarves) {
       while (send(busy)) {
       }
       if (i % 20 == 0 && lent - sink.returned < 8 &&
-          mine.try_send_packet(Rank{1}, 0, header, lent % 8, 8) != Post::retry) {
+          mine.try_send_packet(Rank{1}, 0, header, {lent % 8, 8}) != Post::retry) {
         ++lent;
       }
       busy.poll(at_busy, 64);
@@ -349,11 +349,13 @@ TEST_P(Frames, PacketsAreLentAndComeBack) {
     if (!free.empty() && sent < 300) {
       const uint32_t index = *free.begin();
       const std::string text = pattern(1 + sent * 37 % g.packet_bytes, sent);
+      const auto bytes = static_cast<uint32_t>(text.size());
+      const auto offset = static_cast<uint32_t>(sent * 53 % (g.packet_bytes - bytes + 1));
       std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(),
-                  area.data() + std::size_t{index} * g.packet_bytes);
+                  area.data() + std::size_t{index} * g.packet_bytes + offset);
       const std::string header = std::to_string(sent);
-      const Post answer = from.try_send_packet(Rank{to}, 0, bytes_of(header), index,
-                                               static_cast<uint32_t>(text.size()));
+      const Post answer =
+          from.try_send_packet(Rank{to}, 0, bytes_of(header), {index, bytes, offset});
       ASSERT_NE(answer, Post::done);
       if (answer == Post::posted) {
         free.erase(index);
@@ -389,22 +391,27 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
   ASSERT_EQ(written != nullptr, can);
   if (!can) return;
   const uint32_t each = ranks.transport(0).geometry().packet_bytes;
+  uint32_t offset = 0;
   const auto write = [&](std::string_view text) {
     for (std::size_t i = 0; i * each < text.size(); ++i) {
       const std::string_view part = text.substr(i * each, each);
-      std::memcpy(ranks.transport(0).packet_area().data() + std::size_t{indices[i]} * each,
+      std::memcpy(ranks.transport(0).packet_area().data() + std::size_t{indices[i]} * each + offset,
                   part.data(), part.size());
     }
     written->store(static_cast<uint32_t>(text.size()), std::memory_order_release);
   };
-  for (const std::size_t size : {std::size_t{1}, std::size_t{each}, std::size_t{3} * each - 5}) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{each} / 2, std::size_t{each}, std::size_t{3} * each - 5}) {
+    offset = size <= each ? static_cast<uint32_t>(each - size) : 0;
     const std::string body = pattern(size, size);
     const auto count = (size + each - 1) / each;
     write("");
     const auto* const origin = reinterpret_cast<const std::byte*>(body.data());
-    while (ranks.port(0).try_send_open(
-               Rank{to}, 0, bytes_of("open"),
-               {{indices.data(), count}, static_cast<uint32_t>(size), origin}) == Post::retry) {
+    while (ranks.port(0).try_send_open(Rank{to}, 0, bytes_of("open"),
+                                       {.indices = {indices.data(), count},
+                                        .bytes = static_cast<uint32_t>(size),
+                                        .origin = origin,
+                                        .offset = offset}) == Post::retry) {
     }
     // It is offered, and held, before it is whole; control frames pass.
     Recorder sink;
@@ -493,11 +500,12 @@ TEST_P(Frames, AFullRingKeepsThePacketWithItsOwner) {
     refused =
         ranks.port(0).try_send(Rank{to}, 0, bytes_of("x"), {}) == Post::done ? 0 : refused + 1;
   for (int i = 0; i < 3; ++i)
-    ASSERT_EQ(ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 5, 10), Post::retry);
+    ASSERT_EQ(ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), {5, 10}), Post::retry);
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return sink.frames.size() >= 4; }));
   EXPECT_TRUE(sink.returned.empty());
   Post answer;
-  while ((answer = ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), 5, 10)) == Post::retry)
+  while ((answer = ranks.port(0).try_send_packet(Rank{to}, 0, bytes_of("p"), {5, 10})) ==
+         Post::retry)
     ranks.port(to).poll(sink, 64);
   EXPECT_EQ(answer, Post::posted);
   ASSERT_TRUE(poll_until(ranks.port(to), sink, [&] { return bool(sink.frames.back().loan); }));

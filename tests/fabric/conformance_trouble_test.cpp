@@ -90,11 +90,11 @@ TEST_P(Trouble, LoansOfADeadPeerComeBackAndItsOwnStayReadable) {
   Recorder mine, theirs;
   const auto area = ranks.transport(1).packet_area();
   std::fill_n(area.data(), 100, std::byte{42});
-  while (ranks.port(1).try_send_packet(Rank{0}, 0, bytes_of("p"), 0, 100) == Post::retry) {
+  while (ranks.port(1).try_send_packet(Rank{0}, 0, bytes_of("p"), {0, 100}) == Post::retry) {
   }
   ASSERT_TRUE(poll_until(ranks.port(0), mine, [&] { return mine.frames.size() == 1; }));
   for (uint32_t i = 2; i < 6; ++i)
-    while (ranks.port(0).try_send_packet(Rank{1}, 0, bytes_of("q"), i, 10) == Post::retry) {
+    while (ranks.port(0).try_send_packet(Rank{1}, 0, bytes_of("q"), {i, 10}) == Post::retry) {
     }
   ASSERT_TRUE(poll_until(ranks.port(1), theirs, [&] { return theirs.frames.size() == 4; }));
   ranks.port(1).give_back(theirs.frames[0].loan);  // one in order, three go down with it
@@ -128,7 +128,9 @@ TEST_P(Trouble, SendsToADeadPeerGoNowhere) {
     EXPECT_EQ(eventually([&] { return port.try_send(Rank{1}, 1, bytes_of("y"), {}); }), Post::done);
     EXPECT_EQ(eventually([&] { return port.try_control(Rank{1}, 0, bytes_of("y")); }), Post::done);
   }
-  EXPECT_EQ(eventually([&] { return port.try_send_packet(Rank{1}, 0, bytes_of("y"), 7, 1); }),
+  EXPECT_EQ(eventually([&] {
+              return port.try_send_packet(Rank{1}, 0, bytes_of("y"), {7, 1});
+            }),
             Post::posted);
   ASSERT_TRUE(poll_until(port, mine, [&] { return mine.returned.size() == 1; }));
   EXPECT_EQ(mine.returned[0], 7u);

@@ -123,7 +123,7 @@ class Talker final : public Sink {
     const std::size_t stride = transport_.geometry().packet_bytes;
     std::memcpy(transport_.packet_area().data() + index * stride, words.data(), words.size());
     free_.pop_back();  // it may come back in the call
-    if (port_->try_send_packet(other_, 0, header, index, static_cast<uint32_t>(words.size())) ==
+    if (port_->try_send_packet(other_, 0, header, {index, static_cast<uint32_t>(words.size())}) ==
         Post::posted)
       return true;
     free_.push_back(index);

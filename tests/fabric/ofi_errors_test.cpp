@@ -200,7 +200,7 @@ int speak_past_one_whose_sends_have_no_end(const char* provider) {
   const auto send = [&](Rank to) {
     return poll_until(*ports[0], sinks[0],
                       [&] {
-                        return ports[0]->try_send_packet(to, 0, bytes_of("x"), packet, 64) ==
+                        return ports[0]->try_send_packet(to, 0, bytes_of("x"), {packet, 64}) ==
                                Post::posted;
                       }) &&
            ++packet != 0;

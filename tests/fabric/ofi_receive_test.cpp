@@ -298,7 +298,7 @@ class OfiReceives : public ::testing::TestWithParam<Way> {
       const auto packet =
           all.transport(r).packet_area().subspan(std::size_t{index} * kPacket, bytes);
       std::memset(packet.data(), static_cast<int>(number & 0xff), packet.size());
-      if (all.port(r).try_send_packet(Rank{0}, 0, header, index, bytes) != Post::posted)
+      if (all.port(r).try_send_packet(Rank{0}, 0, header, {index, bytes}) != Post::posted)
         return false;
       mine.free.pop_back();
       return true;

@@ -46,7 +46,8 @@ TEST_P(OfiProcesses, APeerThatIsKilledIsReportedToWhoeverSendsToIt) {
     WEFT_EXPECT_IN_RANK(sink.frames[0].head == "here");
     WEFT_EXPECT_IN_RANK(port->try_send(Rank{1}, 0, bytes_of("hello"), {}) == Post::done);
     for (uint32_t i = 0; i < kPackets; ++i)
-      WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), i, 100) == Post::posted);
+      WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), {i, 100}) ==
+                          Post::posted);
     WEFT_EXPECT_IN_RANK(poll_long(*port, sink, [&] { return job.word(0) == 1; }));
     WEFT_EXPECT_IN_RANK(sink.returned.empty());
     job.word(1) = 1;
@@ -122,7 +123,7 @@ TEST_P(OfiProcesses, NothingIsLostOrRepeatedWhenConnectionsBreak) {
       const std::string text = "packet " + std::to_string(sent);
       std::memcpy(transport->packet_area().data() + std::size_t{index} * 1024, text.data(),
                   text.size());
-      if (port->try_send_packet(other, 0, header, index, static_cast<uint32_t>(text.size())) !=
+      if (port->try_send_packet(other, 0, header, {index, static_cast<uint32_t>(text.size())}) !=
           Post::posted)
         return false;
       sink.free.pop_back();
@@ -208,7 +209,7 @@ TEST_P(OfiProcesses, ADeathThatTheLauncherTellsBringsPacketsBack) {
       WEFT_EXPECT_IN_RANK(poll_long(*port, sink, [&] { return sink.frames.size() == 1; }));
       ::raise(SIGKILL);
     }
-    WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), 3, 100) == Post::posted);
+    WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), {3, 100}) == Post::posted);
     while (job.word(2) == 0) port->poll(sink, 64);
     WEFT_EXPECT_IN_RANK(sink.returned.empty());
     transport->peer_died(Rank{1}, "rank 1 was killed");

@@ -61,8 +61,8 @@ int flood(Job& job, const SharedJob& shared) {
     if (random() % 3 == 0 && !free.empty()) {
       std::memcpy(area.data() + free.back() * std::size_t{transport->geometry().packet_bytes},
                   body.data(), body.size());
-      answer = port->try_send_packet(Rank{0}, 0, bytes_of(head), free.back(),
-                                     static_cast<uint32_t>(body.size()));
+      answer = port->try_send_packet(Rank{0}, 0, bytes_of(head),
+                                     {free.back(), static_cast<uint32_t>(body.size())});
       if (answer == Post::posted) free.pop_back();
     } else {
       answer = port->try_send(Rank{0}, 0, bytes_of(head), bytes_of(body));
@@ -233,7 +233,7 @@ TEST_P(Kill, AReceiverThatDiesFreesItsSenders) {
   while (shared.word(1).load() == 0) ::usleep(100);
   uint32_t lent = 0;
   ASSERT_TRUE(poll_until(*port, sink, [&] {
-    if (lent < 16 && port->try_send_packet(Rank{1}, 0, bytes_of("p"), lent, 8) == Post::posted)
+    if (lent < 16 && port->try_send_packet(Rank{1}, 0, bytes_of("p"), {lent, 8}) == Post::posted)
       ++lent;
     return lent == 16;
   }));
@@ -277,7 +277,7 @@ void beside_one_that_is_not_watched(bool it_is_killed, Then then) {
     const auto port = transport->open_port(0);
     Recorder sink;
     WEFT_EXPECT_IN_RANK(sleep_until(*port, sink, [&] { return sink.frames.size() == 1; }));
-    WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), 3, 8) == Post::posted);
+    WEFT_EXPECT_IN_RANK(port->try_send_packet(Rank{1}, 0, bytes_of("p"), {3, 8}) == Post::posted);
     shared.word(0) = kMet;
     WEFT_EXPECT_IN_RANK(then(*transport, *port, sink));
     WEFT_EXPECT_IN_RANK(sink.downs.size() == 1 && sink.downs[0].first == Rank{1});
@@ -349,7 +349,7 @@ void send_large(Port& port, Loan) {
   (void)port.try_send(Rank{0}, 0, bytes_of("deed"), bytes_of(body));
 }
 void send_packet(Port& port, Loan) {
-  (void)port.try_send_packet(Rank{0}, 0, bytes_of("deed"), 3, 64);
+  (void)port.try_send_packet(Rank{0}, 0, bytes_of("deed"), {3, 64});
 }
 void send_open(Port& port, Loan) {
   static const std::byte origin[64]{};
@@ -414,7 +414,7 @@ TEST_P(EveryInstruction, KilledThereStallsNobody) {
       return sink.frames.size() == kWarmUp + 1 && sink.control.size() == 1;
     }));
     ASSERT_TRUE(poll_until(*port, sink, [&] {
-      return port->try_send_packet(Rank{1}, 0, bytes_of("loan"), 9, 8) == Post::posted;
+      return port->try_send_packet(Rank{1}, 0, bytes_of("loan"), {9, 8}) == Post::posted;
     }));
     int status = 0;
     ASSERT_EQ(::waitpid(victim, &status, 0), victim);

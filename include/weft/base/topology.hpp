@@ -28,6 +28,8 @@ class Topology {
   /// processes on it.
   [[nodiscard]] int processors() const noexcept { return processors_; }
   [[nodiscard]] int numa_nodes() const noexcept { return numa_nodes_; }
+  /// Bytes of a second-level cache (the least of several). 0: it shows none.
+  [[nodiscard]] uint64_t second_cache_bytes() const noexcept { return second_cache_bytes_; }
   /// Bytes of a third-level cache (the least of several), and of all of them. 0: it shows none.
   [[nodiscard]] uint64_t cache_bytes() const noexcept { return cache_bytes_; }
   [[nodiscard]] uint64_t all_cache_bytes() const noexcept { return all_cache_bytes_; }
@@ -50,6 +52,7 @@ class Topology {
   std::vector<int> numa_os_index_;      // by node
   int processors_ = 1;
   int numa_nodes_ = 1;
+  uint64_t second_cache_bytes_ = 0;
   uint64_t cache_bytes_ = 0;
   uint64_t all_cache_bytes_ = 0;
   bool faked_ = false;

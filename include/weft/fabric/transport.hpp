@@ -33,6 +33,13 @@ struct Loan {
   explicit operator bool() const noexcept { return owner >= 0; }
 };
 
+/// What is lent of a packet of this rank's area: `bytes` of it, from `offset` on.
+struct PacketPart {
+  uint32_t index;
+  uint32_t bytes;
+  uint32_t offset = 0;
+};
+
 /// Of packets that are lent *open*: their owner may be writing them still, one after the other,
 /// front to back.
 struct OpenLoan {
@@ -60,6 +67,7 @@ struct OpenSend {
   /// From `geometry().packets` on: it is lent, and comes back, instead of the packets, which stay
   /// the caller's.
   uint32_t ticket = kNoTicket;
+  uint32_t offset = 0;  ///< where they begin, if it is one packet
 };
 
 /// One arrived frame. The spans are valid until the sink returns; `packet` stays valid until the
@@ -235,11 +243,11 @@ class Port {
   /// The same with a short header. Made for payloads that fit a ring's cell with it.
   virtual Post try_send_short(Address to, ShortHeader header,
                               std::span<const std::byte> payload) noexcept;
-  /// Lends packet `index` of this rank's area, `bytes` of it in use, with a copied header: posted
+  /// Lends a packet, of which `part` is in use, with a copied header: posted
   /// (the packet comes back through Sink::on_returned of this port) or retry. Not to a dead peer:
   /// then it comes back at the next poll.
   virtual Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                               uint32_t index, uint32_t bytes) noexcept = 0;
+                               PacketPart part) noexcept = 0;
   /// The same for packets which the caller writes only when they are lent, if they are: front to
   /// back, from memory at `origin` that stays as it is meanwhile, telling by `Transport::written`
   /// of the first how far it is. A packet may come back before that. Or they are whole when they

@@ -125,11 +125,11 @@ Post Engine::send(WireKind kind, Peer& peer, uint32_t to_port, std::span<const s
 }
 
 Post Engine::send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte> header,
-                         uint32_t index, uint32_t bytes) noexcept {
+                         PacketPart part) noexcept {
   const uint32_t cells = FrameQueue::cells_of(sizeof(FrameQueue::PacketRef) + header.size());
   const Hold hold(lock_);
   if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: under the lock
-    push_returned_locked(index);
+    push_returned_locked(part.index);
     return Post::posted;
   }
   Channel* const to = channel(peer, to_port % peer.ports());
@@ -138,10 +138,10 @@ Post Engine::send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte
   OutFrame* const frame = make_frame(*to, WireKind::packet, header, {});
   if (frame == nullptr) return Post::retry;
   to->messages_sent += cells;
-  transport_.book().lend(index, peer.rank().value, static_cast<uint16_t>(number_));
-  frame->header().index = index;
-  frame->header().bytes = bytes;
-  frame->packet = transport_.packet(index).first(bytes);
+  transport_.book().lend(part.index, peer.rank().value, static_cast<uint16_t>(number_));
+  frame->header().index = part.index;
+  frame->header().bytes = part.bytes;
+  frame->packet = transport_.packet(part.index).subspan(part.offset, part.bytes);
   append(*to, *frame);
   if (sends_left_ == 0) [[unlikely]]
     step();

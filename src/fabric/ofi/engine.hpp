@@ -53,8 +53,8 @@ class Engine {
   // ---- anyone ----
   Post send(WireKind kind, Peer& peer, uint32_t to_port, std::span<const std::byte> header,
             std::span<const std::byte> payload) noexcept;
-  Post send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                   uint32_t bytes) noexcept;
+  Post send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte> header,
+                   PacketPart part) noexcept;
   /// A frame of this rank's own, sent by its port `from`.
   Post send_to_self(WireKind kind, Peer& self, uint32_t from, std::span<const std::byte> header,
                     std::span<const std::byte> payload) noexcept;

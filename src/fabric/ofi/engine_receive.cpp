@@ -263,7 +263,7 @@ Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
 Engine::Admitted Engine::admit_packet(Channel& from, const Decoded& frame) noexcept {
   using PacketRef = FrameQueue::PacketRef;
   Peer& peer = from.peer;
-  const PacketRef ref{frame.header.index, frame.header.bytes};
+  const PacketRef ref{frame.header.index, frame.header.bytes, 0};  // here it begins at the front
   if (!open_queues(from)) return Admitted::not_now;
   if (ref.index >= peer.geometry().packets || peer.set_lent(ref.index, true))
     return Admitted::nonsense;

@@ -36,6 +36,7 @@ class FrameQueue {
   struct PacketRef {
     uint32_t index;
     uint32_t bytes;
+    uint32_t offset;
   };
   static constexpr uint32_t cells_of(std::size_t bytes) noexcept {
     return static_cast<uint32_t>((sizeof(Word) + bytes + kCell - 1) / kCell);

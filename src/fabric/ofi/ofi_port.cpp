@@ -44,15 +44,16 @@ Post OfiPort::send(WireKind kind, Rank to, uint32_t to_port, std::span<const std
 }
 
 Post OfiPort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
-                              uint32_t index, uint32_t bytes) noexcept {
+                              PacketPart part) noexcept {
   WEFT_CHECK(sizeof(PacketRef) + header.size() <= max_inline_ &&
-                 index < transport_.geometry().packets &&
-                 bytes <= transport_.geometry().packet_bytes,
+                 part.index < transport_.geometry().packets &&
+                 part.bytes <= transport_.geometry().packet_bytes &&
+                 part.offset <= transport_.geometry().packet_bytes - part.bytes,
              "a packet frame within its bounds");
   Peer& peer = transport_.known_or_met(to);
   if (to != transport_.self()) [[likely]]
-    return engine_.send_packet(peer, to_port, header, index, bytes);
-  const PacketRef ref{index, bytes};
+    return engine_.send_packet(peer, to_port, header, part);
+  const PacketRef ref{part.index, part.bytes, part.offset};
   const Post answer =
       transport_.engine(to_port % peer.ports())
           .send_to_self(WireKind::packet, peer, number_, std::as_bytes(std::span(&ref, 1)), header);
@@ -169,7 +170,7 @@ Taken OfiPort::offer(Channel& channel, Sink& sink, const FrameQueue::Word& word,
       source == transport_.self() ? transport_.packet(ref.index) : channel.peer.packet(ref.index);
   return sink.on_frame({source,
                         bytes.subspan(sizeof ref),
-                        packet.first(ref.bytes),
+                        packet.subspan(ref.offset, ref.bytes),
                         {source.value, static_cast<uint16_t>(channel.port), ref.index}});
 }
 

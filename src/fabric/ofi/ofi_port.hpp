@@ -28,8 +28,8 @@ class OfiPort final : public Port {
   [[nodiscard]] uint32_t max_control() const noexcept override { return max_inline_; }
   Post try_send(Rank to, uint32_t to_port, std::span<const std::byte> header,
                 std::span<const std::byte> payload) noexcept override;
-  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header, uint32_t index,
-                       uint32_t bytes) noexcept override;
+  Post try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
+                       PacketPart part) noexcept override;
   Post try_control(Rank to, uint32_t to_port, std::span<const std::byte> header) noexcept override;
   uint32_t poll(Sink& sink, uint32_t budget) override;
   [[nodiscard]] bool polls_dearly() const noexcept override { return true; }
