@@ -89,9 +89,10 @@ def measures(threads):
     add("latency", ["latency"], "us", reach=0.8, bare=True)
     add("rate", ["rate"], "M/s", reach=2)
     add("wildcard", ["wildcard"], "M/s")
-    for size, name in ((1 << 16, "64K"), (1 << 20, "1M"), (1 << 22, "4M")):
-        add(f"bandwidth-{name}", ["bandwidth"], "GB/s", size, reach=1)
-    for size, name in ((1 << 16, "64K"), (1 << 20, "1M"), (1 << 22, "4M")):
+    lengths = ((1 << 12, "4K"), (1 << 14, "16K"), (1 << 16, "64K"), (1 << 20, "1M"), (1 << 22, "4M"))
+    for size, name in lengths:
+        add(f"bandwidth-{name}", ["bandwidth"], "GB/s", size, reach=1 if size >= 1 << 16 else None)
+    for size, name in lengths:
         add(f"pingpong-{name}", ["pingpong-bandwidth"], "GB/s", size, bare=True)
     with_threads("bandwidth-mt", ["bandwidth"], "GB/s", [count for count in threads if count <= 64],
                  size=1 << 16)

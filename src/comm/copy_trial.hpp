@@ -30,8 +30,8 @@ struct CopyHabit {
 /// A thread's trial, of one receiver at a time; which one, and when, is left to chance.
 ///
 /// Some copies are timed by the usual way. If that is slow, or goes past the caches, the other way
-/// has as much that is not timed as packets that soon come back hold, since what the usual way left
-/// there is not its own; and then some that are timed. Past the caches is taken to be better only
+/// has some that are not timed, since what the usual way left in places that come back soon is not
+/// its own; and then some that are timed. Past the caches is taken to be better only
 /// if it is quicker by half, as its receivers read more slowly where they are near. A time is the
 /// least of several: others take cores away.
 class CopyTrial {

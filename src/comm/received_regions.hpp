@@ -20,11 +20,14 @@ namespace weft::comm {
   return std::min(of_one_cache / 2, of_all / static_cast<uint64_t>(std::max(ranks, 1))) / 4 * 3;
 }
 
-/// So much a rank writes to packets before it comes back to the same place: more than its reader's
-/// second-level cache holds, while that is less than what `receiver_cache_bytes` leaves.
+/// So much a rank should write to packets before it comes back to the same place: twice what its
+/// reader's second-level cache holds, while that is less than half of a rank's part of the last
+/// level, of which `receiver_cache` is three quarters.
 [[nodiscard]] constexpr uint32_t go_around_bytes(uint64_t second_cache,
                                                  uint64_t receiver_cache) noexcept {
-  return static_cast<uint32_t>(std::min(second_cache * 2, receiver_cache / 3 * 2));
+  constexpr uint64_t kLeast = 768 << 10;
+  return static_cast<uint32_t>(
+      std::max(kLeast, std::min(second_cache * 2, receiver_cache / 3 * 2)));
 }
 
 /// The memory that large messages were copied into lately, by regions: as many as a rank's part of

@@ -409,7 +409,8 @@ fabric::PacketPart Runtime::Impl::take_packet(std::size_t bytes) noexcept {
   // relaxed: a guess.
   if (part < kLeastBytes || core_is_shared.load(std::memory_order_relaxed))
     return {packets->alloc(), part};
-  const uint32_t written = packet_bytes / part * part;  // of each, until one has its turn again
+  const uint32_t step = (part + base::kCacheLine - 1) / base::kCacheLine * base::kCacheLine;
+  const uint32_t written = packet_bytes / step * part;  // of each, until one has its turn again
   const uint32_t index = packets->alloc_rested(go_around_bytes / written);
   if (index == base::SlotPool::kNone) return {index, part};
   return {index, part, packet_states->place(index, part, packet_bytes)};

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "fabric/packet_ref.hpp"
 #include "fabric/returns.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/small_copy.hpp"
@@ -16,13 +17,7 @@ namespace weft::fabric {
 
 namespace {
 
-/// What a packet frame carries before its header.
-struct PacketRef {
-  uint32_t index;
-  uint32_t bytes;
-  uint32_t offset;
-};
-static_assert(sizeof(PacketRef) == 12);
+/// What a frame of open packets carries before its header.
 struct OpenPacketRef {
   uint32_t bytes;  ///< of all packets
   uint32_t count;
@@ -43,10 +38,6 @@ constexpr double kRestNs = 200;
 constexpr int kCloseTurns = 4;  ///< that yielded, in a row, before it rests
 constexpr uint32_t kPollsPerLook = 256;
 constexpr uint64_t kLookEveryNs = 100'000'000;
-
-bool fits(uint32_t offset, uint32_t bytes, const Geometry& geometry) noexcept {
-  return bytes <= geometry.packet_bytes && offset <= geometry.packet_bytes - bytes;
-}
 
 bool is_ticket(uint32_t number, const Geometry& geometry) noexcept {
   return number >= geometry.packets && number - geometry.packets < kTickets;
@@ -165,9 +156,8 @@ Post LanePort::try_control(Rank to, uint32_t to_port, std::span<const std::byte>
 
 Post LanePort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                                PacketPart part) noexcept {
-  WEFT_CHECK(fits(part.offset, part.bytes, transport_.geometry()), "bytes within a packet");
-  WEFT_CHECK(part.index < transport_.geometry().packets, "a packet of this rank's area");
-  const PacketRef ref{part.index, part.bytes, part.offset};
+  const PacketRef ref(part);
+  WEFT_CHECK(ref.part(transport_.geometry()) == part, "a part of a packet of this rank's area");
   return lend(to, to_port, FrameKind::packet, std::as_bytes(std::span(&ref, 1)), header,
               {&part.index, 1});
 }
@@ -179,9 +169,9 @@ Post LanePort::try_send_open(Rank to, uint32_t to_port, std::span<const std::byt
   WEFT_CHECK(indices.size() <= OpenLoan::kMost &&
                  indices.size() == (packets.bytes + mine.packet_bytes - 1) / mine.packet_bytes,
              "as many packets as the bytes fill");
-  WEFT_CHECK(
-      packets.offset == 0 || (indices.size() == 1 && fits(packets.offset, packets.bytes, mine)),
-      "bytes within one packet");
+  WEFT_CHECK(packets.offset == 0 ||
+                 (indices.size() == 1 && PacketRef::is_within(packets.offset, packets.bytes, mine)),
+             "bytes within one packet");
   for (const uint32_t index : indices)
     WEFT_CHECK(index < mine.packets, "packets of this rank's area");
   OpenPacketRef ref{packets.bytes,
@@ -554,12 +544,11 @@ bool LanePort::read_packet(const InLane& lane, const ControlWord& word, const st
   if (!lane.peer->attached() || word.length < sizeof ref) return false;
   std::memcpy(&ref, bytes, sizeof ref);
   const Geometry& theirs = lane.peer->view().header().geometry;
-  if (ref.index >= theirs.packets || !fits(ref.offset, ref.bytes, theirs) ||
-      word.port >= theirs.ports)
-    return false;
+  const std::optional<PacketPart> part = ref.part(theirs);
+  if (!part || word.port >= theirs.ports) return false;
   frame.head = frame.head.subspan(sizeof ref);
-  frame.packet = {lane.peer->view().packet(ref.index) + ref.offset, ref.bytes};
-  frame.loan = {lane.peer->rank().value, word.port, ref.index};
+  frame.packet = {lane.peer->view().packet(part->index) + part->offset, part->bytes};
+  frame.loan = {lane.peer->rank().value, word.port, part->index};
   return true;
 }
 
@@ -574,7 +563,8 @@ bool LanePort::read_open(const InLane& lane, const ControlWord& word, const std:
   if (word.port >= theirs.ports || (ref.origin == 0) != transport_.in_process() || ref.count == 0 ||
       ref.count > OpenLoan::kMost || ref.bytes > uint64_t{ref.count} * theirs.packet_bytes ||
       ref.bytes <= uint64_t{ref.count - 1} * theirs.packet_bytes ||
-      (ref.offset != 0 && (ref.count != 1 || !fits(ref.offset, ref.bytes, theirs))) ||
+      (ref.offset != 0 &&
+       (ref.count != 1 || !PacketRef::is_within(ref.offset, ref.bytes, theirs))) ||
       (ref.ticket != OpenSend::kNoTicket && !is_ticket(ref.ticket, theirs)))
     return false;
   for (uint32_t i = 0, left = ref.bytes; i < ref.count; ++i) {

@@ -4,6 +4,8 @@
 
 #include <bit>
 
+#include "fabric/packet_ref.hpp"
+
 namespace weft::fabric {
 
 namespace {
@@ -22,9 +24,10 @@ std::string_view geometry_fault(const Geometry& g, uint32_t inline_cells) noexce
   if (g.lane_cells < 2 * inline_cells || g.control_cells < 2 * inline_cells)
     return "lane_cells and control_cells must be at least twice inline_cells";
   if (g.lane_cells > (1u << 24) || g.control_cells > (1u << 24)) return "rings are too long";
-  if (g.packet_bytes == 0 || g.packet_bytes % base::kCacheLine != 0)
-    return "packet_bytes must be a multiple of 64";
-  if (g.packets == 0 || g.packets > (1u << 24)) return "packets must be 1 to 2^24";
+  if (g.packet_bytes == 0 || g.packet_bytes % base::kCacheLine != 0 ||
+      g.packet_bytes > PacketRef::kMostBytes)
+    return "packet_bytes must be a multiple of 64, and 4 MiB at most";
+  if (g.packets == 0 || g.packets > PacketRef::kMostPackets) return "packets must be 1 to 2^24";
   return {};
 }
 

@@ -101,6 +101,7 @@ TEST(ReceivedRegionsSizesTest, AreThoseOfTheCacheShared) {
   EXPECT_EQ(receiver_cache_bytes(32 * kMiB, 256 * kMiB, 64), 3 * kMiB);
   EXPECT_EQ(go_around_bytes(kMiB, 12 * kMiB), 2 * kMiB) << "twice a second-level cache";
   EXPECT_EQ(go_around_bytes(2 * kMiB, 3 * kMiB), 2 * kMiB) << "or what the last level has for it";
+  EXPECT_EQ(go_around_bytes(kMiB, kMiB), 768U << 10) << "but something";
   for (const uint64_t bytes : {uint64_t{0}, kMiB, 3 * kMiB, 5 * kMiB, 12 * kMiB, 192 * kMiB}) {
     const ReceivedRegions regions{bytes, Nontemporal::automatic};
     const uint64_t held = regions.regions() * regions.region_bytes();

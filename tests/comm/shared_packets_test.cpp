@@ -137,9 +137,11 @@ class Kept final : public Matcher {
 };
 
 const std::vector<std::size_t> kSharedSizes{1, 4'096, 24'576, 65'536, 65'537, 200'001, 262'144};
+/// Several share a packet, one behind the other, once all have had their turn.
+const std::vector<std::size_t> kShortShared{4'096, 24'576, 10'000, 4'097};
 
 /// Rank 0 sends to all at once, or one by one to whom it did not go; and all packets come back.
-void send_to_all(const char* open) {
+void send_to_all(const char* open, const std::vector<std::size_t>& sizes = kSharedSizes) {
   register_comm_config();
   const test::ConfigOverride how(test::ConfigOverride::List{{"comm.open_packets", open}});
   constexpr int kRanks = 4;
@@ -150,7 +152,7 @@ void send_to_all(const char* open) {
     const std::array<Rank, kRanks> to{Rank{2}, Rank{0}, Rank{3}, Rank{1}};
     std::size_t sent = 0;
     for (int time = 0; time < 20; ++time) {
-      for (const std::size_t size : kSharedSizes) {
+      for (const std::size_t size : sizes) {
         const auto data = pattern(size, static_cast<uint32_t>(sent++));
         if (runtime.rank() == Rank{0}) {
           uint64_t went = endpoint.send_shared(to, {.tag = 7}, data);
@@ -176,6 +178,10 @@ void send_to_all(const char* open) {
 
 TEST(SharedMessages, ArriveAtAll) { send_to_all("never"); }
 TEST(SharedMessages, ArriveAtAllWhoReadThemAsTheyAreWritten) { send_to_all("always"); }
+TEST(SharedMessages, ThatShareAPacketArrive) {
+  send_to_all("never", kShortShared);
+  send_to_all("always", kShortShared);
+}
 
 /// To all near ranks by one call, from as many packets as it fills.
 TEST(SharedMessages, AreWrittenOnce) {

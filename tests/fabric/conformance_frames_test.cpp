@@ -350,7 +350,8 @@ TEST_P(Frames, PacketsAreLentAndComeBack) {
       const uint32_t index = *free.begin();
       const std::string text = pattern(1 + sent * 37 % g.packet_bytes, sent);
       const auto bytes = static_cast<uint32_t>(text.size());
-      const auto offset = static_cast<uint32_t>(sent * 53 % (g.packet_bytes - bytes + 1));
+      const auto offset =
+          static_cast<uint32_t>(sent * 53 % ((g.packet_bytes - bytes) / 64 + 1) * 64);
       std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(),
                   area.data() + std::size_t{index} * g.packet_bytes + offset);
       const std::string header = std::to_string(sent);
@@ -402,7 +403,7 @@ TEST_P(Frames, OpenPacketsAreLentBeforeTheyAreWritten) {
   };
   for (const std::size_t size :
        {std::size_t{1}, std::size_t{each} / 2, std::size_t{each}, std::size_t{3} * each - 5}) {
-    offset = size <= each ? static_cast<uint32_t>(each - size) : 0;
+    offset = size <= each ? static_cast<uint32_t>(each - size) / 64 * 64 : 0;
     const std::string body = pattern(size, size);
     const auto count = (size + each - 1) / each;
     write("");

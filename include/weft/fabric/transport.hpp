@@ -33,11 +33,12 @@ struct Loan {
   explicit operator bool() const noexcept { return owner >= 0; }
 };
 
-/// What is lent of a packet of this rank's area: `bytes` of it, from `offset` on.
+/// What is lent of a packet of this rank's area: `bytes` of it, from `offset` on, a multiple of 64.
 struct PacketPart {
   uint32_t index;
   uint32_t bytes;
   uint32_t offset = 0;
+  bool operator==(const PacketPart&) const noexcept = default;
 };
 
 /// Of packets that are lent *open*: their owner may be writing them still, one after the other,

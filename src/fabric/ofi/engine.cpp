@@ -14,6 +14,7 @@
 
 #include "fabric/ofi/limits.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
+#include "fabric/packet_ref.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/copy.hpp"
 
@@ -38,7 +39,7 @@ WireLimits limits_for(OfiTransport& transport) {
           .self = static_cast<uint32_t>(transport.self().value),
           .most_length = transport.max_inline(),
           .most_packet = transport.geometry().packet_bytes,
-          .packet_words = sizeof(FrameQueue::PacketRef),
+          .packet_words = sizeof(PacketRef),
           .tag_bytes = transport.tag_bytes()};
 }
 
@@ -126,7 +127,7 @@ Post Engine::send(WireKind kind, Peer& peer, uint32_t to_port, std::span<const s
 
 Post Engine::send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte> header,
                          PacketPart part) noexcept {
-  const uint32_t cells = FrameQueue::cells_of(sizeof(FrameQueue::PacketRef) + header.size());
+  const uint32_t cells = FrameQueue::cells_of(sizeof(PacketRef) + header.size());
   const Hold hold(lock_);
   if (peer.down.load(std::memory_order_relaxed)) [[unlikely]] {  // relaxed: under the lock
     push_returned_locked(part.index);

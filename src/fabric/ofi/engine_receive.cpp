@@ -11,6 +11,7 @@
 
 #include "fabric/ofi/engine.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
+#include "fabric/packet_ref.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/copy.hpp"
 
@@ -261,14 +262,15 @@ Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
 }
 
 Engine::Admitted Engine::admit_packet(Channel& from, const Decoded& frame) noexcept {
-  using PacketRef = FrameQueue::PacketRef;
   Peer& peer = from.peer;
-  const PacketRef ref{frame.header.index, frame.header.bytes, 0};  // here it begins at the front
+  // Wherever it lies with its owner, here it begins at the front.
+  const PacketPart part{frame.header.index, frame.header.bytes};
+  const PacketRef ref(part);
   if (!open_queues(from)) return Admitted::not_now;
-  if (ref.index >= peer.geometry().packets || peer.set_lent(ref.index, true))
+  if (part.index >= peer.geometry().packets || peer.set_lent(part.index, true))
     return Admitted::nonsense;
-  if (ref.bytes != 0)
-    base::copy_bytes(peer.packet(ref.index).data(), frame.packet.data(), frame.packet.size());
+  if (part.bytes != 0)
+    base::copy_bytes(peer.packet(part.index).data(), frame.packet.data(), frame.packet.size());
   if (!from.messages.push(true, std::as_bytes(std::span(&ref, 1)), frame.body))
     return Admitted::nonsense;
   ring_if_armed();

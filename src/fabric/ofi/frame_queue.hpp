@@ -31,12 +31,7 @@ class FrameQueue {
   /// Says how long a frame is and what; lies before its bytes.
   struct Word {
     uint32_t length;
-    uint32_t is_packet;  ///< it begins with a PacketRef
-  };
-  struct PacketRef {
-    uint32_t index;
-    uint32_t bytes;
-    uint32_t offset;
+    uint32_t is_packet;  ///< it begins with a fabric::PacketRef
   };
   static constexpr uint32_t cells_of(std::size_t bytes) noexcept {
     return static_cast<uint32_t>((sizeof(Word) + bytes + kCell - 1) / kCell);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+
+#include "fabric/packet_ref.hpp"
 
 namespace weft::fabric::ofi {
 
@@ -9,7 +12,6 @@ namespace {
 
 constexpr uint32_t kQuantum = 64;  ///< messages, and control frames, that one lane may deliver
                                    ///< before the next's turn
-using PacketRef = FrameQueue::PacketRef;
 
 }  // namespace
 
@@ -45,15 +47,12 @@ Post OfiPort::send(WireKind kind, Rank to, uint32_t to_port, std::span<const std
 
 Post OfiPort::try_send_packet(Rank to, uint32_t to_port, std::span<const std::byte> header,
                               PacketPart part) noexcept {
-  WEFT_CHECK(sizeof(PacketRef) + header.size() <= max_inline_ &&
-                 part.index < transport_.geometry().packets &&
-                 part.bytes <= transport_.geometry().packet_bytes &&
-                 part.offset <= transport_.geometry().packet_bytes - part.bytes,
+  const PacketRef ref(part);
+  WEFT_CHECK(sizeof ref + header.size() <= max_inline_ && ref.part(transport_.geometry()) == part,
              "a packet frame within its bounds");
   Peer& peer = transport_.known_or_met(to);
   if (to != transport_.self()) [[likely]]
     return engine_.send_packet(peer, to_port, header, part);
-  const PacketRef ref{part.index, part.bytes, part.offset};
   const Post answer =
       transport_.engine(to_port % peer.ports())
           .send_to_self(WireKind::packet, peer, number_, std::as_bytes(std::span(&ref, 1)), header);
@@ -166,12 +165,15 @@ Taken OfiPort::offer(Channel& channel, Sink& sink, const FrameQueue::Word& word,
   }
   PacketRef ref;
   std::memcpy(&ref, bytes.data(), sizeof ref);
-  const auto packet =
-      source == transport_.self() ? transport_.packet(ref.index) : channel.peer.packet(ref.index);
+  const bool is_own = source == transport_.self();
+  const Geometry& owners = is_own ? transport_.geometry() : channel.peer.geometry();
+  const std::optional<PacketPart> part = ref.part(owners);
+  WEFT_CHECK(part.has_value(), "a part that was looked at when it was sent, or admitted");
+  const auto packet = is_own ? transport_.packet(part->index) : channel.peer.packet(part->index);
   return sink.on_frame({source,
                         bytes.subspan(sizeof ref),
-                        packet.subspan(ref.offset, ref.bytes),
-                        {source.value, static_cast<uint16_t>(channel.port), ref.index}});
+                        packet.subspan(part->offset, part->bytes),
+                        {source.value, static_cast<uint16_t>(channel.port), part->index}});
 }
 
 uint32_t OfiPort::drain_returned(Sink& sink) {

@@ -36,8 +36,8 @@ struct Card {
 
 class Peer {
  public:
-  /// `mirror`: packets of a peer are copied to where they lie in its own area, so that they need no
-  /// numbers of their own and how many there are stays the flow control.
+  /// `mirror`: packets of a peer are copied to the front of where they lie in its own area, so that
+  /// they need no numbers of their own and how many there are stays the flow control.
   Peer(Rank rank, Card card)
       : rank_(rank),
         card_(std::move(card)),
