@@ -104,7 +104,7 @@ function(weft_short_deaths name)
     PASS_REGULAR_EXPRESSION "the survivors went on" FAIL_REGULAR_EXPRESSION "${WEFT_SURVIVOR_FAILS}")
 endfunction()
 # Two ranks, which exchange.
-set(pair_deaths "4 short" "9 short" "41 short 0" "500 midst" "700 midst 0")
+set(pair_deaths "4 short" "8 short" "9 short" "41 short 0" "500 midst" "700 midst 0")
 if(WEFT_SANITIZE)
   set(pair_deaths "41 short 0" "500 midst")
 endif()

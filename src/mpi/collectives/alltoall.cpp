@@ -5,6 +5,7 @@
 
 #include "mpi/collectives/agents.hpp"
 #include "mpi/collectives/algorithms.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -142,12 +143,36 @@ int64_t by_nodes_up_to(const NodeMap* levels, int64_t bytes) {
   return limit > 0 && bytes <= limit ? limit : -1;
 }
 
+/// Two of one node: each shows the other its block. `in_place`: `out` and `in` are the same.
+Schedule all_to_all_of_two(Team team, const NodeMap* levels, Parts out, Parts in, int64_t bytes,
+                           bool in_place) {
+  const int other = 1 - team.rank;
+  const auto shown = team.board->exchange(team.tag, out[other]);
+  if (!shown) {
+    team.board = nullptr;
+    const Schedule by_messages = in_place ? all_to_all_in_place(team, levels, in, bytes)
+                                          : all_to_all(team, levels, out, in, bytes);
+    co_await part(by_messages);
+    co_return;
+  }
+  const Block to = in[other];
+  if (static_cast<int64_t>(shown->size()) != to.bytes()) {
+    Trouble trouble;
+    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
+    co_await trouble;
+    co_return;
+  }
+  copy(bytes_at(shown->data(), to.bytes()), to);
+  if (!in_place) copy(out[team.rank], in[team.rank]);
+}
+
 }  // namespace
 
 Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, const Parts& in,
                     int64_t bytes) {
   AlltoallBy by = bytes >= 0 ? choices().alltoall : AlltoallBy::linear;
   if (bytes == 0) return nothing();
+  if (team.board != nullptr) return all_to_all_of_two(team, levels, out, in, bytes, false);
   if (team.comm->inter) by = AlltoallBy::linear;
   if (const int64_t limit = by_nodes_up_to(levels, bytes); limit >= 0)
     return all_to_all_by_nodes(team, *levels, out, in, limit, false);
@@ -173,6 +198,7 @@ Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, c
 Schedule all_to_all_in_place(const Team& team, const NodeMap* levels, const Parts& data,
                              int64_t bytes) {
   if (bytes == 0) return nothing();
+  if (team.board != nullptr) return all_to_all_of_two(team, levels, data, data, bytes, true);
   const int64_t limit = by_nodes_up_to(levels, bytes);
   return limit < 0 ? all_to_all_in_turns(team, data, data)
                    : all_to_all_by_nodes(team, *levels, data, data, limit, true);

@@ -35,6 +35,9 @@ struct Parts {
   Counts places;  ///< displacements, in extents; with `types`: in bytes
   const Datatype* const* types = nullptr;
 
+  [[nodiscard]] int64_t count_of(int rank) const noexcept {
+    return counts.null() ? count : counts[static_cast<std::size_t>(rank)];
+  }
   [[nodiscard]] Block operator[](int rank) const noexcept {
     const auto i = static_cast<std::size_t>(rank);
     if (types != nullptr) return {base + places[i], counts[i], types[i]};

@@ -1,6 +1,7 @@
 // From a collective call to its schedule, and the three forms: run, begun, or kept for later.
 #include "mpi/collectives/call.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <string>
 #include <utility>
@@ -42,12 +43,42 @@ int64_t bytes_to_scatter(const Call& call) {
   return block <= kMost ? block * comm.size() : 0;
 }
 
+/// What two ranks show each other in an Alltoall, or in a Reduce_scatter: the longer of both parts,
+/// where there are two. The same on both. Else 0.
+int64_t bytes_to_exchange(const Call& call) {
+  if (call.comm->size() != 2) return 0;
+  int64_t here = 0;
+  int64_t there = 0;
+  const int other = 1 - call.comm->rank;
+  switch (call.kind) {
+    case Kind::alltoall:
+      if (choices().alltoall != AlltoallBy::automatic) return 0;
+      [[fallthrough]];
+    case Kind::alltoallv:
+    case Kind::alltoallw:
+      here = call.in[other].bytes();
+      there = call.in_place ? here : call.out[other].bytes();
+      break;
+    case Kind::reduce_scatter:
+    case Kind::reduce_scatter_block:
+      if (choices().reduce_scatter != ReduceScatterBy::automatic || !call.reduction.op->commutative)
+        return 0;
+      here = call.in.count_of(0) * call.reduction.type->size();
+      there = call.in.count_of(1) * call.reduction.type->size();
+      break;
+    default:
+      break;
+  }
+  return here == 0 || there == 0 ? 0 : std::max(here, there);
+}
+
 /// The board of calls that show what is short: for all ranks of a node, or for none. The root of a
 /// broadcast goes on without those who call it with wrong arguments, and so does that of a scatter:
 /// they are no calls to make one in.
 NodeBoard* board_of(const Call& call) {
   if (call.form != CallForm::blocking) return nullptr;
   int64_t bytes = 0;
+  bool exchanges = false;  // or nothing
   const bool goes_on = call.kind == Kind::bcast || call.kind == Kind::scatter;
   if (call.kind == Kind::bcast && choices().bcast == BcastBy::automatic) {
     bytes = call.in.whole().bytes();
@@ -58,16 +89,18 @@ NodeBoard* board_of(const Call& call) {
   } else if (call.kind == Kind::scatter) {
     bytes = bytes_to_scatter(call);
   } else if (call.kind != Kind::barrier) {
-    return nullptr;
+    bytes = bytes_to_exchange(call);
+    exchanges = true;
   }
   // Where nothing is shown, nothing is done.
   if (call.kind != Kind::barrier && bytes == 0) return nullptr;
-  if (call.kind == Kind::allreduce && bytes > static_cast<int64_t>(Board::kBytes) &&
+  if ((call.kind == Kind::allreduce || exchanges) && bytes > static_cast<int64_t>(Board::kBytes) &&
       call.comm->board != nullptr) {
     call.comm->board->decline(call.tag);  // by messages one learns that the other gave less
     return nullptr;
   }
   NodeBoard* const board = node_board(*call.comm, call.tag, bytes, !goes_on);
+  if (exchanges) return board != nullptr && board->is_pair() ? board : nullptr;
   // A root that shows its data to one other need not wait for that, as in an exchange.
   return board != nullptr && goes_on && board->is_pair() ? nullptr : board;
 }

@@ -5,6 +5,7 @@
 
 #include "mpi/collectives/algorithms.hpp"
 #include "mpi/collectives/incoming.hpp"
+#include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
 
 namespace weft::mpi {
@@ -15,9 +16,6 @@ constexpr int64_t kScatterBytes = 16
 constexpr int kManyRanks = 5;
 constexpr int64_t kAheadBytes = 32 << 10;  // of a part: up to this all are sent before any comes
 
-int64_t count_of(const Parts& parts, int rank) noexcept {
-  return parts.counts.null() ? parts.count : parts.counts[static_cast<std::size_t>(rank)];
-}
 /// Where the parts begin, in elements.
 std::vector<MPI_Count> begins_of(const Parts& parts, int size) {
   std::vector<MPI_Count> begins;
@@ -25,7 +23,7 @@ std::vector<MPI_Count> begins_of(const Parts& parts, int size) {
   int64_t sum = 0;
   for (int i = 0; i < size; ++i) {
     begins.push_back(sum);
-    sum += count_of(parts, i);
+    sum += parts.count_of(i);
   }
   return begins;
 }
@@ -44,7 +42,7 @@ Schedule reduce_then_scatter(Team team, const NodeMap* levels, Reduction reducti
   Parts scattered{.base = all, .count = parts.count, .type = reduction.type};
   scattered.counts = parts.counts;
   scattered.places = Counts(begins.data());
-  const Block mine{static_cast<std::byte*>(to), count_of(parts, team.rank), reduction.type};
+  const Block mine{static_cast<std::byte*>(to), parts.count_of(team.rank), reduction.type};
   const Schedule down = parts.counts.null() ? scatter(team, levels, scattered, mine, 0)
                                             : scatter_straight(team, scattered, mine, 0);
   co_await part(down);
@@ -55,9 +53,9 @@ Schedule combine_as_they_come(Team team, Reduction reduction, const void* from, 
                               Parts parts) {
   const std::vector<MPI_Count> begins = begins_of(parts, team.size);
   const auto part = [&](int rank) {
-    return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
+    return reduction.part(from, begins[static_cast<std::size_t>(rank)], parts.count_of(rank));
   };
-  const int64_t count = count_of(parts, team.rank);
+  const int64_t count = parts.count_of(team.rank);
   Incoming theirs(reduction, count);
   Scratch own_room;
   // In place the result must wait until all of the vector has gone.
@@ -68,7 +66,7 @@ Schedule combine_as_they_come(Team team, Reduction reduction, const void* from, 
   // sends out nothing may throw: so only what is combined as it comes.
   constexpr int kAtOnce = 16;
   int64_t longest = 0;
-  for (int rank = 0; rank < team.size; ++rank) longest = std::max(longest, count_of(parts, rank));
+  for (int rank = 0; rank < team.size; ++rank) longest = std::max(longest, parts.count_of(rank));
   const bool ahead =
       longest * reduction.type->size() <= kAheadBytes && theirs.comes_combined(longest);
   const int width = ahead ? kAtOnce : 1;
@@ -98,9 +96,9 @@ Schedule combine_as_they_come(Team team, Reduction reduction, const void* from, 
 Schedule combine_in_order(Team team, Reduction reduction, const void* from, void* to, Parts parts) {
   const std::vector<MPI_Count> begins = begins_of(parts, team.size);
   const auto part = [&](int rank) {
-    return reduction.part(from, begins[static_cast<std::size_t>(rank)], count_of(parts, rank));
+    return reduction.part(from, begins[static_cast<std::size_t>(rank)], parts.count_of(rank));
   };
-  const int64_t count = count_of(parts, team.rank);
+  const int64_t count = parts.count_of(team.rank);
   const auto ranks = static_cast<std::size_t>(team.size);
   const bool apart = reduction.interlaces();
   const auto rooms = std::make_unique<Scratch[]>(apart ? ranks : 1);
@@ -130,6 +128,38 @@ Schedule combine_in_order(Team team, Reduction reduction, const void* from, void
   copy(of_rank(team.size - 1), reduction.part(to, 0, count));
 }
 
+/// Two of one node: each shows the other the part that it will have, of an operation that commutes.
+Schedule reduce_scatter_of_two(Team team, const NodeMap* levels, Reduction reduction,
+                               const void* from, void* to, Parts parts) {
+  const int other = 1 - team.rank;
+  const auto part_for = [&](int rank) {
+    return reduction.part(from, rank == 0 ? 0 : parts.count_of(0), parts.count_of(rank));
+  };
+  const auto shown = team.board->exchange(team.tag, part_for(other));
+  if (!shown) {
+    team.board = nullptr;
+    const Schedule by_messages = reduce_scatter(team, levels, reduction, from, to, parts);
+    co_await part(by_messages);
+    co_return;
+  }
+  const Block mine = part_for(team.rank);
+  if (static_cast<int64_t>(shown->size()) != mine.bytes()) {
+    Trouble trouble;
+    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
+    co_await trouble;
+    co_return;
+  }
+  Scratch room;
+  std::byte* theirs = shown->data();
+  if (!reduction.type->contiguous()) {
+    theirs = room.elements(mine.count, *reduction.type, reduction.phase);
+    reduction.type->unpack(theirs, mine.count, 0, *shown);
+  }
+  // In place the result may lie over this rank's own part.
+  reduction.fold_higher(mine.at, theirs, mine.count);
+  copy(reduction.part(theirs, 0, mine.count), reduction.part(to, 0, mine.count));
+}
+
 }  // namespace
 
 Schedule reduce_at_owners(const Team& team, const Reduction& reduction, const void* from, void* to,
@@ -145,6 +175,7 @@ Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction
     if (from != to) copy(reduction.whole(from), reduction.whole(to));
     return nothing();
   }
+  if (team.board != nullptr) return reduce_scatter_of_two(team, levels, reduction, from, to, parts);
   ReduceScatterBy by = choices().reduce_scatter;
   if (by == ReduceScatterBy::automatic) {
     by = team.size >= kManyRanks && reduction.bytes() <= kScatterBytes

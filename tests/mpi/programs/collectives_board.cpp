@@ -137,12 +137,125 @@ void one_allgatherv(MPI_Comm comm, int call) {
   MPI_Type_free(&sparse);
 }
 
+/// What rank `from` has for rank `to`.
+int64_t letter(int from, int to, int element, int call) {
+  return value(from, element, call) + to * 65537;
+}
+
+void one_alltoall(MPI_Comm comm, int count, int call) {
+  const bool in_place = call % 3 == 0;
+  std::vector<int64_t> out;
+  for (int i = 0; i < count * size; ++i) out.push_back(letter(rank, i / count, i % count, call));
+  std::vector<int64_t> in(out.size(), -1);
+  if (in_place) in = out;
+  MPI_Alltoall(in_place ? MPI_IN_PLACE : out.data(), count, MPI_INT64_T, in.data(), count,
+               MPI_INT64_T, comm);
+  bool right = true;
+  for (int i = 0; i < count * size; ++i) {
+    right = right && in[static_cast<std::size_t>(i)] == letter(i / count, rank, i % count, call);
+  }
+  WEFT_CHECK(right);
+}
+
+/// Blocks of unequal sizes, some empty; what comes goes to every other number. Every third call
+/// names types of each.
+void one_alltoall_of_unlike(MPI_Comm comm, int call) {
+  const auto length = [call](int from, int to) { return (from + 2 * to + call) % 5 * 6; };
+  MPI_Datatype spaced;
+  MPI_Type_create_resized(MPI_INT64_T, 0, 2 * sizeof(int64_t), &spaced);
+  MPI_Type_commit(&spaced);
+  std::vector<int> counts_out, counts_in, at_out, at_in;
+  std::vector<int64_t> out;
+  std::vector<int64_t> expected;
+  for (int r = 0; r < size; ++r) {
+    at_out.push_back(static_cast<int>(out.size()));
+    at_in.push_back(static_cast<int>(expected.size() / 2));
+    counts_out.push_back(length(rank, r));
+    counts_in.push_back(length(r, rank));
+    for (int i = 0; i < counts_out.back(); ++i) out.push_back(letter(rank, r, i, call));
+    for (int i = 0; i < counts_in.back(); ++i) {
+      expected.push_back(letter(r, rank, i, call));
+      expected.push_back(-1);
+    }
+  }
+  std::vector<int64_t> in(expected.size() + 2, -1);
+  expected.resize(in.size(), -1);
+  out.resize(out.size() + 1);
+  if (call % 3 != 0) {
+    MPI_Alltoallv(out.data(), counts_out.data(), at_out.data(), MPI_INT64_T, in.data(),
+                  counts_in.data(), at_in.data(), spaced, comm);
+  } else {
+    for (int& at : at_out) at *= static_cast<int>(sizeof(int64_t));
+    for (int& at : at_in) at *= 2 * static_cast<int>(sizeof(int64_t));
+    const auto ranks = static_cast<std::size_t>(size);
+    const std::vector<MPI_Datatype> types_out(ranks, MPI_INT64_T), types_in(ranks, spaced);
+    MPI_Alltoallw(out.data(), counts_out.data(), at_out.data(), types_out.data(), in.data(),
+                  counts_in.data(), at_in.data(), types_in.data(), comm);
+  }
+  WEFT_CHECK(in == expected);
+  MPI_Type_free(&spaced);
+}
+
+void add_spaced(void* from, void* to, int* count, MPI_Datatype* type) {
+  MPI_Aint low = 0;
+  MPI_Aint extent = 0;
+  MPI_Type_get_extent(*type, &low, &extent);
+  const auto stride = static_cast<std::size_t>(extent) / sizeof(int64_t);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(*count); ++i)
+    static_cast<int64_t*>(to)[i * stride] += static_cast<const int64_t*>(from)[i * stride];
+}
+
+/// Parts of unequal sizes, some empty, or of equal ones; of vectors side by side or spaced.
+void one_reduce_scatter(MPI_Comm comm, int each, int call) {
+  const bool in_place = call % 3 == 0;
+  const bool equal = call % 4 < 2;
+  const int stride = 1 + call / 5 % 2;
+  MPI_Op sum = MPI_SUM;
+  MPI_Datatype type = MPI_INT64_T;
+  if (stride == 2) {
+    MPI_Op_create(add_spaced, 1, &sum);
+    MPI_Type_create_resized(MPI_INT64_T, 0, 2 * sizeof(int64_t), &type);
+    MPI_Type_commit(&type);
+  }
+  std::vector<int> counts;
+  int before = 0;
+  int all = 0;
+  for (int r = 0; r < size; ++r) {
+    counts.push_back(equal ? each : (r + call) % 3 * each);
+    if (r < rank) before += counts.back();
+    all += counts.back();
+  }
+  const int own = counts[static_cast<std::size_t>(rank)];
+  std::vector<int64_t> from(static_cast<std::size_t>(all * stride + 1), -1);
+  for (int i = 0; i < all; ++i) from[static_cast<std::size_t>(i * stride)] = value(rank, i, call);
+  std::vector<int64_t> to(static_cast<std::size_t>(own * stride + 1), -1);
+  std::vector<int64_t>& got = in_place ? from : to;
+  const void* const given = in_place ? MPI_IN_PLACE : from.data();
+  if (equal) {
+    MPI_Reduce_scatter_block(given, got.data(), each, type, sum, comm);
+  } else {
+    MPI_Reduce_scatter(given, got.data(), counts.data(), type, sum, comm);
+  }
+  bool right = true;
+  for (int i = 0; i < own; ++i) {
+    right = right && got[static_cast<std::size_t>(i * stride)] == sum_of(before + i, call);
+  }
+  WEFT_CHECK(right);
+  if (stride == 2) {
+    MPI_Type_free(&type);
+    MPI_Op_free(&sum);
+  }
+}
+
 /// Sizes on both sides of what fits, in turns with nonblocking ones.
 void sizes(MPI_Comm comm) {
   for (int count = 0; count < 40; ++count) {
     one_allreduce(comm, count, count);
     one_allgather(comm, count % 13, count);
     one_allgatherv(comm, count);
+    one_alltoall(comm, count, count);
+    one_alltoall_of_unlike(comm, count);
+    one_reduce_scatter(comm, count, count);
     MPI_Request request;
     int64_t sum = 0;
     const int64_t one = 1;
@@ -327,6 +440,24 @@ void scatter_mismatch(MPI_Comm comm) {
   one_scatter(comm, 1, 1);
 }
 
+/// Two ranks of which one gives more than the other takes: little, or so much that it goes by
+/// messages.
+void exchange_mismatch(MPI_Comm comm) {
+  for (const int most : {2, 100}) {
+    std::vector<int64_t> out(200, 7);
+    std::vector<int64_t> in(200, 0);
+    const int count = rank == 0 ? most : 1;
+    const int code =
+        MPI_Alltoall(out.data(), count, MPI_INT64_T, in.data(), count, MPI_INT64_T, comm);
+    if (rank == 1) WEFT_CHECK(class_of(code) == MPI_ERR_TRUNCATE);
+    const int sum =
+        MPI_Reduce_scatter_block(out.data(), in.data(), count, MPI_INT64_T, MPI_SUM, comm);
+    if (rank == 1) WEFT_CHECK(class_of(sum) == MPI_ERR_TRUNCATE);
+    one_alltoall(comm, 3, 1);
+    one_reduce_scatter(comm, 2, 1);
+  }
+}
+
 /// Counts that do not fit are told to those who have too little room; what comes next is right.
 void mismatch(MPI_Comm comm, bool one_node) {
   if (size < 2) return;
@@ -337,6 +468,7 @@ void mismatch(MPI_Comm comm, bool one_node) {
   if (one_node) WEFT_CHECK(class_of(code) == (rank == 0 ? MPI_SUCCESS : MPI_ERR_TRUNCATE));
   one_bcast(comm, 4, 1);
   if (one_node) scatter_mismatch(comm);
+  if (one_node && size == 2) exchange_mismatch(comm);
   for (int call = 0; call < 50; ++call) bcast_at_second_try(comm, call, call % 7 == 3);
   one_allreduce(comm, 2, 9);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
@@ -434,6 +566,8 @@ void sends_nothing(MPI_Comm comm) {
       one_allgather(comm, 1, call);
       if (size > 2) one_bcast(comm, 1, call);  // of two, messages are as good
       if (size > 2) one_scatter(comm, 1, call);
+      if (size == 2) one_alltoall(comm, 1, call);
+      if (size == 2) one_reduce_scatter(comm, 1, call % 2);  // of equal parts
     }
     if (sent.value() == before) was_quiet = 1;
     MPI_Allreduce(&was_quiet, &all_were, 1, MPI_INT, MPI_MIN, comm);
