@@ -22,7 +22,7 @@ namespace weft::comm {
 
 /// So much a rank should write to packets before it comes back to the same place: twice what its
 /// reader's second-level cache holds, while that is less than half of a rank's part of the last
-/// level, of which `receiver_cache` is three quarters.
+/// level, of which `receiver_cache` is three quarters; and something in any case.
 [[nodiscard]] constexpr uint32_t go_around_bytes(uint64_t second_cache,
                                                  uint64_t receiver_cache) noexcept {
   constexpr uint64_t kLeast = 768 << 10;

@@ -156,14 +156,14 @@ Schedule all_to_all_of_two(Team team, const NodeMap* levels, Parts out, Parts in
     co_return;
   }
   const Block to = in[other];
-  if (static_cast<int64_t>(shown->size()) != to.bytes()) {
+  const auto room = static_cast<std::size_t>(to.bytes());
+  to.type->unpack(to.at, to.count, 0, shown->first(std::min(shown->size(), room)));
+  if (!in_place) copy(out[team.rank], in[team.rank]);
+  if (shown->size() > room) {
     Trouble trouble;
     trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
     co_await trouble;
-    co_return;
   }
-  copy(bytes_at(shown->data(), to.bytes()), to);
-  if (!in_place) copy(out[team.rank], in[team.rank]);
 }
 
 }  // namespace

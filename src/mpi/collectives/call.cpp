@@ -72,13 +72,26 @@ int64_t bytes_to_exchange(const Call& call) {
   return here == 0 || there == 0 ? 0 : std::max(here, there);
 }
 
+/// The board of two ranks for an exchange. It is made whatever is exchanged, since in a program
+/// that is wrong the two may differ in that: then messages tell. (Not where counts are each rank's
+/// own: one of them may see nothing to exchange.)
+NodeBoard* board_of_two(const Call& call) {
+  const int64_t bytes = bytes_to_exchange(call);
+  if (bytes == 0) return nullptr;
+  const bool begins = call.kind != Kind::alltoallv && call.kind != Kind::alltoallw;
+  NodeBoard* const board = node_board(*call.comm, call.tag, 0, begins);
+  if (board == nullptr || !board->is_pair()) return nullptr;
+  if (bytes <= static_cast<int64_t>(Board::kBytes)) return board;
+  board->decline(call.tag);
+  return nullptr;
+}
+
 /// The board of calls that show what is short: for all ranks of a node, or for none. The root of a
 /// broadcast goes on without those who call it with wrong arguments, and so does that of a scatter:
 /// they are no calls to make one in.
 NodeBoard* board_of(const Call& call) {
   if (call.form != CallForm::blocking) return nullptr;
   int64_t bytes = 0;
-  bool exchanges = false;  // or nothing
   const bool goes_on = call.kind == Kind::bcast || call.kind == Kind::scatter;
   if (call.kind == Kind::bcast && choices().bcast == BcastBy::automatic) {
     bytes = call.in.whole().bytes();
@@ -89,18 +102,16 @@ NodeBoard* board_of(const Call& call) {
   } else if (call.kind == Kind::scatter) {
     bytes = bytes_to_scatter(call);
   } else if (call.kind != Kind::barrier) {
-    bytes = bytes_to_exchange(call);
-    exchanges = true;
+    return board_of_two(call);
   }
   // Where nothing is shown, nothing is done.
   if (call.kind != Kind::barrier && bytes == 0) return nullptr;
-  if ((call.kind == Kind::allreduce || exchanges) && bytes > static_cast<int64_t>(Board::kBytes) &&
+  if (call.kind == Kind::allreduce && bytes > static_cast<int64_t>(Board::kBytes) &&
       call.comm->board != nullptr) {
     call.comm->board->decline(call.tag);  // by messages one learns that the other gave less
     return nullptr;
   }
   NodeBoard* const board = node_board(*call.comm, call.tag, bytes, !goes_on);
-  if (exchanges) return board != nullptr && board->is_pair() ? board : nullptr;
   // A root that shows its data to one other need not wait for that, as in an exchange.
   return board != nullptr && goes_on && board->is_pair() ? nullptr : board;
 }

@@ -150,14 +150,23 @@ Schedule reduce_scatter_of_two(Team team, const NodeMap* levels, Reduction reduc
     co_return;
   }
   Scratch room;
-  std::byte* theirs = shown->data();
-  if (!reduction.type->contiguous()) {
-    theirs = room.elements(mine.count, *reduction.type, reduction.phase);
-    reduction.type->unpack(theirs, mine.count, 0, *shown);
+  Scratch own_room;
+  std::byte* result = shown->data();
+  const bool is_programs = !reduction.op->predefined;
+  if (is_programs || !reduction.type->contiguous()) {
+    result = room.elements(mine.count, *reduction.type, reduction.phase);
+    reduction.type->unpack(result, mine.count, 0, *shown);
   }
-  // In place the result may lie over this rank's own part.
-  reduction.fold_higher(mine.at, theirs, mine.count);
-  copy(reduction.part(theirs, 0, mine.count), reduction.part(to, 0, mine.count));
+  // Theirs come first, as by messages. In place the result may lie over this rank's own part.
+  if (is_programs) {
+    const std::byte* const theirs = result;
+    result = own_room.elements(mine.count, *reduction.type, reduction.phase);
+    copy(mine, reduction.part(result, 0, mine.count));
+    reduction.fold(theirs, result, mine.count);
+  } else {
+    reduction.fold_higher(mine.at, result, mine.count);
+  }
+  copy(reduction.part(result, 0, mine.count), reduction.part(to, 0, mine.count));
 }
 
 }  // namespace
