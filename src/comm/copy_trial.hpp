@@ -31,9 +31,9 @@ struct CopyHabit {
 ///
 /// Some copies are timed by the usual way. If that is slow, or goes past the caches, the other way
 /// has some that are not timed, since what the usual way left in places that come back soon is not
-/// its own; and then some that are timed. Past the caches is taken to be better only
-/// if it is quicker by half, as its receivers read more slowly where they are near. A time is the
-/// least of several: others take cores away.
+/// its own; and then some that are timed. Past the caches is taken to be better only if it is
+/// quicker by half, as its receivers read more slowly where they are near. A time is the least of
+/// several: others take cores away.
 class CopyTrial {
  public:
   static constexpr uint32_t kTimed = 4;
