@@ -116,9 +116,10 @@ void Error_string(int errorcode, char* string, int* resultlen) {
   Error_class(errorcode, &unused);
   const ErrorText* row = predefined(errorcode);
   std::string text = error_string(errorcode);
-  if (row != nullptr) text = fmt::format("{}: {}", row->name, text);
-  if (const std::string last = last_failure(errorcode); !last.empty())
-    text += (text.empty() ? "" : ": ") + last;
+  if (row != nullptr) {  // a program's own codes have its own text, to the letter
+    text = fmt::format("{}: {}", row->name, text);
+    if (const std::string last = last_failure(errorcode); !last.empty()) text += ": " + last;
+  }
   const std::size_t kept = std::min<std::size_t>(text.size(), MPI_MAX_ERROR_STRING - 1);
   std::memcpy(string, text.data(), kept);
   string[kept] = '\0';

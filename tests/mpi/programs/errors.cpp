@@ -143,6 +143,18 @@ void added() {
   MPI_Add_error_code(MPI_ERR_TAG, &of_mpi);
   WEFT_CHECK(class_of(of_mpi) == MPI_ERR_TAG);
 
+  // A program's text stays as it is, also where a call has failed with the code.
+  int keyval = MPI_KEYVAL_INVALID;
+  MPI_Comm_create_keyval(
+      [](MPI_Comm, int, void* answer, void*, void*, int*) { return *static_cast<int*>(answer); },
+      MPI_COMM_NULL_DELETE_FN, &keyval, &code);
+  MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &code);
+  MPI_Comm copy = MPI_COMM_NULL;
+  WEFT_CHECK(MPI_Comm_dup(MPI_COMM_SELF, &copy) == code);
+  WEFT_CHECK(text_of(code) == "the cat is on the roof");
+  MPI_Comm_delete_attr(MPI_COMM_SELF, keyval);
+  MPI_Comm_free_keyval(&keyval);
+
   WEFT_CHECK(MPI_Remove_error_class(error_class) != MPI_SUCCESS);
   WEFT_CHECK(MPI_Remove_error_code(code) != MPI_SUCCESS);
   WEFT_CHECK(MPI_Remove_error_string(code) == MPI_SUCCESS);
