@@ -56,8 +56,11 @@ class Comm final : public Counted {
   MPI_Comm handle = MPI_COMM_NULL;
   Hints hints;
 
-  std::atomic<uint64_t> collectives{0};  ///< begun so far: the tag of the next one
-  std::atomic<uint32_t> launched{0};     ///< nonblocking ones that have not ended
+  /// Collectives begun so far, of which the tag of the next one follows; in the upper 16 bits those
+  /// of them that block.
+  std::atomic<uint64_t> collectives{0};
+  std::atomic<uint16_t> blocking_ended{0};  ///< of those that block
+  std::atomic<uint32_t> launched{0};        ///< nonblocking ones that have not ended
   /// A collective has met a dead member: from then on its messages tell that instead of data.
   std::atomic<bool> member_died{false};
   std::mutex lock;  ///< of what follows
@@ -98,10 +101,14 @@ Comm& intra_comm(MPI_Comm handle);
 /// The tag of letters to who waits at a board (collectives/node_board.hpp): no collective's.
 inline constexpr int kLetterTag = 0x7fffffff;
 
+inline constexpr unsigned kBlockingShift = 48;
+[[nodiscard]] constexpr int collective_tag(uint64_t collectives) noexcept {
+  return static_cast<int>((collectives & ((uint64_t{1} << kBlockingShift) - 1)) % kLetterTag);
+}
 /// The tag of the next collective of this communicator: same order on all ranks, so the same tag.
 [[nodiscard]] inline int next_collective_tag(Comm& comm) noexcept {
   // relaxed: MPI has programs order the collectives of a communicator themselves.
-  return static_cast<int>(comm.collectives.fetch_add(1, std::memory_order_relaxed) % kLetterTag);
+  return collective_tag(comm.collectives.fetch_add(1, std::memory_order_relaxed));
 }
 
 }  // namespace weft::mpi

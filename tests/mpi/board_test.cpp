@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -116,12 +117,12 @@ TEST(Board, AWishIsOfOneUse) {
   seats[1].begin(1);
   seats[1].end();
   seats[1].begin(2);
-  seats[1].make_wish(seats[1].wish_of(1));
-  EXPECT_FALSE(seats[0].take_wish(seats[0].wish_of(1))) << "use 1's releaser is late";
+  seats[1].wish_of(1).make();
+  EXPECT_FALSE(seats[0].wish_of(1).take()) << "use 1's releaser is late";
   seats[2].begin(2);
-  EXPECT_TRUE(seats[2].take_wish(seats[2].wish_of(1)));
-  EXPECT_FALSE(seats[2].take_wish(seats[2].wish_of(1)));
-  EXPECT_FALSE(seats[1].take_wish(seats[1].wish_of(1))) << "a letter is under way";
+  EXPECT_TRUE(seats[2].wish_of(1).take());
+  EXPECT_FALSE(seats[2].wish_of(1).take());
+  EXPECT_FALSE(seats[1].wish_of(1).take()) << "a letter is under way";
 }
 
 TEST(Board, TwoExchange) {
@@ -131,45 +132,101 @@ TEST(Board, TwoExchange) {
     // Who was through first begins the next one, while the other still reads this one.
     seats[use % 2].begin_exchange(use);
     EXPECT_FALSE(seats[use % 2].has_shown(1 - use % 2));
-    EXPECT_FALSE(seats[use % 2].show());
+    EXPECT_EQ(seats[use % 2].show(), 0U);
     Seat& late = seats[1 - use % 2];
     if (use > 1) {
       EXPECT_TRUE(late.has_shown(use % 2)) << "the one before";
     }
     late.begin_exchange(use);
     EXPECT_TRUE(late.has_shown(use % 2));
-    seats[use % 2].make_wish(seats[use % 2].place_of(1 - use % 2).asked);
-    EXPECT_TRUE(late.show()) << "a letter is wanted";
+    seats[use % 2].wish_to_see(1 - use % 2).make();
+    EXPECT_EQ(late.show(), 1U << (use % 2)) << "a letter is wanted";
     EXPECT_TRUE(seats[use % 2].has_shown(1 - use % 2));
   }
 }
 
-/// Each sees what the other one shows in each exchange, however far apart they come.
-TEST(Board, TwoExchangeInStep) {
-  if (!base::environment("WEFT_STRESS_SECONDS").found) base::set_config("stress.seconds", "1");
-  const uint64_t seed = weft::test::stress_seed();
-  const weft::test::StressClock clock(1.0);
-  const auto board = std::make_unique<Board>();
-  std::vector<Seat> seats = seats_at(*board, 2);
-  constexpr uint64_t kLast = UINT64_MAX;
-  const auto play = [&](uint32_t mine) {
-    Seat& seat = seats[mine];
-    std::mt19937_64 random(seed + mine);
+/// One of several threads that exchange, from use 1 on, until the first has had enough. Now and
+/// then one waits by a letter.
+struct Exchanger {
+  static constexpr uint64_t kLast = UINT64_MAX;
+
+  Seat seat;
+  std::vector<std::atomic<uint32_t>>& letters;  ///< from i to j: at members * i + j
+  uint64_t seed;
+  const test::StressClock* clock;  ///< the first one's
+  uint64_t wrong = 0;
+  uint64_t received = 0;
+
+  [[nodiscard]] std::atomic<uint32_t>& letter(uint32_t from, uint32_t to) {
+    return letters[std::size_t{seat.members()} * from + to];
+  }
+  [[nodiscard]] static uint64_t shown(uint32_t use, uint32_t by) { return uint64_t{use} << 8 | by; }
+
+  void wait_for(uint32_t other, bool by_letter) {
+    if (by_letter) {
+      const OneOfWishes wish = seat.wish_to_see(other);
+      wish.make();
+      const bool late = seat.has_shown(other);
+      if (!late || !wish.take()) {
+        std::atomic<uint32_t>& box = letter(other, seat.mine());
+        while (box.load(std::memory_order_acquire) == 0) sched_yield();
+        box.fetch_sub(1, std::memory_order_relaxed);
+        ++received;
+        if (!seat.has_shown(other)) ++wrong;
+      }
+    }
+    while (!seat.has_shown(other)) sched_yield();
+  }
+
+  void play() {
+    std::mt19937_64 random(seed + seat.mine());
     for (uint32_t use = 1;; ++use) {
       seat.begin_exchange(use);
-      const uint64_t shown = mine == 0 && !clock.running(use) ? kLast : uint64_t{use} << 8 | mine;
-      std::memcpy(seat.place_of(mine).data, &shown, sizeof shown);
-      EXPECT_FALSE(seat.show());
-      while (!seat.has_shown(1 - mine)) sched_yield();
-      for (uint64_t i = random() % 100; i == 0; ++i) sched_yield();
-      uint64_t seen = 0;
-      std::memcpy(&seen, seat.place_of(1 - mine).data, sizeof seen);
-      if (shown == kLast || seen == kLast) return;
-      ASSERT_EQ(seen, uint64_t{use} << 8 | (1 - mine));
+      bool is_last = clock != nullptr && !clock->running(use);
+      const uint64_t mine = is_last ? kLast : shown(use, seat.mine());
+      std::memcpy(seat.place_of(seat.mine()).data, &mine, sizeof mine);
+      for (uint32_t wishes = seat.show(); wishes != 0; wishes &= wishes - 1) {
+        const auto to = static_cast<uint32_t>(std::countr_zero(wishes));
+        letter(seat.mine(), to).fetch_add(1, std::memory_order_release);
+      }
+      for (uint32_t other = 0; other < seat.members(); ++other) {
+        if (other == seat.mine()) continue;
+        wait_for(other, random() % 8 == 0);
+        if (random() % 64 == 0) sched_yield();
+        uint64_t seen = 0;
+        std::memcpy(&seen, seat.place_of(other).data, sizeof seen);
+        if (seen == kLast) is_last = true;
+        if (seen != kLast && seen != shown(use, other)) ++wrong;
+      }
+      if (is_last) return;
     }
-  };
-  std::jthread other([&] { play(1); });
-  play(0);
+  }
+};
+
+/// Each sees what the others show in each exchange, however far apart they come, and a letter comes
+/// to who counts on it.
+TEST(BoardStress, SeveralExchangeInStep) {
+  const uint64_t seed = test::stress_seed();
+  for (const uint32_t members : {2U, 3U, Board::kExchangers}) {
+    const test::StressClock clock(0.3);
+    const auto board = std::make_unique<Board>();
+    std::vector<std::atomic<uint32_t>> letters(std::size_t{members} * members);
+    std::vector<Exchanger> players;
+    for (const Seat& seat : seats_at(*board, members)) {
+      players.push_back({seat, letters, seed, seat.mine() == 0 ? &clock : nullptr});
+    }
+    {
+      std::vector<std::jthread> threads;
+      for (Exchanger& player : players) threads.emplace_back([&player] { player.play(); });
+    }
+    uint64_t received = 0;
+    for (const Exchanger& player : players) {
+      EXPECT_EQ(player.wrong, 0U) << "of " << members << ", seed " << seed;
+      received += player.received;
+    }
+    for (const auto& box : letters) EXPECT_EQ(box.load(), 0U);
+    std::printf("%u members: %llu letters\n", members, static_cast<unsigned long long>(received));
+  }
 }
 
 TEST(Board, EachMemberLeavesOnce) {
@@ -334,7 +391,7 @@ TEST(BoardStress, ALetterComesToWhoCountsOnIt) {
       if (now == kOver) return;
       seats[0].begin(use);
       (void)seats[0].release();
-      sent = seats[0].has_sleepers() && seats[0].take_wish(seats[0].wish_of(1));
+      sent = seats[0].has_sleepers() && seats[0].wish_of(1).take();
       seats[0].end();
       done.store(use, std::memory_order_release);
     }
@@ -349,9 +406,9 @@ TEST(BoardStress, ALetterComesToWhoCountsOnIt) {
     begun.store(use, std::memory_order_release);
     for (uint64_t delay = scrambled(use) % 64; delay-- > 0;) base::cpu_relax();
     seat.sleepers().fetch_add(1, std::memory_order_seq_cst);
-    seat.make_wish(seat.wish_of(1));
+    seat.wish_of(1).make();
     const bool late = seat.state() != Seat::State::open;
-    const bool counts_on_it = !late || !seat.take_wish(seat.wish_of(1));
+    const bool counts_on_it = !late || !seat.wish_of(1).take();
     wait_for(done, use);
     seat.sleepers().fetch_sub(1, std::memory_order_relaxed);
     seat.end();

@@ -6,6 +6,10 @@ weft_mpi_test(collectives_many RANKS 1 2 3 5 SOURCES programs/collectives_many.c
 weft_mpi_test(collectives_errors RANKS 1 2 3 SOURCES programs/collectives_errors.cpp)
 weft_mpi_test(collectives_board RANKS 2 3 5 SOURCES programs/collectives_board.cpp
   ARGUMENTS one_node)
+if(NOT WEFT_SANITIZE)
+  # More than exchange: they arrive, and the first releases them.
+  weft_mpi_test(collectives_board_of_many PROGRAM collectives_board RANKS 17)
+endif()
 weft_mpi_test(collectives_mismatch RANKS 2 3 4 SOURCES programs/collectives_mismatch.cpp
   ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 

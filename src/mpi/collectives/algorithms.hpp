@@ -37,8 +37,8 @@ Schedule gather_straight(Team team, Block mine, Parts all, int root);
 Schedule scatter_straight(Team team, Parts all, Block mine, int root);
 /// Everybody's block is in its place of `all` already.
 Schedule all_gather(const Team& team, const NodeMap* levels, const Parts& all);
-/// The same of at most Board::kBytes in all: a pair with a board exchanges; else an Allreduce of
-/// everybody's block among zeros.
+/// The same of at most Board::kBytes in all: few ranks of one node exchange by their board; else an
+/// Allreduce of everybody's block among zeros.
 Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& all);
 /// Block i of `out` to rank i, whose block goes to part i of `in`. `most_bytes`: of one block,
 /// where all ranks know it and blocks are equal; or else -1.

@@ -230,25 +230,6 @@ Schedule all_gather_by_nodes(Team team, const NodeMap& map, Parts all) {
   }
 }
 
-/// Two of one node: each shows the other its block.
-Schedule all_gather_of_two(Team team, Parts all) {
-  const int other = 1 - team.rank;
-  const auto shown = team.board->exchange(team.tag, all[team.rank]);
-  if (!shown) {
-    const Schedule by_messages = pick(team, all);
-    co_await part(by_messages);
-    co_return;
-  }
-  const Block to = all[other];
-  if (static_cast<int64_t>(shown->size()) != to.bytes()) {
-    Trouble trouble;
-    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
-    co_await trouble;
-    co_return;
-  }
-  copy(bytes_at(shown->data(), to.bytes()), to);
-}
-
 /// Everybody's block among zeros, combined by OR.
 Schedule all_gather_by_or(Team team, const NodeMap* levels, Parts all) {
   std::byte blocks[Board::kBytes] = {};
@@ -267,10 +248,33 @@ Schedule all_gather_by_or(Team team, const NodeMap* levels, Parts all) {
   }
 }
 
+/// Of one node: each shows all others its block.
+Schedule all_gather_exchanged(Team team, Parts all) {
+  if (!team.board->exchange(team.tag, all[team.rank])) {
+    team.board = nullptr;
+    const Schedule by_messages =
+        team.size == 2 ? pick(team, all) : all_gather_by_or(team, nullptr, all);
+    co_await part(by_messages);
+    co_return;
+  }
+  Trouble trouble;
+  for (int rank = 0; rank < team.size; ++rank) {
+    if (rank == team.rank) continue;
+    const std::span<const std::byte> shown = team.board->shown_by(rank);
+    const Block to = all[rank];
+    if (static_cast<int64_t>(shown.size()) != to.bytes()) {
+      trouble.note(MPI_ERR_TRUNCATE, team.comm->process(rank));
+    } else {
+      copy(bytes_at(shown.data(), to.bytes()), to);
+    }
+  }
+  co_await trouble;
+}
+
 }  // namespace
 
 Schedule all_gather_shown(const Team& team, const NodeMap* levels, const Parts& all) {
-  if (team.board != nullptr && team.board->is_pair()) return all_gather_of_two(team, all);
+  if (team.board != nullptr && team.board->exchanges()) return all_gather_exchanged(team, all);
   return all_gather_by_or(team, levels, all);
 }
 

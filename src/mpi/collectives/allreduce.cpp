@@ -11,6 +11,7 @@
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/collectives/shown_vectors.hpp"
 #include "mpi/process.hpp"
 
 namespace weft::mpi {
@@ -264,30 +265,6 @@ Schedule across_nodes(const Team& leaders, const Reduction& reduction, void* to)
   return pick(leaders, reduction, to, to);
 }
 
-/// Combines n vectors, each with its right neighbour or with what that has become, in the order in
-/// which messages would do it: results shall not depend on the way. The result is in the first.
-void fold_all(const Team& node, bool alone, const Reduction& reduction, std::byte* const* vectors) {
-  const auto fold = [&](int to, int from) {
-    reduction.combine_part(vectors[to], vectors[from], reduction.count, false);
-  };
-  const ReduceBy by = choices().reduce;
-  const bool straight = by == ReduceBy::linear ||
-                        (by == ReduceBy::automatic && goes_straight(node, reduction.bytes()));
-  if (!alone && straight && reduction.type->contiguous()) {  // reduce_straight
-    for (int i = 1; i < node.size; ++i) fold(0, i);
-    return;
-  }
-  const Pairing pairing(node);
-  // all_reduce_doubling, reduce_halving; or else reduce_tree.
-  const int rest = alone || by == ReduceBy::rabenseifner ? pairing.rest : 0;
-  const int numbers = node.size - rest;
-  for (int i = 0; i < rest; ++i) fold(2 * i, 2 * i + 1);
-  const auto place = [rest](int number) { return number < rest ? 2 * number : number + rest; };
-  for (int distance = 1; distance < numbers; distance *= 2) {
-    for (int i = 0; i + distance < numbers; i += 2 * distance) fold(place(i), place(i + distance));
-  }
-}
-
 /// All of a node show the first their vectors, which it combines. `alone`: there is no other node.
 bool reduce_on_board(BoardUse& use, const Team& node, bool alone, const Reduction& reduction,
                      const void* from, void* to) {
@@ -315,7 +292,8 @@ bool reduce_on_board(BoardUse& use, const Team& node, bool alone, const Reductio
       reduction.type->unpack(vectors[member], reduction.count, 0, shown);
     }
   }
-  if (fits) fold_all(node, alone, reduction, vectors);
+  if (fits && alone) fold_as_all_reduce(node, reduction, vectors);
+  if (fits && !alone) fold_as_reduce(node, reduction.bytes(), reduction, vectors);
   return true;
 }
 
@@ -350,32 +328,23 @@ Schedule all_reduce_by_nodes(Team team, const NodeMap& map, Reduction reduction,
   co_await part(down);
 }
 
-/// Two of one node: each shows the other its vector, and both combine them, in the same order.
-Schedule all_reduce_of_two(Team team, Reduction reduction, const void* from, void* to) {
-  const auto shown = team.board->exchange(team.tag, reduction.whole(from));
-  if (!shown) {
+/// The vectors of an exchange. All ranks do so.
+Trouble combine_shown(const Team& team, const Reduction& reduction, const void* from, void* to) {
+  if (team.size == 2) return combine_of_two(team, reduction, from, to, team.rank == 1);
+  const ShownVectors shown(team, reduction, from, 0, reduction.count);
+  if (!shown.are_whole()) return shown.trouble();
+  fold_as_all_reduce(team, reduction, shown.data());
+  copy(reduction.whole(shown[0]), reduction.whole(to));
+  return {};
+}
+
+/// Of one node: each shows all others its vector, and all combine them, in the same order.
+Schedule all_reduce_exchanged(Team team, Reduction reduction, const void* from, void* to) {
+  if (team.board->exchange(team.tag, reduction.whole(from))) {
+    co_await combine_shown(team, reduction, from, to);
+  } else {
     const Schedule by_messages = pick(team, reduction, from, to);
     co_await part(by_messages);
-    co_return;
-  }
-  if (static_cast<int64_t>(shown->size()) != reduction.bytes()) {
-    Trouble trouble;
-    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(1 - team.rank));
-    co_await trouble;
-    co_return;
-  }
-  Scratch room;
-  std::byte* other = shown->data();
-  if (!reduction.type->contiguous()) {
-    other = room.elements(reduction.count, *reduction.type, reduction.phase);
-    reduction.type->unpack(other, reduction.count, 0, *shown);
-  }
-  if (team.rank == 0) {
-    reduction.fold(from, other, reduction.count);
-    copy(reduction.whole(other), reduction.whole(to));
-  } else {
-    if (from != to) copy(reduction.whole(from), reduction.whole(to));
-    reduction.fold(other, to, reduction.count);
   }
 }
 
@@ -388,8 +357,8 @@ Schedule all_reduce(const Team& team, const NodeMap* levels, const Reduction& re
     if (from != to) copy(reduction.whole(from), reduction.whole(to));
     return nothing();
   }
-  if (team.board != nullptr && team.board->is_pair()) {
-    return all_reduce_of_two(team, reduction, from, to);
+  if (team.board != nullptr && team.board->exchanges()) {
+    return all_reduce_exchanged(team, reduction, from, to);
   }
   if (team.board != nullptr) levels = &team.board->nodes();
   if (levels != nullptr && (reduction.op->commutative || levels->in_blocks)) {

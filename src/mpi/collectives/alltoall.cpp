@@ -143,27 +143,35 @@ int64_t by_nodes_up_to(const NodeMap* levels, int64_t bytes) {
   return limit > 0 && bytes <= limit ? limit : -1;
 }
 
-/// Two of one node: each shows the other its block. `in_place`: `out` and `in` are the same.
-Schedule all_to_all_of_two(Team team, const NodeMap* levels, Parts out, Parts in, int64_t bytes,
-                           bool in_place) {
-  const int other = 1 - team.rank;
-  const auto shown = team.board->exchange(team.tag, out[other]);
-  if (!shown) {
+/// Of one node: each shows all others its blocks, or of two ranks, the other one its block.
+/// `in_place`: `out` and `in` are the same.
+Schedule all_to_all_exchanged(Team team, const NodeMap* levels, Parts out, Parts in, int64_t bytes,
+                              bool in_place) {
+  const bool of_two = team.size == 2;
+  const Block mine = of_two ? out[1 - team.rank] : Block{out.base, out.count * team.size, out.type};
+  if (!team.board->exchange(team.tag, mine)) {
     team.board = nullptr;
     const Schedule by_messages = in_place ? all_to_all_in_place(team, levels, in, bytes)
                                           : all_to_all(team, levels, out, in, bytes);
     co_await part(by_messages);
     co_return;
   }
-  const Block to = in[other];
-  const auto room = static_cast<std::size_t>(to.bytes());
-  to.type->unpack(to.at, to.count, 0, shown->first(std::min(shown->size(), room)));
-  if (!in_place) copy(out[team.rank], in[team.rank]);
-  if (shown->size() > room) {
-    Trouble trouble;
-    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
-    co_await trouble;
+  Trouble trouble;
+  for (int rank = 0; rank < team.size; ++rank) {
+    if (rank == team.rank) continue;
+    const std::span<const std::byte> shown = team.board->shown_by(rank);
+    const Block to = in[rank];
+    const auto room = static_cast<std::size_t>(to.bytes());
+    const auto all = of_two ? shown.size() : room * static_cast<std::size_t>(team.size);
+    const auto first = of_two ? 0 : room * static_cast<std::size_t>(team.rank);
+    if (shown.size() != all || (of_two && all > room)) {
+      trouble.note(MPI_ERR_TRUNCATE, team.comm->process(rank));
+      if (!of_two) continue;
+    }
+    to.type->unpack(to.at, to.count, 0, shown.subspan(first, std::min(all - first, room)));
   }
+  if (!in_place) copy(out[team.rank], in[team.rank]);
+  co_await trouble;
 }
 
 }  // namespace
@@ -172,7 +180,7 @@ Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, c
                     int64_t bytes) {
   AlltoallBy by = bytes >= 0 ? choices().alltoall : AlltoallBy::linear;
   if (bytes == 0) return nothing();
-  if (team.board != nullptr) return all_to_all_of_two(team, levels, out, in, bytes, false);
+  if (team.board != nullptr) return all_to_all_exchanged(team, levels, out, in, bytes, false);
   if (team.comm->inter) by = AlltoallBy::linear;
   if (const int64_t limit = by_nodes_up_to(levels, bytes); limit >= 0)
     return all_to_all_by_nodes(team, *levels, out, in, limit, false);
@@ -198,7 +206,7 @@ Schedule all_to_all(const Team& team, const NodeMap* levels, const Parts& out, c
 Schedule all_to_all_in_place(const Team& team, const NodeMap* levels, const Parts& data,
                              int64_t bytes) {
   if (bytes == 0) return nothing();
-  if (team.board != nullptr) return all_to_all_of_two(team, levels, data, data, bytes, true);
+  if (team.board != nullptr) return all_to_all_exchanged(team, levels, data, data, bytes, true);
   const int64_t limit = by_nodes_up_to(levels, bytes);
   return limit < 0 ? all_to_all_in_turns(team, data, data)
                    : all_to_all_by_nodes(team, *levels, data, data, limit, true);

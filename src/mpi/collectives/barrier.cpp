@@ -85,8 +85,8 @@ Schedule barrier_by_nodes(Team team, const NodeMap& map) {
   co_await part(down);
 }
 
-/// Two of one node: each shows the other that it has come.
-Schedule barrier_of_two(Team team) {
+/// Of one node: each shows all others that it has come.
+Schedule barrier_exchanged(Team team) {
   if (team.board->exchange(team.tag, {})) co_return;
   const Schedule by_messages = disseminate(team);
   co_await part(by_messages);
@@ -96,7 +96,7 @@ Schedule barrier_of_two(Team team) {
 
 Schedule barrier(const Team& team, const NodeMap* levels) {
   if (team.size <= 1) return nothing();
-  if (team.board != nullptr && team.board->is_pair()) return barrier_of_two(team);
+  if (team.board != nullptr && team.board->exchanges()) return barrier_exchanged(team);
   if (team.board != nullptr) levels = &team.board->nodes();
   return levels != nullptr ? barrier_by_nodes(team, *levels) : disseminate(team);
 }

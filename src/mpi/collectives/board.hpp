@@ -15,17 +15,19 @@ namespace weft::mpi {
 ///
 /// Uses have numbers, from 1, which grow; all members make the same uses, but one may leave out one
 /// that it does not know of. In each use members may *arrive*, each in its own place, and one of
-/// them *releases* the others. What is shown has kBytes at most. Or, of two members alone, both
-/// *exchange*: each arrives, and that is all; two places each, in turn.
+/// them *releases* the others. What is shown has kBytes at most. Or, of kExchangers at most, all
+/// *exchange*: each arrives, and looks for all others; two places each, in turn.
 struct Board {
   static constexpr uint32_t kMembers = 32;
+  static constexpr uint32_t kExchangers = kMembers / 2;
   static constexpr uint32_t kPlaces = 32;  ///< of releases: so far may a releaser be ahead
   static constexpr uint32_t kBytes = 240;
 
   struct alignas(base::kCacheLine) Arrival {
     std::atomic<uint32_t> number;  ///< the last use in which the member arrived
     std::atomic<uint32_t> taken;   ///< it is through with all uses up to this
-    std::atomic<uint32_t> asked;   ///< the first member's wish to be told of the arrival
+    std::atomic<uint32_t> asked;   ///< the first member's wish to be told of the arrival, or
+                                   ///< those of all others: a bit each
     uint32_t bytes;
     std::byte data[kBytes];
   };
@@ -45,10 +47,56 @@ struct Board {
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
+/// That a member be told by a letter of what it waits for. Who grants a wish has published that
+/// before.
+class LetterWish {
+ public:
+  /// `made` stands in the word while there is the wish.
+  LetterWish(std::atomic<uint32_t>& at, uint32_t made) noexcept : at_(&at), made_(made) {}
+  void make() const noexcept {
+    // seq_cst: who grants it publishes, and then looks here.
+    at_->store(made_, std::memory_order_seq_cst);
+  }
+  /// True: it was there, and is no more. By who grants it: a letter must be sent. By who made it:
+  /// none will come.
+  [[nodiscard]] bool take() const noexcept {
+    uint32_t made = made_;
+    return at_->load(std::memory_order_seq_cst) == made &&
+           at_->compare_exchange_strong(made, 0, std::memory_order_seq_cst);
+  }
+
+ private:
+  std::atomic<uint32_t>* at_;
+  uint32_t made_;
+};
+
+/// The same of one among several, of whom each has a bit of the word.
+class OneOfWishes {
+ public:
+  OneOfWishes(std::atomic<uint32_t>& at, uint32_t member) noexcept
+      : at_(&at), bit_(uint32_t{1} << member) {}
+  void make() const noexcept {
+    // seq_cst: as above.
+    at_->fetch_or(bit_, std::memory_order_seq_cst);
+  }
+  /// By who made it. True: no letter will come.
+  [[nodiscard]] bool take() const noexcept {
+    return (at_->fetch_and(~bit_, std::memory_order_seq_cst) & bit_) != 0;
+  }
+  /// By who grants them: of whom a letter is wanted, a bit each.
+  [[nodiscard]] static uint32_t take_all(std::atomic<uint32_t>& at) noexcept {
+    return at.load(std::memory_order_seq_cst) == 0 ? 0 : at.exchange(0, std::memory_order_seq_cst);
+  }
+
+ private:
+  std::atomic<uint32_t>* at_;
+  uint32_t bit_;
+};
+
 /// A member's place at a board, in its own process.
 ///
 /// Who may call: the member's thread that makes the collective call, one at a time; `begin` first,
-/// `end` last in each use. Nothing here blocks.
+/// `end` last in each use (in an exchange: `begin_exchange`). Nothing here blocks.
 class Seat {
  public:
   enum class State : uint8_t { open, released, broken };
@@ -81,7 +129,12 @@ class Seat {
   [[nodiscard]] bool arrive() noexcept {
     // seq_cst: publishes, and then looks who asked, who asks and then looks at it.
     arrival().number.store(number_, std::memory_order_seq_cst);
-    return take_wish(arrival().asked);
+    return wish_for(mine_).take();
+  }
+  /// The first member's, that it be told that `member` has arrived. A wish is of one use: the next
+  /// one's releaser is another, and it is that one's business.
+  [[nodiscard]] LetterWish wish_for(uint32_t member) noexcept {
+    return {arrival_of(member).asked, 2 * number_ + 1};
   }
   [[nodiscard]] bool has_arrived(uint32_t member) const noexcept {
     return board_->arrivals[member].number.load(std::memory_order_seq_cst) == number_;
@@ -132,23 +185,31 @@ class Seat {
     return board_->sleepers.load(std::memory_order_seq_cst) != 0;
   }
 
-  // --- Exchanging, by two members, in place of all the above.
-  /// The first act of an exchange. Who has seen the other one's arrival in one exchange may write
-  /// its own for the next, in its other place; the other is through with what was there.
+  // --- Exchanging, by all members, in place of arriving.
+  /// The first act of an exchange. Who has seen all others in one exchange may show its own in the
+  /// next, in its other place: they have begun that one, and are through with what was there.
   void begin_exchange(uint32_t number) noexcept {
-    number_ = number;
+    begin(number);
     turn_ ^= 1;
   }
   /// Where `member` shows its data.
   [[nodiscard]] Board::Arrival& place_of(uint32_t member) noexcept {
-    return board_->arrivals[2 * turn_ + member];
+    return board_->arrivals[members_ * turn_ + member];
   }
-  /// What is to be seen stands in `place_of(mine())`. True: the other one wants a letter.
-  [[nodiscard]] bool show() noexcept {
+  /// What is to be seen stands in `place_of(mine())`. The members that want a letter, a bit each.
+  [[nodiscard]] uint32_t show() noexcept {
     Board::Arrival& place = place_of(mine_);
     // seq_cst: as `arrive`.
     place.number.store(number_, std::memory_order_seq_cst);
-    return take_wish(place.asked);
+    return OneOfWishes::take_all(place.asked);
+  }
+  /// This member's, that it be told that `member` has shown its data.
+  [[nodiscard]] OneOfWishes wish_to_see(uint32_t member) noexcept {
+    return {place_of(member).asked, mine_};
+  }
+  /// The others have its other place in their caches: it is taken from there while this one waits.
+  void prepare_next() noexcept {
+    base::prefetch_for_write(&board_->arrivals[members_ * (turn_ ^ 1) + mine_]);
   }
   [[nodiscard]] bool has_shown(uint32_t member) noexcept {
     return place_of(member).number.load(std::memory_order_seq_cst) == number_;
@@ -156,21 +217,9 @@ class Seat {
 
   // --- Sleeping, and wishes for letters.
   [[nodiscard]] std::atomic<uint32_t>& sleepers() noexcept { return board_->sleepers; }
-  /// That `member` be told of the release.
-  [[nodiscard]] std::atomic<uint32_t>& wish_of(uint32_t member) noexcept {
-    return board_->asked[member];
-  }
-  /// A wish is of one use: the next use's releaser is another, and it is that one's business.
-  void make_wish(std::atomic<uint32_t>& wish) const noexcept {
-    // seq_cst: who grants it publishes, and then looks here.
-    wish.store(2 * number_ + 1, std::memory_order_seq_cst);
-  }
-  /// True: it was there, and is no more. By who grants it: a letter must be sent. By who made it:
-  /// none will come.
-  bool take_wish(std::atomic<uint32_t>& wish) const noexcept {
-    uint32_t made = 2 * number_ + 1;
-    return wish.load(std::memory_order_seq_cst) == made &&
-           wish.compare_exchange_strong(made, 0, std::memory_order_seq_cst);
+  /// That `member` be told of the release. Of one use, too.
+  [[nodiscard]] LetterWish wish_of(uint32_t member) noexcept {
+    return {board_->asked[member], 2 * number_ + 1};
   }
   /// The member's communicator has ended: the very last act.
   void leave() noexcept {

@@ -2,6 +2,7 @@
 #include "mpi/collectives/call.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <string>
 #include <utility>
@@ -15,6 +16,8 @@
 #include "mpi/info.hpp"
 #include "mpi/process.hpp"
 #include "mpi/request.hpp"
+#include "weft/base/clock.hpp"
+#include "weft/base/parker.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -43,10 +46,25 @@ int64_t bytes_to_scatter(const Call& call) {
   return block <= kMost ? block * comm.size() : 0;
 }
 
+/// What few ranks of one node show each other in an Alltoall, or in a Reduce_scatter: all of what
+/// they give. The same on all. Else 0.
+int64_t bytes_of_few(const Call& call) {
+  int64_t bytes = 0;
+  if (call.kind == Kind::alltoall && choices().alltoall == AlltoallBy::automatic) {
+    bytes = call.comm->size() * call.in.whole().bytes();
+  } else if ((call.kind == Kind::reduce_scatter || call.kind == Kind::reduce_scatter_block) &&
+             choices().reduce_scatter == ReduceScatterBy::automatic) {
+    bytes = call.reduction.bytes();
+  }
+  const bool fits = bytes != 0 && bytes <= static_cast<int64_t>(Board::kBytes) &&
+                    call.comm->size() <= static_cast<int>(Board::kExchangers) &&
+                    node_map(*call.comm).nodes.size() == 1;
+  return fits ? bytes : 0;
+}
+
 /// What two ranks show each other in an Alltoall, or in a Reduce_scatter: the longer of both parts,
 /// where there are two. The same on both. Else 0.
-int64_t bytes_to_exchange(const Call& call) {
-  if (call.comm->size() != 2) return 0;
+int64_t bytes_of_two(const Call& call) {
   int64_t here = 0;
   int64_t there = 0;
   const int other = 1 - call.comm->rank;
@@ -72,15 +90,16 @@ int64_t bytes_to_exchange(const Call& call) {
   return here == 0 || there == 0 ? 0 : std::max(here, there);
 }
 
-/// The board of two ranks for an exchange. It is made whatever is exchanged, since in a program
-/// that is wrong the two may differ in that: then messages tell. (Not where counts are each rank's
-/// own: one of them may see nothing to exchange.)
-NodeBoard* board_of_two(const Call& call) {
-  const int64_t bytes = bytes_to_exchange(call);
+/// The board of few ranks for an exchange in which each gives others what is theirs. That of two is
+/// made whatever is exchanged, since in a program that is wrong the two may differ in that: then
+/// messages tell. (Not where counts are each rank's own: one of them may see nothing to exchange.)
+NodeBoard* board_to_exchange(const Call& call) {
+  const bool of_two = call.comm->size() == 2;
+  const int64_t bytes = of_two ? bytes_of_two(call) : bytes_of_few(call);
   if (bytes == 0) return nullptr;
   const bool begins = call.kind != Kind::alltoallv && call.kind != Kind::alltoallw;
   NodeBoard* const board = node_board(*call.comm, call.tag, 0, begins);
-  if (board == nullptr || !board->is_pair()) return nullptr;
+  if (board == nullptr || !board->exchanges()) return nullptr;
   if (bytes <= static_cast<int64_t>(Board::kBytes)) return board;
   board->decline(call.tag);
   return nullptr;
@@ -102,7 +121,7 @@ NodeBoard* board_of(const Call& call) {
   } else if (call.kind == Kind::scatter) {
     bytes = bytes_to_scatter(call);
   } else if (call.kind != Kind::barrier) {
-    return board_of_two(call);
+    return board_to_exchange(call);
   }
   // Where nothing is shown, nothing is done.
   if (call.kind != Kind::barrier && bytes == 0) return nullptr;
@@ -251,7 +270,7 @@ class CollectiveWork final : public ScheduleWork {
 Request& request_for(Call&& call) {
   Request& request = make_request();  // before the tags are taken: there may be too many
   request.comm = Held<Comm>(call.comm);
-  call.take_tags();
+  call.take_tags(next_collective_tag(*call.comm));
   try {
     request.work = new CollectiveWork(std::move(call));
   } catch (...) {
@@ -261,11 +280,54 @@ Request& request_for(Call&& call) {
   return request;
 }
 
+/// A blocking call's place among those of its communicator. MPI forbids that threads of a process
+/// make several at once. Programs do, with calls that are all alike: then it does not matter which
+/// of them meet, and they go one after the other.
+class OneAtATime {
+ public:
+  explicit OneAtATime(Comm& comm)
+      : ended_(comm.blocking_ended),
+        begun_(comm.collectives.fetch_add((uint64_t{1} << kBlockingShift) + 1,
+                                          std::memory_order_relaxed)) {
+    if (!is_its_turn()) [[unlikely]]
+      await();
+  }
+  ~OneAtATime() {
+    // release: the next one finds what this one has left behind.
+    ended_.store(static_cast<uint16_t>(number() + 1), std::memory_order_release);
+  }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+  [[nodiscard]] int tag() const noexcept { return collective_tag(begun_); }
+
+ private:
+  [[nodiscard]] uint16_t number() const noexcept {
+    return static_cast<uint16_t>(begun_ >> kBlockingShift);
+  }
+  // acquire: pairs with the release at the end of the one before.
+  [[nodiscard]] bool is_its_turn() const noexcept {
+    return ended_.load(std::memory_order_acquire) == number();
+  }
+  void await() {
+    constexpr uint32_t kTurns = 128;
+    constexpr uint64_t kPauseNs = 1'000'000;
+    for (uint32_t turn = 1; !is_its_turn(); ++turn) {
+      progress();
+      base::this_parker().yield();
+      if (turn % kTurns == 0) (void)base::this_parker().park_until(base::now_ns() + kPauseNs);
+    }
+  }
+
+  std::atomic<uint16_t>& ended_;
+  uint64_t begun_;
+};
+
 }  // namespace
 
-void Call::take_tags() {
+void Call::take_tags(int own) {
   const bool checks = settings().check_collectives;
-  tag = next_collective_tag(*comm);
+  tag = own;
   if (checks) check_tag = next_collective_tag(*comm);
   if (!comm->inter) return;
   local_tag = next_collective_tag(*comm->local_comm);
@@ -317,7 +379,8 @@ Schedule schedule_of(const Call& call) {
 }
 
 void run_now(Call call) {
-  call.take_tags();
+  const OneAtATime mine(*call.comm);
+  call.take_tags(mine.tag());
   run(begin(call));
 }
 

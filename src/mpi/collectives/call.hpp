@@ -30,7 +30,8 @@ struct Call {
 
   /// As the call begins, all arguments being right: one that fails for them has not taken part, and
   /// the rank may call again, rightly, while the others wait for it.
-  void take_tags();
+  /// `own`: the communicator's.
+  void take_tags(int own);
 
   Kind kind;
   CallForm form = CallForm::blocking;

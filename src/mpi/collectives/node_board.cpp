@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -23,8 +24,10 @@
 namespace weft::mpi {
 namespace {
 
-constexpr int kFewestMembers = 3;           // of those who arrive and are released
-constexpr uint32_t kDeclined = UINT32_MAX;  // in place of the length of what is shown
+constexpr int kFewestMembers = 3;  // of those who arrive and are released
+// In place of the length of what is shown:
+constexpr uint32_t kDeclined = UINT32_MAX;  // this call goes by messages
+constexpr uint32_t kLeft = UINT32_MAX - 1;  // so do all from here on
 constexpr int kFirstTag = 2;             // of a communicator's first collectives none makes a board
 constexpr int kLooks = 64;               // before anything else is done
 constexpr uint32_t kVainLooks = 32;      // one after the other: nobody comes while this one looks,
@@ -163,7 +166,8 @@ void NodeBoard::set_up(int tag) {
   if (nodes.nodes.size() > 1 && node_levels(comm_) == nullptr) return;
   const Team node = nodes.node(comm_, tag);
   if (!fits_board(node.size, comm_)) return;
-  is_pair_ = node.size == 2;
+  exchanges_ = node.size == comm_.size() && node.size <= static_cast<int>(Board::kExchangers);
+  is_pair_ = exchanges_ && node.size == 2;
   ranks_take_turns_ = ranks_outnumber_processors();
   Agreement agreed;
   try {
@@ -199,8 +203,8 @@ bool NodeBoard::looks_once() const noexcept {
 
 /// Waits until `ready`, which `partner` brings about; false: `partner` is dead. Yields for a while,
 /// then says by `wish` that it wants a letter, and waits for that as for any message.
-template <class Ready>
-bool NodeBoard::wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish) {
+template <class Ready, class AnyWish>
+bool NodeBoard::wait(Ready ready, uint32_t partner, AnyWish wish) {
   static const uint64_t kPatience = base::to_ticks(kPatienceNs);
   if (ready()) return true;
   for (int look = looks_once() ? kLooks : 0; look < kLooks; ++look) {
@@ -223,22 +227,22 @@ bool NodeBoard::wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish)
   return wait_by_letter(ready, partner, wish);
 }
 
-template <class Ready>
-bool NodeBoard::wait_by_letter(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish) {
+template <class Ready, class AnyWish>
+bool NodeBoard::wait_by_letter(Ready ready, uint32_t partner, AnyWish wish) {
   for (;;) {
     Transfer letter;
     start_recv(letter, comm_, Plane::collective, rank_of(partner), kLetterTag, nullptr, 0,
                byte_type());
     // seq_cst: who brings it about says so, then looks for wishes.
     seat_.sleepers().fetch_add(1, std::memory_order_seq_cst);
-    seat_.make_wish(wish);
+    wish.make();
     const bool late = ready();
-    if (late && seat_.take_wish(wish)) (void)cancel_recv(letter);
+    if (late && wish.take()) (void)cancel_recv(letter);
     mpi::wait(letter);
     seat_.sleepers().fetch_sub(1, std::memory_order_relaxed);
     if (late || ready()) return true;
     if (letter.outcome.error != MPI_SUCCESS) {
-      (void)seat_.take_wish(wish);
+      (void)wish.take();
       return false;
     }
   }
@@ -251,40 +255,62 @@ void NodeBoard::send_letter(uint32_t member) {
   mpi::wait(letter);  // where it fails, the member is dead
 }
 
-/// nullptr: this one declines.
-void NodeBoard::show_to_other(int tag, const Block* mine) {
+// --- Exchanging ----------------------------------------------------------------------------------
+
+/// Its data, or else why it shows none.
+void NodeBoard::show_to_others(int tag, const Block& mine, uint32_t refusal) {
   seat_.begin_exchange(static_cast<uint32_t>(tag) + 1);
   Board::Arrival& own = seat_.place_of(seat_.mine());
-  if (mine != nullptr) {
-    show(*mine, own.data, own.bytes);
+  if (refusal == 0) {
+    show(mine, own.data, own.bytes);
   } else {
-    own.bytes = kDeclined;
+    own.bytes = refusal;
   }
-  if (seat_.show()) send_letter(1 - seat_.mine());
+  const uint32_t all = static_cast<uint32_t>((uint64_t{1} << seat_.members()) - 1);
+  for (uint32_t wishes = seat_.show() & all; wishes != 0; wishes &= wishes - 1) {
+    send_letter(static_cast<uint32_t>(std::countr_zero(wishes)));
+  }
 }
 
 void NodeBoard::decline(int tag) {
-  if (is_pair_ && is_open_) show_to_other(tag, nullptr);
+  if (is_pair_ && is_open_) show_to_others(tag, {}, kDeclined);
 }
 
-std::optional<std::span<std::byte>> NodeBoard::exchange(int tag, const Block& mine) {
-  if (!is_open_) return std::nullopt;
+/// For good. Its places are not written again, so none has to be read before.
+void NodeBoard::leave_exchanges(int tag) {
+  is_open_ = false;
+  others_may_wait_ = false;
+  show_to_others(tag, {}, kLeft);
+}
+
+/// A member that died before it arrived is missed by all; and one that left tells all. So it is
+/// either for all members that this was an exchange, or for none.
+bool NodeBoard::exchange(int tag, const Block& mine) {
   // relaxed: see Posts::post_send.
-  if (comm_.member_died.load(std::memory_order_relaxed)) {
-    decline(tag);
-    return std::nullopt;
-  }
+  const bool leaves = is_open_ && comm_.member_died.load(std::memory_order_relaxed);
+  if (leaves || others_may_wait_) leave_exchanges(tag);
+  if (!is_open_) return false;
   if (++uses_ % kUsesBetweenPolls == 0) progress();
-  show_to_other(tag, &mine);
-  const uint32_t other = 1 - seat_.mine();
-  Board::Arrival& theirs = seat_.place_of(other);
-  if (!wait([&] { return seat_.has_shown(other); }, other, theirs.asked)) {
-    is_open_ = false;
-    comm_.member_died.store(true, std::memory_order_relaxed);
-    return std::nullopt;
+  show_to_others(tag, mine);
+  seat_.prepare_next();
+  for (uint32_t member = 0; member < seat_.members(); ++member) {
+    if (member == seat_.mine()) continue;
+    if (!wait([&] { return seat_.has_shown(member); }, member, seat_.wish_to_see(member))) {
+      is_open_ = false;
+      comm_.member_died.store(true, std::memory_order_relaxed);
+      return false;
+    }
+    const uint32_t bytes = seat_.place_of(member).bytes;
+    if (bytes == kLeft) is_open_ = false;
+    if (bytes == kLeft || (bytes == kDeclined && is_pair_)) return false;
   }
-  if (theirs.bytes == kDeclined) return std::nullopt;
-  return std::span(theirs.data, std::min(theirs.bytes, Board::kBytes));
+  seat_.note_all_here();
+  return true;
+}
+
+std::span<const std::byte> NodeBoard::shown_by(int member) noexcept {
+  const Board::Arrival& place = seat_.place_of(static_cast<uint32_t>(member));
+  return {place.data, std::min(place.bytes, Board::kBytes)};
 }
 
 // --- A use ---------------------------------------------------------------------------------------
@@ -318,7 +344,7 @@ bool BoardUse::await(uint32_t member) {
   const auto ready = [&] {
     return seat.has_arrived(member) || seat.state() == Seat::State::broken;
   };
-  if (!board_->wait(ready, member, seat.arrival_of(member).asked)) break_up();
+  if (!board_->wait(ready, member, seat.wish_for(member))) break_up();
   if (!broken_ && seat.state() == Seat::State::broken) note_broken();
   if (!broken_ && member + 1 == seat.members()) seat.note_all_here();
   return !broken_;
@@ -404,7 +430,11 @@ void BoardUse::note_broken() {
   board_->is_open_ = false;
   // relaxed: see Posts::post_send.
   board_->comm_.member_died.store(true, std::memory_order_relaxed);
-  if (seat().take_wish(seat().arrival().asked)) board_->send_letter(0);
+  if (board_->exchanges_) {
+    board_->others_may_wait_ = true;
+  } else if (seat().wish_for(seat().mine()).take()) {
+    board_->send_letter(0);
+  }
   tell();
 }
 
@@ -412,7 +442,7 @@ void BoardUse::note_broken() {
 void BoardUse::tell() {
   if (seat().mine() != releaser_ || !seat().has_sleepers()) return;
   for (uint32_t member = 0; member < seat().members(); ++member) {
-    if (seat().take_wish(seat().wish_of(member))) board_->send_letter(member);
+    if (seat().wish_of(member).take()) board_->send_letter(member);
   }
 }
 

@@ -35,11 +35,16 @@ class NodeBoard {
   /// Whether the members, as far as they live, do by their node what a board is for: by the board
   /// or, if it broke, by messages. The same on all members, and for good.
   [[nodiscard]] bool serves() const noexcept { return nodes_ != nullptr; }
-  /// Whether the communicator has two ranks, both here: then there are exchanges, and nothing else.
+  /// Whether the members are the communicator's ranks, all of them, and few: they exchange, and
+  /// never arrive without that. They may release each other, too.
+  [[nodiscard]] bool exchanges() const noexcept { return exchanges_; }
+  /// By all: each shows `mine`, and sees what the others showed, until the exchange after the next.
+  /// False: one of them is dead, or has left or declined, and all go by messages.
+  [[nodiscard]] bool exchange(int tag, const Block& mine);
+  /// What another one showed in the last exchange.
+  [[nodiscard]] std::span<const std::byte> shown_by(int member) noexcept;
+  /// Whether there are two: these exchange, and nothing else.
   [[nodiscard]] bool is_pair() const noexcept { return is_pair_; }
-  /// Of a pair, by both: each shows `mine`, and sees what the other one showed, until the exchange
-  /// after the next. Nothing: the other one is dead, or declined, and all go by messages.
-  [[nodiscard]] std::optional<std::span<std::byte>> exchange(int tag, const Block& mine);
   /// Of a pair: in this call, in which the other one may want to exchange, this one will not. In
   /// calls whose end needs the other's part, so that no place is written before it was read.
   void decline(int tag);
@@ -58,14 +63,15 @@ class NodeBoard {
     return comm_.process(rank_of(member));
   }
 
-  template <class Ready>
-  bool wait(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
-  template <class Ready>
-  bool wait_by_letter(Ready ready, uint32_t partner, std::atomic<uint32_t>& wish);
+  template <class Ready, class AnyWish>
+  bool wait(Ready ready, uint32_t partner, AnyWish wish);
+  template <class Ready, class AnyWish>
+  bool wait_by_letter(Ready ready, uint32_t partner, AnyWish wish);
   [[nodiscard]] bool looks_once() const noexcept;
   void yield_core() noexcept;
   void send_letter(uint32_t member);
-  void show_to_other(int tag, const Block* mine);
+  void show_to_others(int tag, const Block& mine, uint32_t refusal = 0);
+  void leave_exchanges(int tag);
 
   Comm& comm_;
   Seat seat_;
@@ -73,8 +79,10 @@ class NodeBoard {
   std::optional<uint32_t> number_;  ///< of a board of this process'
   uint32_t uses_ = 0;
   bool was_set_up_ = false;
+  bool exchanges_ = false;
   bool is_pair_ = false;
   bool is_open_ = false;           ///< not broken
+  bool others_may_wait_ = false;   ///< a use broke, and one who left that out may exchange
   bool ranks_take_turns_ = false;  ///< more of them are here than processors
   bool core_is_wanted_ = false;    ///< as the last yield told
   uint32_t vain_looks_ = 0;        ///< waits since the last in which it paid to look

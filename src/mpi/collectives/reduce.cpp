@@ -187,7 +187,8 @@ Schedule pick(const Team& team, const Reduction& reduction, const void* from, vo
          : whole || reduction.count < team.size ? ReduceBy::binomial
                                                 : ReduceBy::rabenseifner;
   }
-  // Few bytes go as they do by a board (fold_all): a result shall not depend on there being one.
+  // Few bytes go as they do by a board (fold_as_reduce): a result shall not depend on there being
+  // one.
   if (by == ReduceBy::pairwise && reduction.bytes() <= static_cast<int64_t>(Board::kBytes))
     by = ReduceBy::binomial;
   if (by == ReduceBy::pairwise) return reduce_by_parts(team, reduction, from, to, root);

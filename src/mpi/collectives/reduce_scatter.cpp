@@ -7,6 +7,7 @@
 #include "mpi/collectives/incoming.hpp"
 #include "mpi/collectives/node_board.hpp"
 #include "mpi/collectives/settings.hpp"
+#include "mpi/collectives/shown_vectors.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -128,45 +129,64 @@ Schedule combine_in_order(Team team, Reduction reduction, const void* from, void
   copy(of_rank(team.size - 1), reduction.part(to, 0, count));
 }
 
-/// Two of one node: each shows the other the part that it will have, of an operation that commutes.
-Schedule reduce_scatter_of_two(Team team, const NodeMap* levels, Reduction reduction,
-                               const void* from, void* to, Parts parts) {
-  const int other = 1 - team.rank;
-  const auto part_for = [&](int rank) {
-    return reduction.part(from, rank == 0 ? 0 : parts.count_of(0), parts.count_of(rank));
-  };
-  const auto shown = team.board->exchange(team.tag, part_for(other));
-  if (!shown) {
+/// Whether all goes to one rank and from there.
+ReduceScatterBy way_of(const Team& team, const Reduction& reduction) {
+  ReduceScatterBy by = choices().reduce_scatter;
+  if (by == ReduceScatterBy::automatic) {
+    by = team.size >= kManyRanks && reduction.bytes() <= kScatterBytes
+             ? ReduceScatterBy::reduce_then_scatter
+             : ReduceScatterBy::pairwise;
+  }
+  // A rank's own elements overlap nothing, but all of a vector may, which is given only.
+  return reduction.interlaces() ? ReduceScatterBy::pairwise : by;
+}
+
+/// This rank's part of all vectors of an exchange, combined as messages would have done it.
+Trouble combine_shown_parts(const Team& team, const Reduction& reduction, const void* from,
+                            void* to, const Parts& parts) {
+  int64_t begin = 0;
+  for (int rank = 0; rank < team.rank; ++rank) begin += parts.count_of(rank);
+  Reduction mine = reduction;
+  mine.count = parts.count_of(team.rank);
+  const std::byte* const own = reduction.element(from, begin);
+  // Of two, theirs come first, as by messages. In place the result may lie over this rank's part.
+  if (team.size == 2 && !reduction.interlaces()) return combine_of_two(team, mine, own, to, true);
+  const ShownVectors shown(team, mine, own, team.size == 2 ? 0 : begin,
+                           team.size == 2 ? mine.count : reduction.count);
+  if (!shown.are_whole()) return shown.trouble();
+  int at = 0;
+  if (way_of(team, reduction) == ReduceScatterBy::reduce_then_scatter) {
+    fold_as_reduce(team, reduction.bytes(), mine, shown.data());
+  } else if (reduction.op->commutative) {  // combine_as_they_come
+    at = team.rank;
+    for (int distance = 1; distance < team.size; ++distance) {
+      const int sender = (team.rank - distance + team.size) % team.size;
+      mine.fold(shown[sender], shown[at], mine.count);
+    }
+  } else {  // combine_in_order
+    at = team.size - 1;
+    for (int rank = 1; rank < team.size; ++rank)
+      mine.fold(shown[rank - 1], shown[rank], mine.count);
+  }
+  copy(mine.whole(shown[at]), mine.whole(to));
+  return {};
+}
+
+/// Of one node: each shows all others its vector, or of two ranks, the other one its part.
+Schedule reduce_scatter_exchanged(Team team, const NodeMap* levels, Reduction reduction,
+                                  const void* from, void* to, Parts parts) {
+  Block mine = reduction.whole(from);
+  if (team.size == 2) {
+    const int other = 1 - team.rank;
+    mine = reduction.part(from, other == 0 ? 0 : parts.count_of(0), parts.count_of(other));
+  }
+  if (team.board->exchange(team.tag, mine)) {
+    co_await combine_shown_parts(team, reduction, from, to, parts);
+  } else {
     team.board = nullptr;
     const Schedule by_messages = reduce_scatter(team, levels, reduction, from, to, parts);
     co_await part(by_messages);
-    co_return;
   }
-  const Block mine = part_for(team.rank);
-  if (static_cast<int64_t>(shown->size()) != mine.bytes()) {
-    Trouble trouble;
-    trouble.note(MPI_ERR_TRUNCATE, team.comm->process(other));
-    co_await trouble;
-    co_return;
-  }
-  Scratch room;
-  Scratch own_room;
-  std::byte* result = shown->data();
-  const bool is_programs = !reduction.op->predefined;
-  if (is_programs || !reduction.type->contiguous()) {
-    result = room.elements(mine.count, *reduction.type, reduction.phase);
-    reduction.type->unpack(result, mine.count, 0, *shown);
-  }
-  // Theirs come first, as by messages. In place the result may lie over this rank's own part.
-  if (is_programs) {
-    const std::byte* const theirs = result;
-    result = own_room.elements(mine.count, *reduction.type, reduction.phase);
-    copy(mine, reduction.part(result, 0, mine.count));
-    reduction.fold(theirs, result, mine.count);
-  } else {
-    reduction.fold_higher(mine.at, result, mine.count);
-  }
-  copy(reduction.part(result, 0, mine.count), reduction.part(to, 0, mine.count));
 }
 
 }  // namespace
@@ -184,15 +204,9 @@ Schedule reduce_scatter(const Team& team, const NodeMap* levels, const Reduction
     if (from != to) copy(reduction.whole(from), reduction.whole(to));
     return nothing();
   }
-  if (team.board != nullptr) return reduce_scatter_of_two(team, levels, reduction, from, to, parts);
-  ReduceScatterBy by = choices().reduce_scatter;
-  if (by == ReduceScatterBy::automatic) {
-    by = team.size >= kManyRanks && reduction.bytes() <= kScatterBytes
-             ? ReduceScatterBy::reduce_then_scatter
-             : ReduceScatterBy::pairwise;
-  }
-  // A rank's own elements overlap nothing, but all of a vector may, which is given only.
-  if (by == ReduceScatterBy::reduce_then_scatter && !reduction.interlaces()) {
+  if (team.board != nullptr)
+    return reduce_scatter_exchanged(team, levels, reduction, from, to, parts);
+  if (way_of(team, reduction) == ReduceScatterBy::reduce_then_scatter) {
     return reduce_then_scatter(team, levels, reduction, from, to, parts);
   }
   return reduce_at_owners(team, reduction, from, to, parts);

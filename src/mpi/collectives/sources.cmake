@@ -8,4 +8,4 @@ list(APPEND WEFT_MPI_SOURCES
   collectives/moving_calls.cpp collectives/neighbours.cpp collectives/node_board.cpp collectives/node_map.cpp
   collectives/posts.cpp collectives/reduce.cpp collectives/reduce_scatter.cpp
   collectives/reduction_calls.cpp collectives/scan.cpp collectives/schedule.cpp
-  collectives/settings.cpp collectives/shared_sends.cpp)
+  collectives/settings.cpp collectives/shared_sends.cpp collectives/shown_vectors.cpp)

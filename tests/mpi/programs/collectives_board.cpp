@@ -392,12 +392,14 @@ void operations_and_layouts(MPI_Comm comm) {
 /// Each rank is late in its turn: the others fall asleep meanwhile.
 void late_ones(MPI_Comm comm) {
   for (int late = 0; late < size; ++late) {
-    for (int kind = 0; kind < 4; ++kind) {
+    for (int kind = 0; kind < 6; ++kind) {
       if (rank == late) sleep_ms(15);
       if (kind == 0) MPI_Barrier(comm);
       if (kind == 1) one_allreduce(comm, 3, late);
       if (kind == 2) one_bcast(comm, 3, late);
       if (kind == 3) one_scatter(comm, 1, late);
+      if (kind == 4) one_alltoall(comm, 1, late);
+      if (kind == 5) one_reduce_scatter(comm, 1, 1);
     }
   }
   // One root after the other, all of them late.
@@ -478,6 +480,25 @@ void early_exchange_mismatch(MPI_Comm comm) {
   ++before;
 }
 
+/// More ranks, of which one gives more than the others take: all are told.
+void exchange_mismatch_of_several(MPI_Comm comm) {
+  for (const int count : {1, 2, size}) {
+    const int mine = rank == 1 ? count + 1 : count;
+    std::vector<int64_t> out(static_cast<std::size_t>((count + 1) * size), 7);
+    std::vector<int64_t> in(static_cast<std::size_t>((count + 1) * size), 0);
+    const auto is_told = [&](int code) {
+      WEFT_CHECK(class_of(code) == MPI_ERR_TRUNCATE);
+      one_allreduce(comm, count, count);
+    };
+    is_told(MPI_Allreduce(out.data(), in.data(), mine, MPI_INT64_T, MPI_SUM, comm));
+    is_told(MPI_Allgather(out.data(), mine, MPI_INT64_T, in.data(), mine, MPI_INT64_T, comm));
+    is_told(MPI_Alltoall(out.data(), mine, MPI_INT64_T, in.data(), mine, MPI_INT64_T, comm));
+    is_told(MPI_Reduce_scatter_block(out.data(), in.data(), mine, MPI_INT64_T, MPI_SUM, comm));
+    one_alltoall(comm, 1, 1);
+    one_reduce_scatter(comm, 1, 1);
+  }
+}
+
 /// Counts that do not fit are told to those who have too little room; what comes next is right.
 void mismatch(MPI_Comm comm, bool one_node) {
   if (size < 2) return;
@@ -489,6 +510,7 @@ void mismatch(MPI_Comm comm, bool one_node) {
   one_bcast(comm, 4, 1);
   if (one_node) scatter_mismatch(comm);
   if (one_node && size == 2) exchange_mismatch(comm);
+  if (one_node && (size == 3 || size == 5)) exchange_mismatch_of_several(comm);
   for (int call = 0; call < 50; ++call) bcast_at_second_try(comm, call, call % 7 == 3);
   one_allreduce(comm, 2, 9);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
@@ -598,6 +620,25 @@ void threads() {
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
 }
 
+/// What MPI forbids and programs do: the same collective of one communicator in several threads at
+/// once. They go one after the other, whichever meet: by a board, and by messages.
+void threads_at_once(MPI_Comm comm) {
+  for (const int count : {3, 1000}) {
+    std::vector<std::jthread> all;
+    for (int thread = 0; thread < 3; ++thread) {
+      all.emplace_back([comm, count] {
+        const auto length = static_cast<std::size_t>(count);
+        const std::vector<int64_t> ones(length, 1);
+        std::vector<int64_t> sums(length, 0);
+        for (int call = 0; call < 60; ++call) {
+          MPI_Allreduce(ones.data(), sums.data(), count, MPI_INT64_T, MPI_SUM, comm);
+          WEFT_CHECK(sums.front() == size && sums.back() == size);
+        }
+      });
+    }
+  }
+}
+
 /// Once there is a board no messages are sent but to who sleeps. After many communicators: there is
 /// one only if those of others are used again.
 void sends_nothing(MPI_Comm comm) {
@@ -616,8 +657,8 @@ void sends_nothing(MPI_Comm comm) {
       one_allgather(comm, 1, call);
       if (size > 2) one_bcast(comm, 1, call);  // of two, messages are as good
       if (size > 2) one_scatter(comm, 1, call);
-      if (size == 2) one_alltoall(comm, 1, call);
-      if (size == 2) one_reduce_scatter(comm, 1, call % 2);  // of equal parts
+      if (size <= 16) one_alltoall(comm, 1, call);
+      if (size <= 16) one_reduce_scatter(comm, 1, call % 2);  // of equal parts
     }
     if (sent.value() == before) was_quiet = 1;
     MPI_Allreduce(&was_quiet, &all_were, 1, MPI_INT, MPI_MIN, comm);
@@ -649,6 +690,7 @@ int main(int argc, char** argv) {
   mismatch(comm, one_node);
   many_communicators();
   threads();
+  on_a_new_one(threads_at_once);
   on_a_new_one(early_mistake);
   for (int time = 0; one_node && size == 2 && time < 5; ++time)
     on_a_new_one(early_exchange_mismatch);
