@@ -1,6 +1,9 @@
 // This rank's packets on their way out: which is taken, when it is lent, and who may share it.
 // docs/design/protocols.md, "Open packets", "Packets go around", "To several at once".
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "comm/runtime_impl.hpp"
@@ -45,6 +48,32 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes, bool can_follow) const noexce
                                                                            : comm::Lent::not_now;
 }
 
+/// Whoever sends some long messages sends more: then the kernel shall find and clear the pages of
+/// all packets that go around at once, not each under a message. Once.
+void Runtime::Impl::prepare_round(uint32_t bytes) noexcept {
+  constexpr uint32_t kAtMost = 16 << 10;  // of a message: eight long ones are as good as many short
+  constexpr uint32_t kEnough = 8 * kAtMost;
+  constexpr std::size_t kMostPackets = 64;
+  // relaxed: a guess; the exchange alone decides who does it.
+  const uint32_t before =
+      round_begun.fetch_add(std::min(bytes, kAtMost), std::memory_order_relaxed);
+  if (before + std::min(bytes, kAtMost) < kEnough ||
+      round_is_there.exchange(true, std::memory_order_relaxed))
+    return;
+  std::array<uint32_t, kMostPackets> taken;
+  const std::size_t wanted = std::min(
+      {kMostPackets, std::size_t{go_around_bytes / packet_bytes}, std::size_t{packets->kept()}});
+  std::size_t count = 0;
+  while (count < wanted) {
+    const uint32_t index = packets->alloc();
+    if (index == base::SlotPool::kNone) break;
+    taken[count++] = index;
+    // Where it fails, the pages come one by one.
+    (void)::madvise(packet(index), packet_bytes, MADV_POPULATE_WRITE);
+  }
+  while (count != 0) packets->free(taken[--count]);
+}
+
 /// Lines that a receiver has just read lie in its caches, and are dearer to write than those that
 /// have left them. So long messages go around, among packets and within them. Not where processes
 /// take turns: there the last packet lies in the caches of this core, which may be its receiver's,
@@ -55,6 +84,8 @@ fabric::PacketPart Runtime::Impl::take_packet(std::size_t bytes) noexcept {
   // relaxed: a guess.
   if (part < kLeastBytes || core_is_shared.load(std::memory_order_relaxed))
     return {packets->alloc(), part};
+  if (!round_is_there.load(std::memory_order_relaxed)) [[unlikely]]
+    prepare_round(part);
   const uint32_t step = (part + base::kCacheLine - 1) / base::kCacheLine * base::kCacheLine;
   const uint32_t written = packet_bytes / step * part;  // of each, until one has its turn again
   const uint32_t index = packets->alloc_rested(go_around_bytes / written);

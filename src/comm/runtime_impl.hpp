@@ -141,6 +141,8 @@ struct Runtime::Impl final : base::IdleWork {
   uint32_t most_streaming = 0;
   uint64_t received_bytes = 0;   ///< of large messages that a cache keeps; see ReceivedRegions
   uint32_t go_around_bytes = 0;  ///< that are written before a packet's place is written again
+  std::atomic<bool> round_is_there{false};  ///< the pages of packets that go around
+  std::atomic<uint32_t> round_begun{0};     ///< bytes of long messages until then
   std::unique_ptr<comm::OperationTable> operations;
   uint32_t most_requests = 0;                         ///< to a peer: see may_request
   std::unique_ptr<std::atomic<uint32_t>[]> requests;  ///< by peer, of those under way
@@ -270,6 +272,7 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] comm::Lent lends(std::size_t bytes, bool can_follow) const noexcept;
   /// Where to write so many bytes, a packet's at most; its number may be SlotPool::kNone.
   [[nodiscard]] fabric::PacketPart take_packet(std::size_t bytes) noexcept;
+  void prepare_round(uint32_t bytes) noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,
                    std::span<const std::span<const std::byte>> pieces);

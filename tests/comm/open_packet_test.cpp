@@ -3,6 +3,7 @@
 #include "comm/open_packet.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -593,6 +594,34 @@ TEST(OpenMessages, OfFewPacketsAQuarterIsLentWhole) {
   for (uint32_t out = 0; out < 3; ++out) impl.packet_states->begins(out);
   EXPECT_EQ(impl.lends(64 << 10, true), comm::Lent::whole);
   EXPECT_EQ(impl.lends(65 << 10, true), comm::Lent::not_now);
+}
+
+/// Of memory that is mapped from `begin` on.
+std::size_t resident_pages(std::byte* begin, std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  std::vector<unsigned char> pages(bytes / kPage);
+  EXPECT_EQ(::mincore(begin, bytes, pages.data()), 0);
+  return static_cast<std::size_t>(
+      std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page % 2 != 0; }));
+}
+
+TEST(Packets, PagesOfARoundComeAtOnceUnderTheEighthLongMessage) {
+  for (const std::size_t bytes : {64 << 10, 16 << 10, 4 << 10}) {
+    Runtime runtime;
+    Runtime::Impl& impl = runtime.impl();
+    impl.go_around_bytes = 1 << 20;
+    const std::size_t all = std::size_t{impl.packets->capacity()} * impl.packet_bytes;
+    const std::size_t before = resident_pages(impl.packet(0), all);
+    const std::size_t messages = bytes < 16 << 10 ? 32 : 8;
+    for (std::size_t i = 1; i <= messages; ++i) {
+      EXPECT_EQ(resident_pages(impl.packet(0), all), before) << i << " of " << bytes;
+      impl.packets->free(impl.take_packet(bytes).index);
+    }
+    EXPECT_EQ(resident_pages(impl.packet(0), all), before + (1 << 20) / 4096) << bytes;
+    impl.packets->free(impl.take_packet(bytes).index);
+    EXPECT_EQ(resident_pages(impl.packet(0), all), before + (1 << 20) / 4096) << "once";
+    EXPECT_EQ(impl.packets->available(), impl.packets->capacity());
+  }
 }
 
 TEST(Packets, GoAroundForLongMessages) {

@@ -67,6 +67,8 @@ class SlotPool {
   /// Numbers not given out: exact when nobody calls, a hint otherwise. O(threads); for tests,
   /// teardown and reports.
   [[nodiscard]] uint32_t available() const noexcept;
+  /// Of those, the ones that the calling thread keeps: `alloc` gives it these first.
+  [[nodiscard]] uint32_t kept() const noexcept { return deques_[this_thread_slot()].size(); }
   /// Numbers from here on were never given to anybody until now.
   [[nodiscard]] uint32_t never_given() const noexcept;
 
