@@ -49,27 +49,33 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes, bool can_follow) const noexce
 }
 
 /// Whoever sends some long messages sends more: then the kernel shall find and clear the pages of
-/// all packets that go around at once, not each under a message. Once.
+/// the packets that will go around at once, not each under a message. Once, for the thread that
+/// comes to it.
 void Runtime::Impl::prepare_round(uint32_t bytes) noexcept {
-  constexpr uint32_t kAtMost = 16 << 10;  // of a message: eight long ones are as good as many short
+  constexpr uint32_t kAtMost = 16 << 10;  // of a packet: eight full ones are as good as many short
   constexpr uint32_t kEnough = 8 * kAtMost;
+  constexpr uint32_t kWait = 64 * kEnough;  // while most of its packets are out
   constexpr std::size_t kMostPackets = 64;
+  constexpr uintptr_t kPage = 4096;
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+  const uint32_t more = std::min(bytes, kAtMost);
   // relaxed: a guess; the exchange alone decides who does it.
-  const uint32_t before =
-      round_begun.fetch_add(std::min(bytes, kAtMost), std::memory_order_relaxed);
-  if (before + std::min(bytes, kAtMost) < kEnough ||
+  const uint32_t begun = round_begun.fetch_add(more, std::memory_order_relaxed) + more;
+  const std::size_t round = std::min(kMostPackets, std::size_t{go_around_bytes / packet_bytes});
+  const std::size_t here = packets->kept();
+  if (begun < kEnough || (here < round / 2 && begun < kWait) ||
       round_is_there.exchange(true, std::memory_order_relaxed))
     return;
   std::array<uint32_t, kMostPackets> taken;
-  const std::size_t wanted = std::min(
-      {kMostPackets, std::size_t{go_around_bytes / packet_bytes}, std::size_t{packets->kept()}});
   std::size_t count = 0;
-  while (count < wanted) {
+  while (count < std::min(round, here)) {
     const uint32_t index = packets->alloc();
     if (index == base::SlotPool::kNone) break;
     taken[count++] = index;
+    std::byte* const at = packet(index);
+    const uintptr_t before = reinterpret_cast<uintptr_t>(at) % kPage;
     // Where it fails, the pages come one by one.
-    (void)::madvise(packet(index), packet_bytes, MADV_POPULATE_WRITE);
+    (void)::madvise(at - before, packet_bytes + before, kPopulateWrite);
   }
   while (count != 0) packets->free(taken[--count]);
 }

@@ -56,8 +56,8 @@ class Comm final : public Counted {
   MPI_Comm handle = MPI_COMM_NULL;
   Hints hints;
 
-  /// Collectives begun so far, of which the tag of the next one follows; in the upper 16 bits those
-  /// of them that block.
+  /// Collectives begun so far, of which the tag of the next one follows (2^48 are years of them);
+  /// in the upper 16 bits those of them that block.
   std::atomic<uint64_t> collectives{0};
   std::atomic<uint16_t> blocking_ended{0};  ///< of those that block
   std::atomic<uint32_t> launched{0};        ///< nonblocking ones that have not ended

@@ -10,6 +10,7 @@ if(NOT WEFT_SANITIZE)
   # More than exchange: they arrive, and the first releases them.
   weft_mpi_test(collectives_board_of_many PROGRAM collectives_board RANKS 17)
 endif()
+weft_mpi_test(collectives_at_once RANKS 2 3 SOURCES programs/collectives_at_once.cpp)
 weft_mpi_test(collectives_mismatch RANKS 2 3 4 SOURCES programs/collectives_mismatch.cpp
   ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 
@@ -75,6 +76,7 @@ weft_collectives_by(turns PROGRAM collectives_reducing RANKS 6
 weft_collectives_by(checked PROGRAM collectives_moving RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_inter RANKS 5 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 weft_collectives_by(checked PROGRAM collectives_many RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
+weft_collectives_by(checked PROGRAM collectives_at_once RANKS 3 ENV WEFT_MPI_CHECK_COLLECTIVES=true)
 
 # The last rank dies when the others have called so many collectives.
 weft_mpi_program(collectives_deaths programs/collectives_deaths.cpp)

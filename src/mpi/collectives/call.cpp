@@ -270,7 +270,7 @@ class CollectiveWork final : public ScheduleWork {
 Request& request_for(Call&& call) {
   Request& request = make_request();  // before the tags are taken: there may be too many
   request.comm = Held<Comm>(call.comm);
-  call.take_tags(next_collective_tag(*call.comm));
+  call.take_tags();
   try {
     request.work = new CollectiveWork(std::move(call));
   } catch (...) {
@@ -280,15 +280,20 @@ Request& request_for(Call&& call) {
   return request;
 }
 
+/// The collectives begun so far; a call's tags follow from that (Call::take_tags).
+uint64_t begin_collective(Comm& comm, uint64_t blocking = 0) noexcept {
+  const uint64_t tags = settings().check_collectives ? 2 : 1;
+  // relaxed: see next_collective_tag.
+  return comm.collectives.fetch_add(blocking + tags, std::memory_order_relaxed);
+}
+
 /// A blocking call's place among those of its communicator. MPI forbids that threads of a process
 /// make several at once. Programs do, with calls that are all alike: then it does not matter which
 /// of them meet, and they go one after the other.
 class OneAtATime {
  public:
   explicit OneAtATime(Comm& comm)
-      : ended_(comm.blocking_ended),
-        begun_(comm.collectives.fetch_add((uint64_t{1} << kBlockingShift) + 1,
-                                          std::memory_order_relaxed)) {
+      : ended_(comm.blocking_ended), begun_(begin_collective(comm, uint64_t{1} << kBlockingShift)) {
     if (!is_its_turn()) [[unlikely]]
       await();
   }
@@ -299,7 +304,8 @@ class OneAtATime {
   OneAtATime(const OneAtATime&) = delete;
   OneAtATime& operator=(const OneAtATime&) = delete;
 
-  [[nodiscard]] int tag() const noexcept { return collective_tag(begun_); }
+  /// See begin_collective.
+  [[nodiscard]] uint64_t begun() const noexcept { return begun_; }
 
  private:
   [[nodiscard]] uint16_t number() const noexcept {
@@ -325,10 +331,12 @@ class OneAtATime {
 
 }  // namespace
 
-void Call::take_tags(int own) {
+void Call::take_tags() { take_tags(begin_collective(*comm)); }
+
+void Call::take_tags(uint64_t begun) {
   const bool checks = settings().check_collectives;
-  tag = own;
-  if (checks) check_tag = next_collective_tag(*comm);
+  tag = collective_tag(begun);
+  if (checks) check_tag = collective_tag(begun + 1);
   if (!comm->inter) return;
   local_tag = next_collective_tag(*comm->local_comm);
   if (checks) local_check_tag = next_collective_tag(*comm->local_comm);
@@ -380,7 +388,7 @@ Schedule schedule_of(const Call& call) {
 
 void run_now(Call call) {
   const OneAtATime mine(*call.comm);
-  call.take_tags(mine.tag());
+  call.take_tags(mine.begun());
   run(begin(call));
 }
 

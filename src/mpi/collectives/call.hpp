@@ -30,8 +30,9 @@ struct Call {
 
   /// As the call begins, all arguments being right: one that fails for them has not taken part, and
   /// the rank may call again, rightly, while the others wait for it.
-  /// `own`: the communicator's.
-  void take_tags(int own);
+  void take_tags();
+  /// The same of a call that has been counted among the communicator's: as the next after `begun`.
+  void take_tags(uint64_t begun);
 
   Kind kind;
   CallForm form = CallForm::blocking;

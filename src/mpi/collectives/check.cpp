@@ -429,7 +429,7 @@ Schedule checked_schedule_of(const Call& call) {
 Schedule comparison(Comm& comm, Kind kind, int root) {
   if (!settings().check_collectives) return Schedule(nullptr);
   Call call(kind, comm);
-  call.take_tags(next_collective_tag(*call.comm));
+  call.take_tags();
   return compare_makers(std::move(call), root);
 }
 

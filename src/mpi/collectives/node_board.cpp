@@ -266,8 +266,9 @@ void NodeBoard::show_to_others(int tag, const Block& mine, uint32_t refusal) {
   } else {
     own.bytes = refusal;
   }
-  const uint32_t all = static_cast<uint32_t>((uint64_t{1} << seat_.members()) - 1);
-  for (uint32_t wishes = seat_.show() & all; wishes != 0; wishes &= wishes - 1) {
+  const auto all = static_cast<uint32_t>((uint64_t{1} << seat_.members()) - 1);
+  const uint32_t others = all & ~(uint32_t{1} << seat_.mine());
+  for (uint32_t wishes = seat_.show() & others; wishes != 0; wishes &= wishes - 1) {
     send_letter(static_cast<uint32_t>(std::countr_zero(wishes)));
   }
 }

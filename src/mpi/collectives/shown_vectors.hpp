@@ -47,6 +47,7 @@ class ShownVectors {
   /// Of types with holes, whose vectors may interlace, and of a program's function, for which they
   /// lie in memory as its own do.
   std::unique_ptr<Scratch[]> rooms_;
+  static_assert(Board::kBytes % Scratch::kAlignment == 0);
   alignas(Scratch::kAlignment) std::byte room_[Board::kExchangers * Board::kBytes];
 };
 

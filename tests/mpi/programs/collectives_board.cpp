@@ -620,25 +620,6 @@ void threads() {
   for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
 }
 
-/// What MPI forbids and programs do: the same collective of one communicator in several threads at
-/// once. They go one after the other, whichever meet: by a board, and by messages.
-void threads_at_once(MPI_Comm comm) {
-  for (const int count : {3, 1000}) {
-    std::vector<std::jthread> all;
-    for (int thread = 0; thread < 3; ++thread) {
-      all.emplace_back([comm, count] {
-        const auto length = static_cast<std::size_t>(count);
-        const std::vector<int64_t> ones(length, 1);
-        std::vector<int64_t> sums(length, 0);
-        for (int call = 0; call < 60; ++call) {
-          MPI_Allreduce(ones.data(), sums.data(), count, MPI_INT64_T, MPI_SUM, comm);
-          WEFT_CHECK(sums.front() == size && sums.back() == size);
-        }
-      });
-    }
-  }
-}
-
 /// Once there is a board no messages are sent but to who sleeps. After many communicators: there is
 /// one only if those of others are used again.
 void sends_nothing(MPI_Comm comm) {
@@ -690,7 +671,6 @@ int main(int argc, char** argv) {
   mismatch(comm, one_node);
   many_communicators();
   threads();
-  on_a_new_one(threads_at_once);
   on_a_new_one(early_mistake);
   for (int time = 0; one_node && size == 2 && time < 5; ++time)
     on_a_new_one(early_exchange_mismatch);
