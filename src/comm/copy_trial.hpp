@@ -31,9 +31,11 @@ struct CopyHabit {
 ///
 /// Some copies are timed by the usual way. If that is slow, or goes past the caches, the other way
 /// has some that are not timed, since what the usual way left in places that come back soon is not
-/// its own; and then some that are timed. Past the caches is taken to be better only if it is
-/// quicker by half, as its receivers read more slowly where they are near. A time is the least of
-/// several: others take cores away.
+/// its own; and then some that are timed. Past the caches is taken to be better only where the
+/// caches' way is slow and it is quicker by half: a sender does not see that receivers who are near
+/// read more slowly what was written so. Before the usual way changes it is timed once more:
+/// packets may have been new when it was first. A time is the least of several: others take cores
+/// away.
 class CopyTrial {
  public:
   static constexpr uint32_t kTimed = 4;
@@ -41,7 +43,7 @@ class CopyTrial {
   static constexpr std::size_t kUntimedBytes = 320 << 10;  ///< more than the widest message has
   static constexpr uint8_t kLeastPause = 8, kMostPause = 13;
   static constexpr uint32_t kMostOthers = 65'536;  ///< copies to others, before it is given up
-  static constexpr double kOldNs = 1e8;
+  static constexpr double kOldNs = 2e8;
   static constexpr double kFast = 10;  ///< bytes a nanosecond: no other way is looked for
   static constexpr double kBetter = 1.5;
 
@@ -62,7 +64,7 @@ class CopyTrial {
       phase_ = Phase::none;  // another thread was faster, or the cores may have moved
       return copy(habit.usual);
     }
-    const bool timed = phase_ != Phase::settling;
+    const bool timed = phase_ != Phase::settling && phase_ != Phase::returning;
     copy(way());
     if (timed) {
       took(habit, (now() - start) / static_cast<double>(bytes));
@@ -72,7 +74,7 @@ class CopyTrial {
   }
 
  private:
-  enum class Phase : uint8_t { none, usual, settling, other };
+  enum class Phase : uint8_t { none, usual, settling, other, returning, again };
 
   [[nodiscard]] bool is_time_for(CopyHabit habit) noexcept {
     if (habit.is_fixed) return false;
@@ -100,26 +102,38 @@ class CopyTrial {
   }
   void settle(std::size_t bytes) noexcept {
     bytes_ += bytes;
-    if (++copies_ >= kUntimed && bytes_ >= kUntimedBytes) enter(Phase::other);
+    if (++copies_ < kUntimed || bytes_ < kUntimedBytes) return;
+    enter(phase_ == Phase::settling ? Phase::other : Phase::again);
   }
   void took(CopyHabit habit, double ns_per_byte) noexcept {
     least_ = copies_ == 0 ? ns_per_byte : std::min(least_, ns_per_byte);
     if (++copies_ < kTimed) return;
-    if (phase_ == Phase::other) return decide(habit);
-    usual_took_ = least_;
-    if (usual_ == CopyWay::cached && least_ * kFast < 1) {
-      end_with({usual_, false, std::max(habit.pause, kLeastPause)}, habit);
-    } else {
-      enter(Phase::settling);
+    switch (phase_) {
+      case Phase::other:
+        other_took_ = least_;
+        if (better() == usual_) return keep(habit);
+        return enter(Phase::returning);
+      case Phase::again:
+        usual_took_ = std::min(usual_took_, least_);
+        if (better() == usual_) return keep(habit);
+        return end_with({better(), false, kLeastPause}, habit);
+      default:
+        usual_took_ = least_;
+        if (usual_ == CopyWay::nontemporal || usual_took_ * kFast > 1)
+          return enter(Phase::settling);
+        return end_with({usual_, false, std::max(habit.pause, kLeastPause)}, habit);
     }
   }
-  void decide(CopyHabit habit) noexcept {
-    const double cached = usual_ == CopyWay::cached ? usual_took_ : least_;
-    const double past = usual_ == CopyWay::cached ? least_ : usual_took_;
-    const CopyWay better = past * kBetter < cached ? CopyWay::nontemporal : CopyWay::cached;
-    const auto longer =
-        static_cast<uint8_t>(std::clamp<int>(habit.pause + 1, kLeastPause, kMostPause));
-    end_with({better, false, better == usual_ ? longer : kLeastPause}, habit);
+  [[nodiscard]] CopyWay better() const noexcept {
+    const double cached = usual_ == CopyWay::cached ? usual_took_ : other_took_;
+    const double past = usual_ == CopyWay::cached ? other_took_ : usual_took_;
+    return cached * kFast > 1 && past * kBetter < cached ? CopyWay::nontemporal : CopyWay::cached;
+  }
+  /// Tried next half as often.
+  void keep(CopyHabit habit) noexcept {
+    const int longer = habit.pause + 1;
+    const int pause = std::clamp<int>(longer, kLeastPause, kMostPause);
+    end_with({usual_, false, static_cast<uint8_t>(pause)}, habit);
   }
   void end_with(CopyHabit now, CopyHabit before) noexcept {
     phase_ = Phase::none;
@@ -135,7 +149,8 @@ class CopyTrial {
   uint32_t copies_ = 0;  ///< in this phase, and below
   std::size_t bytes_ = 0;
   double least_ = 0;       ///< ns a byte
-  double usual_took_ = 0;  ///< the same
+  double usual_took_ = 0;  ///< the same, and below
+  double other_took_ = 0;
 };
 
 }  // namespace weft::comm
