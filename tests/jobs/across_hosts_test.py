@@ -203,7 +203,7 @@ class HalfOpen(Talk):
                             WEFT_FABRIC_OFI_PROVIDER=provider, **settings)
             if not mended:
                 time.sleep(5)  # one that is still being made may be one of two that cross, and the other lives
-            if (forgotten := HOSTS.forget(host, "chatter")) != 0:
+            if (forgotten := HOSTS.forget(host, "chatter", for_good=not mended)) != 0:
                 break
             HOSTS.mend(host)  # on a busy machine the talk was over before its connections were found
             job.finish()
@@ -211,21 +211,9 @@ class HalfOpen(Talk):
         if mended:
             time.sleep(1)
             HOSTS.mend(host)
-        else:
-            self.until_it_ends(job, host)
         job.finish()
         HOSTS.mend(host)
         return job
-
-    def until_it_ends(self, job, host):
-        """The connection that lived may have been one that was not found; or came after."""
-        for _ in range(5):
-            until = time.monotonic() + 15
-            while time.monotonic() < until:
-                if job.process.poll() is not None:
-                    return
-                time.sleep(0.2)
-            HOSTS.forget(host, "chatter")
 
     def names(self, job, host, why):
         """It is lost, and each rank that says so of another, of its own knowledge, is on that host, or the other is."""
@@ -243,7 +231,8 @@ class HalfOpen(Talk):
             self.well(self.half_open("", host, True))
 
     def test_for_good(self):
-        """Nothing tells its peers, which keep to connections that nobody else knows of."""
+        """Nothing tells its peers, which keep to connections that nobody else knows of. Nor can new ones be made:
+        libfabric 1.17 takes one that its peer makes in place of the old, or refuses it, by what lay in memory."""
         self.names(self.half_open("", "host1", False), "host1",
                    "(was silent|got nothing of what was sent to it) for 3 s")
 

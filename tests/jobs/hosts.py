@@ -168,20 +168,21 @@ class Network:
                          f"add rule {table} in {rule}\n")
             self.do(place, "nft", "-f", "-", text=text)
 
-    def silence_ends(self, host, silent):
-        """Whether it is lost when the host says of a connection that it ends."""
+    def silence_ends(self, host, silent, begins=False):
+        """Whether it is lost when the host says of a connection that it ends; or that it begins."""
         table = f"netdev ends_{host}"
         text = f"add table {table}\ndelete table {table}\n"
+        flags = "fin | rst | syn" if begins else "fin | rst"
         if silent:
             text += (f"add table {table}\nadd chain {table} in "
                      f"{{ type filter hook ingress device {host} priority 1; }}\n"
-                     f"add rule {table} in tcp flags & (fin | rst) != 0 drop\n")
+                     f"add rule {table} in tcp flags & ({flags}) != 0 drop\n")
         self.do(SWITCH, "nft", "-f", "-", text=text)
 
-    def forget(self, host, program):
+    def forget(self, host, program, for_good=False):
         """Its kernel forgets the connections that processes of this name have with other hosts, which keep
-        theirs: what would tell them is lost until `mend`. How many."""
-        self.silence_ends(host, True)
+        theirs: what would tell them is lost until `mend`; and `for_good`, what would make new ones. How many."""
+        self.silence_ends(host, True, begins=for_good)
         own = self.address(host)
         ends = [line.split()[2:4] for line in
                 self.do(host, "ss", "-Htnp", "state", "established", "src", own).splitlines()
