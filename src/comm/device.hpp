@@ -435,6 +435,8 @@ class Device final : public fabric::Sink {
   Help send_help(comm::Operation& op);
   [[nodiscard]] uint32_t most_ahead() const noexcept;
   void end_rests() noexcept;
+  /// Between two looks at what came, which cost a quarter of one's copy.
+  static constexpr uint32_t kFragmentsPerTurn = 8;
   bool stream_fragments(comm::Operation& op);
   [[nodiscard]] bool may_stream() const noexcept;
   bool send_fragment(const comm::Operation& op, uint64_t offset, uint32_t size);

@@ -67,8 +67,6 @@ constexpr uint64_t kPage = 4096;
 constexpr uint32_t kMostAhead = 16;
 /// Where half of those that may be are under way, to whomever.
 constexpr uint32_t kFewAhead = 4;
-/// Sent in a turn: a look at what came, between turns, takes a quarter of a chunk's time.
-constexpr int kChunksATurn = 2;
 
 /// Offers to one peer over one device of which nothing was heard yet. An offer has two cells of the
 /// control ring: a sender that computes shall find room left for its answers.
@@ -320,7 +318,7 @@ bool Device::help_copy(Operation& op) {
   Operation* help = &op;
   for (;;) {
     Help now = Help::goes_on;
-    for (int sent = 0; sent < kChunksATurn && now == Help::goes_on; ++sent) {
+    for (uint32_t sent = 0; sent < kFragmentsPerTurn && now == Help::goes_on; ++sent) {
       const uint64_t before = help->moved;
       now = send_help(*help);
       if (help->moved == before) break;  // there was no room

@@ -297,7 +297,6 @@ void Device::receive_fragment(const fabric::Frame& frame, const comm::DataBody& 
 
 /// Sends a few fragments, each in a packet of its own; true once all are under way.
 bool Device::stream_fragments(Operation& op) {
-  constexpr uint32_t kFragmentsPerTurn = 8;
   if (runtime_.is_dead(op.peer)) {
     op.error = Errc::peer_died;
     return true;
