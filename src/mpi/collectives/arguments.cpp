@@ -2,6 +2,7 @@
 #include "mpi/collectives/arguments.hpp"
 
 #include "mpi/failure.hpp"
+#include "mpi/process.hpp"
 
 namespace weft::mpi {
 namespace {
@@ -158,7 +159,8 @@ void refuse_alias(const Call& call) {
 }
 
 void refuse_larger(const Call& call) {
-  if (call.in_place || call.comm->inter) return;
+  // With mpi.check_collectives all are told, before any of them goes on to its next call.
+  if (call.in_place || call.comm->inter || settings().check_collectives) return;
   const int rank = call.comm->rank;
   Block given = call.out.whole();
   Block room = call.in.whole();

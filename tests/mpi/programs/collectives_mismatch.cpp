@@ -75,6 +75,14 @@ void test_unlike_counts() {
   off_by_one("Alltoall", [&](int off) {
     return MPI_Alltoall(out.data(), rank == 0 ? 2 - off : 2, MPI_INT, in.data(), 2, MPI_INT, world);
   });
+  // Or gives itself more than it has room for, which it could tell by itself.
+  off_by_one("Gather with too little room", [&](int off) {
+    return MPI_Gather(out.data(), 2, MPI_INT, in.data(), rank == 0 ? 2 - off : 2, MPI_INT, 0,
+                      world);
+  });
+  off_by_one("Alltoall of too much", [&](int off) {
+    return MPI_Alltoall(out.data(), rank == 0 ? 2 + off : 2, MPI_INT, in.data(), 2, MPI_INT, world);
+  });
   off_by_one("Gather", [&](int off) {
     return MPI_Gather(out.data(), 2 - off, MPI_INT, in.data(), 2, MPI_INT, size - 1, world);
   });
