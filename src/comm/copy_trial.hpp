@@ -1,5 +1,5 @@
-// Which of two ways of copying to a receiver is the quicker one, found from copies that are made
-// anyway (docs/design/copies.md, "Far cores").
+// Which of two ways of copying over what a rank has read is the quicker one, found from copies that
+// are made anyway (docs/design/copies.md, "Far cores").
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace weft::comm {
 /// Through the caches, or past them.
 enum class CopyWay : uint8_t { cached, nontemporal };
 
-/// What a rank's threads know of a receiver, in a byte that is written when it changes: the way
-/// that is usual for it, and how seldom the other one is tried.
+/// What a rank's threads know of a reader, in a byte that is written when it changes: the way that
+/// is usual for what it has read, and how seldom the other one is tried.
 struct CopyHabit {
   CopyWay usual = CopyWay::cached;
   bool is_fixed = false;  ///< nothing is tried
@@ -27,50 +27,51 @@ struct CopyHabit {
   }
 };
 
-/// A thread's trial, of one receiver at a time; which one, and when, is left to chance.
+/// A thread's trial, of one reader at a time; which one, and when, is left to chance.
 ///
 /// Some copies are timed by the usual way. If that is slow, or goes past the caches, the other way
 /// has some that are not timed, since what the usual way left in places that come back soon is not
 /// its own; and then some that are timed. Past the caches is taken to be better only where the
-/// caches' way is slow and it is quicker by half: a sender does not see that receivers who are near
+/// caches' way is slow and it is quicker by half: a sender does not see that readers who are near
 /// read more slowly what was written so. Before the usual way changes it is timed once more:
 /// packets may have been new when it was first. A time is the least of several: others take cores
 /// away.
 class CopyTrial {
  public:
   static constexpr uint32_t kTimed = 4;
-  static constexpr uint32_t kUntimed = 8;
-  static constexpr std::size_t kUntimedBytes = 320 << 10;  ///< more than the widest message has
+  static constexpr uint32_t kUntimed = 2;
   static constexpr uint8_t kLeastPause = 8, kMostPause = 13;
   static constexpr uint32_t kMostOthers = 65'536;  ///< copies to others, before it is given up
-  static constexpr double kOldNs = 2e8;
+  static constexpr double kOldNs = 1e8;
   static constexpr double kFast = 10;  ///< bytes a nanosecond: no other way is looked for
   static constexpr double kBetter = 1.5;
 
-  /// Makes a copy for the receiver of `word` (a CopyHabit) by `copy(way)`. `now()`: nanoseconds.
+  /// If one of the reader of `word` (a CopyHabit) is under way, or begins now, makes a copy by
+  /// `copy(way)`; false: the caller does so by the usual one. `now()`: nanoseconds.
   template <class Copy, class Now>
-  void run(std::atomic<uint8_t>& word, std::size_t bytes, Copy copy, Now now) {
+  [[nodiscard]] bool run(std::atomic<uint8_t>& word, std::size_t bytes, Copy copy, Now now) {
     // relaxed, all of it: each way is right, and who is late has lost a trial.
     const CopyHabit habit = CopyHabit::of(word.load(std::memory_order_relaxed));
     if (phase_ == Phase::none) [[likely]] {
-      if (!is_time_for(habit)) return copy(habit.usual);
+      if (!is_time_for(habit)) return false;
       begin(word, habit.usual, now());
     } else if (word_ != &word) {
       if (++others_ == kMostOthers) phase_ = Phase::none;
-      return copy(habit.usual);
+      return false;
     }
     const double start = now();
     if (usual_ != habit.usual || start - began_ > kOldNs) {
       phase_ = Phase::none;  // another thread was faster, or the cores may have moved
-      return copy(habit.usual);
+      return false;
     }
     const bool timed = phase_ != Phase::settling && phase_ != Phase::returning;
     copy(way());
     if (timed) {
       took(habit, (now() - start) / static_cast<double>(bytes));
     } else {
-      settle(bytes);
+      settle();
     }
+    return true;
   }
 
  private:
@@ -94,16 +95,13 @@ class CopyTrial {
   void enter(Phase phase) noexcept {
     phase_ = phase;
     copies_ = 0;
-    bytes_ = 0;
   }
   [[nodiscard]] CopyWay way() const noexcept {
     const bool other = phase_ == Phase::settling || phase_ == Phase::other;
     return (usual_ == CopyWay::cached) == other ? CopyWay::nontemporal : CopyWay::cached;
   }
-  void settle(std::size_t bytes) noexcept {
-    bytes_ += bytes;
-    if (++copies_ < kUntimed || bytes_ < kUntimedBytes) return;
-    enter(phase_ == Phase::settling ? Phase::other : Phase::again);
+  void settle() noexcept {
+    if (++copies_ == kUntimed) enter(phase_ == Phase::settling ? Phase::other : Phase::again);
   }
   void took(CopyHabit habit, double ns_per_byte) noexcept {
     least_ = copies_ == 0 ? ns_per_byte : std::min(least_, ns_per_byte);
@@ -146,8 +144,7 @@ class CopyTrial {
   double began_ = 0;
   uint32_t others_ = 0;
   uint32_t random_ = 2463534242;
-  uint32_t copies_ = 0;  ///< in this phase, and below
-  std::size_t bytes_ = 0;
+  uint32_t copies_ = 0;    ///< in this phase, and below
   double least_ = 0;       ///< ns a byte
   double usual_took_ = 0;  ///< the same, and below
   double other_took_ = 0;

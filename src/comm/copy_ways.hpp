@@ -1,4 +1,4 @@
-// How a rank copies into packets: through the caches, or past them to receivers that are far.
+// How a rank copies into packets: through the caches, or past them where their readers are far.
 #pragma once
 
 #include <atomic>
@@ -16,18 +16,28 @@ namespace weft::comm {
 /// comm.nontemporal
 enum class Nontemporal : uint8_t { automatic, always, never };
 
-/// A rank's way of copying to each receiver of its node: what its threads have found out. Any
-/// thread; none waits for another. A way that is just changing costs time, nothing else.
+/// Whose caches have a packet's lines, and whose are to have them.
+struct Readers {
+  Rank last;
+  Rank next;
+  // Those that are no rank.
+  static constexpr Rank kNobody{-1};   ///< has read it: it is new
+  static constexpr Rank kSeveral{-2};  ///< at once, of this node
+};
+
+/// A rank's way of copying what each other one of its node reads: what its threads have found out.
+/// Any thread; none waits for another. A way that is just changing costs time, nothing else.
 class CopyWays {
  public:
   CopyWays(const fabric::Transport& transport, int ranks, Nontemporal choice);
-  /// Copies into a packet for `to`, or into memory of its own. As visible as by other stores when
-  /// it returns.
-  void copy(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
+  /// Copies into a packet, or into memory of a reader's own. As visible as by other stores when it
+  /// returns.
+  void copy(const Readers& readers, std::byte* into, const std::byte* from,
+            std::size_t bytes) noexcept {
     if (bytes < base::kLongCopyBytes || bytes >= kTooLong || words_ == nullptr) {
       base::copy_bytes(into, from, bytes);
     } else {
-      copy_long(to, into, from, bytes);
+      copy_long(readers, into, from, bytes);
     }
   }
 
@@ -36,9 +46,14 @@ class CopyWays {
   static constexpr std::size_t kTriedBytes = 8 << 10;
   /// More than a core's caches hold: the C library's way, which may go past them itself.
   static constexpr std::size_t kTooLong = std::size_t{1} << 20;
-  void copy_long(Rank to, std::byte* into, const std::byte* from, std::size_t bytes) noexcept;
+  void copy_long(const Readers& readers, std::byte* into, const std::byte* from,
+                 std::size_t bytes) noexcept;
+  [[nodiscard]] std::atomic<uint8_t>& word_of(Rank reader) const noexcept {
+    return words_[static_cast<std::size_t>(reader.value - Readers::kSeveral.value)];
+  }
 
-  std::unique_ptr<std::atomic<uint8_t>[]> words_;  ///< CopyHabits, by rank; none: all are cached
+  /// CopyHabits, by who read last: kSeveral, kNobody, ranks. None: all are cached.
+  std::unique_ptr<std::atomic<uint8_t>[]> words_;
 };
 
 }  // namespace weft::comm

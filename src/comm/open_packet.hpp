@@ -18,7 +18,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
+#include "comm/copy_ways.hpp"
 #include "weft/base/buffers.hpp"
 #include "weft/base/cache_line.hpp"
 #include "weft/base/error.hpp"
@@ -32,15 +34,19 @@ class PacketStates {
  public:
   explicit PacketStates(uint32_t packets)
       : states_(std::make_unique<std::atomic<uint8_t>[]>(packets)),
-        ends_(std::make_unique<uint32_t[]>(packets)) {}
+        last_(std::make_unique<LastUse[]>(packets)) {}
 
   /// Where to write so many of a packet's `size` bytes: behind what was written last, and from the
   /// front where that has no room. So lines that its last reader has are not written soon.
   [[nodiscard]] uint32_t place(uint32_t index, uint32_t bytes, uint32_t size) noexcept {
-    uint32_t& end = ends_[index];
+    uint32_t& end = last_[index].end;
     const uint32_t at = bytes <= size - end ? end : 0;
     end = std::min(size, (at + bytes + kLine - 1) / kLine * kLine);
     return at;
+  }
+  /// Before it is written: who is to read it next, one of Readers'. The last one.
+  [[nodiscard]] Rank exchange_reader(uint32_t index, Rank next) noexcept {
+    return std::exchange(last_[index].reader, next);
   }
   /// Before it is lent: it serves a large transfer.
   void streams(uint32_t index) noexcept { states_[index].store(kStreams, kOwn); }
@@ -79,6 +85,11 @@ class PacketStates {
   }
 
  private:
+  struct LastUse {
+    uint32_t end = 0;  ///< of what was placed
+    Rank reader = Readers::kNobody;
+  };
+
   static constexpr uint8_t kStreams = 1;  ///< counted in the budget of large transfers
   static constexpr uint8_t kWritten = 2;  ///< by a thread of this rank, now
   static constexpr uint8_t kBack = 4;
@@ -88,7 +99,7 @@ class PacketStates {
   static constexpr uint32_t kLine = base::kCacheLine;
 
   std::unique_ptr<std::atomic<uint8_t>[]> states_;
-  std::unique_ptr<uint32_t[]> ends_;  ///< of what was placed last; its only holder's
+  std::unique_ptr<LastUse[]> last_;  ///< of each packet; its only holder's
   alignas(base::kCacheLine) std::atomic<uint32_t> open_{0};
 };
 
@@ -105,8 +116,8 @@ struct MessagePackets {
   [[nodiscard]] std::span<const uint32_t> numbers() const noexcept { return {indices, count}; }
 };
 
-/// The sender's side: writes `data` into packets, by `copy(into, from, bytes)`, and tells how far
-/// it is.
+/// The sender's side: writes `data` into packets, by `copy(packet, into, from, bytes)`, `packet`
+/// one of the message's, and tells how far it is.
 template <class Copy>
 void write_open(const MessagePackets& packets, std::size_t packet_bytes,
                 std::span<const std::byte> data, std::atomic<uint32_t>& written,
@@ -115,9 +126,10 @@ void write_open(const MessagePackets& packets, std::size_t packet_bytes,
   constexpr std::size_t kSliceBytes = 16 << 10;
   std::size_t done = 0;
   while (done < data.size()) {
+    const std::size_t packet = done / packet_bytes;
     const std::size_t at = done % packet_bytes;
     const std::size_t size = std::min({kSliceBytes, packet_bytes - at, data.size() - done});
-    copy(packets.places[done / packet_bytes] + at, data.data() + done, size);
+    copy(packet, packets.places[packet] + at, data.data() + done, size);
     done += size;
     // release: pairs with the receiver's acquire.
     written.store(static_cast<uint32_t>(done), std::memory_order_release);

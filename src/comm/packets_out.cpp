@@ -7,7 +7,6 @@
 #include <atomic>
 
 #include "comm/runtime_impl.hpp"
-#include "weft/base/copy.hpp"
 
 namespace weft {
 namespace {
@@ -105,10 +104,11 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
   for (const auto& piece : pieces) whole += piece.size();
   const fabric::PacketPart part = take_packet(whole);
   if (part.index == base::SlotPool::kNone) return Post::retry;
+  const comm::Readers readers{packet_states->exchange_reader(part.index, to), to};
   std::byte* into = packet(part.index) + part.offset;
   std::size_t bytes = 0;
   for (const auto& piece : pieces) {
-    copy_ways->copy(to, into + bytes, piece.data(), piece.size());
+    copy_ways->copy(readers, into + bytes, piece.data(), piece.size());
     bytes += piece.size();
   }
   if (device.port().try_send_packet(to, device.number(), header, part) == Post::retry) {
@@ -135,6 +135,19 @@ comm::MessagePackets Runtime::Impl::take_packets(std::size_t bytes) noexcept {
   return taken;
 }
 
+void Runtime::Impl::write_packets(const comm::MessagePackets& into, Rank next,
+                                  std::span<const std::byte> data,
+                                  std::atomic<uint32_t>& written) noexcept {
+  std::array<Rank, comm::MessagePackets::kMost> last;
+  for (uint32_t i = 0; i < into.count; ++i)
+    last[i] = packet_states->exchange_reader(into.indices[i], next);
+  comm::write_open(
+      into, packet_bytes, data, written,
+      [&](std::size_t number, std::byte* place, const std::byte* from, std::size_t bytes) {
+        copy_ways->copy({last[number], next}, place, from, bytes);
+      });
+}
+
 Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std::byte> header,
                                     std::span<const std::byte> data, comm::Lent lent) {
   const bool open = lent == comm::Lent::open;
@@ -144,12 +157,7 @@ Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std
   std::atomic<uint32_t>& written = *transport->written(to, taken.indices[0], open);
   written.store(0, std::memory_order_relaxed);  // published with the frame
   for (const uint32_t index : taken.numbers()) packet_states->begins(index);
-  const auto write = [&] {
-    comm::write_open(taken, packet_bytes, data, written,
-                     [&](std::byte* into, const std::byte* from, std::size_t bytes) {
-                       copy_ways->copy(to, into, from, bytes);
-                     });
-  };
+  const auto write = [&] { write_packets(taken, to, data, written); };
   if (!open) write();
   const Post answer = device.port().try_send_open(to, device.number(), header,
                                                   {.indices = taken.numbers(),
@@ -202,10 +210,7 @@ uint64_t Runtime::Impl::send_shared(Device& device, std::span<const Rank> to,
   if (written != nullptr) {
     written->store(0, std::memory_order_relaxed);  // published with the frames
     if (open) lend(true);
-    comm::write_open(taken, packet_bytes, data, *written,
-                     [](std::byte* into, const std::byte* from, std::size_t bytes) {
-                       base::copy_bytes(into, from, bytes);
-                     });
+    write_packets(taken, comm::Readers::kSeveral, data, *written);
     lend(false);
   }
   shared_packets->end(group);

@@ -290,12 +290,12 @@ Post Endpoint::Impl::post_put(const MemoryKey& key, std::size_t offset,
   if (key.segment != 0 && !runtime.is_known_dead(owner)) {
     if (const auto mapped = runtime.transport->map_peer(key)) {
       if (!signal) {
-        runtime.copy_ways->copy(owner, mapped->data() + offset, data.data(), data.size());
+        runtime.copy_ways->copy({owner, owner}, mapped->data() + offset, data.data(), data.size());
         return Post::done;
       }
       Operation* op = make_access(*this, device, key, tag, buffer, 0, completion, context, false);
       if (op == nullptr) return Post::retry;
-      runtime.copy_ways->copy(owner, mapped->data() + offset, data.data(), data.size());
+      runtime.copy_ways->copy({owner, owner}, mapped->data() + offset, data.data(), data.size());
       const Bytes told(Header{.type = PacketType::signal,
                               .endpoint = number,
                               .tag = tag.value,

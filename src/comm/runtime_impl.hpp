@@ -286,6 +286,9 @@ struct Runtime::Impl final : base::IdleWork {
                        std::span<const std::byte> data);
   /// As many as `bytes` fill, or none.
   [[nodiscard]] comm::MessagePackets take_packets(std::size_t bytes) noexcept;
+  /// Writes `data` into them, for a rank or for several, and tells how far it is.
+  void write_packets(const comm::MessagePackets& into, Rank next, std::span<const std::byte> data,
+                     std::atomic<uint32_t>& written) noexcept;
   /// A record for what needs one at `to`, too, until it is over. nullptr: none now.
   comm::Operation* allocate_request(Rank to) noexcept;
   /// Whether one more may be asked of `peer` of what needs a record there until it is over; it

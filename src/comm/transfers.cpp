@@ -318,8 +318,8 @@ bool Device::may_stream() const noexcept {
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
   const fabric::PacketPart part = runtime_.take_packet(size);
   if (part.index == base::SlotPool::kNone) return false;
-  runtime_.copy_ways->copy(op.peer, runtime_.packet(part.index) + part.offset, op.buffer + offset,
-                           size);
+  runtime_.copy_ways->copy({runtime_.packet_states->exchange_reader(part.index, op.peer), op.peer},
+                           runtime_.packet(part.index) + part.offset, op.buffer + offset, size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
                            comm::DataBody{op.remote, offset});
   runtime_.packet_states->streams(part.index);

@@ -78,6 +78,15 @@ TEST(PacketStates, WhatIsWrittenNextIsBehindWhatWasWrittenLast) {
   EXPECT_EQ(states.place(0, kSize, kSize), 0U);
 }
 
+TEST(PacketStates, WhoReadItLastIsKnownOfEach) {
+  PacketStates states(2);
+  EXPECT_EQ(states.exchange_reader(0, Rank{3}), comm::Readers::kNobody);
+  EXPECT_EQ(states.exchange_reader(1, comm::Readers::kSeveral), comm::Readers::kNobody);
+  EXPECT_EQ(states.exchange_reader(0, Rank{0}), Rank{3});
+  EXPECT_EQ(states.exchange_reader(0, Rank{0}), Rank{0});
+  EXPECT_EQ(states.exchange_reader(1, Rank{1}), comm::Readers::kSeveral);
+}
+
 TEST(PacketStates, OneOfBothFreesIt) {
   constexpr int kTimes = 3'000;
   PacketStates states(1);
@@ -182,10 +191,11 @@ class PacketsWrittenMeanwhile : public ::testing::Test {
         written = 0;
         comm::CopyWays& ways = time % 2 == 0 ? cached : past_caches;
         std::jthread writer([&] {
-          comm::write_open(places, kEach, origin.bytes, written,
-                           [&](std::byte* to, const std::byte* data, std::size_t bytes) {
-                             ways.copy(Rank{0}, to, data, bytes);
-                           });
+          comm::write_open(
+              places, kEach, origin.bytes, written,
+              [&](std::size_t, std::byte* to, const std::byte* data, std::size_t bytes) {
+                ways.copy({Rank{0}, Rank{0}}, to, data, bytes);
+              });
         });
         read(open(from));
       }
