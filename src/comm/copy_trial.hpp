@@ -60,7 +60,7 @@ class CopyTrial {
       return false;
     }
     const double start = now();
-    if (usual_ != habit.usual || start - began_ > kOldNs) {
+    if (usual_ != habit.usual || habit.is_fixed || start - began_ > kOldNs) {
       phase_ = Phase::none;  // another thread was faster, or the cores may have moved
       return false;
     }
@@ -79,7 +79,7 @@ class CopyTrial {
 
   [[nodiscard]] bool is_time_for(CopyHabit habit) noexcept {
     if (habit.is_fixed) return false;
-    // Xorshift: a fixed count would meet the same receiver each time, where they take turns.
+    // Xorshift: a fixed count would meet the same reader each time, where they take turns.
     random_ ^= random_ << 13;
     random_ ^= random_ >> 17;
     random_ ^= random_ << 5;

@@ -13,13 +13,17 @@ CopyWays::CopyWays(const fabric::Transport& transport, int ranks, Nontemporal ch
       choice == Nontemporal::always ? CopyHabit{CopyWay::nontemporal, true} : CopyHabit{};
   words_ = std::make_unique<std::atomic<uint8_t>[]>(
       static_cast<std::size_t>(ranks - Readers::kSeveral.value));
-  const auto set = [&](Rank reader, CopyHabit habit) {
-    word_of(reader).store(habit.word(), std::memory_order_relaxed);
-  };
-  set(Readers::kNobody, fixed);  // the kernel's clearing of pages says nothing
-  set(Readers::kSeveral, of_a_rank);
+  note(Readers::kNobody, fixed);  // the kernel's clearing of pages says nothing
+  note(Readers::kSeveral, of_a_rank);
   for (Rank rank{0}; rank.value < ranks; ++rank.value)  // the network's own copies come next
-    set(rank, transport.is_far(rank) ? fixed : of_a_rank);
+    note(rank, transport.is_far(rank) ? fixed : of_a_rank);
+}
+
+CopyWay CopyWays::way(const Readers& readers) const noexcept {
+  // relaxed: as in CopyTrial.
+  const auto last = CopyHabit::of(word_of(readers.last).load(std::memory_order_relaxed));
+  const auto next = CopyHabit::of(word_of(readers.next).load(std::memory_order_relaxed));
+  return next.is_fixed ? next.usual : std::max(last.usual, next.usual);
 }
 
 WEFT_NOT_IN_LINE void CopyWays::copy_long(const Readers& readers, std::byte* into,
@@ -32,16 +36,12 @@ WEFT_NOT_IN_LINE void CopyWays::copy_long(const Readers& readers, std::byte* int
       base::copy_bytes(into, from, bytes);
     }
   };
-  std::atomic<uint8_t>& last = word_of(readers.last);
-  // Loaded before all else: 16 KiB in windows went 6 % slower with the loads behind the trial's.
-  // relaxed: as in CopyTrial.
-  const uint8_t words[] = {last.load(std::memory_order_relaxed),
-                           word_of(readers.next).load(std::memory_order_relaxed)};
-  const bool past = CopyHabit::of(words[0]).usual == CopyWay::nontemporal ||
-                    CopyHabit::of(words[1]).usual == CopyWay::nontemporal;
+  // Before all else: 16 KiB in windows went 6 % slower with its loads behind the trial's.
+  const CopyWay usual = way(readers);
   const auto now = [] { return static_cast<double>(base::ticks()) / base::ticks_per_ns(); };
-  if (bytes >= kTriedBytes && trial.run(last, bytes, copy, now)) return;
-  copy(past ? CopyWay::nontemporal : CopyWay::cached);
+  const bool may_be_tried = bytes >= kTriedBytes && !is_fixed(readers.next);
+  if (may_be_tried && trial.run(word_of(readers.last), bytes, copy, now)) return;
+  copy(usual);
 }
 
 }  // namespace weft::comm

@@ -21,7 +21,7 @@ struct Readers {
   Rank last;
   Rank next;
   // Those that are no rank.
-  static constexpr Rank kNobody{-1};   ///< has read it: it is new
+  static constexpr Rank kNobody{-1};   ///< it is new; or there were unlike ones
   static constexpr Rank kSeveral{-2};  ///< at once, of this node
 };
 
@@ -41,6 +41,12 @@ class CopyWays {
     }
   }
 
+  /// The usual way.
+  [[nodiscard]] CopyWay way(const Readers& readers) const noexcept;
+  void note(Rank reader, CopyHabit habit) noexcept {
+    word_of(reader).store(habit.word(), std::memory_order_relaxed);
+  }
+
  private:
   /// Shorter ones are not timed, but go as the others do.
   static constexpr std::size_t kTriedBytes = 8 << 10;
@@ -48,11 +54,14 @@ class CopyWays {
   static constexpr std::size_t kTooLong = std::size_t{1} << 20;
   void copy_long(const Readers& readers, std::byte* into, const std::byte* from,
                  std::size_t bytes) noexcept;
+  [[nodiscard]] bool is_fixed(Rank reader) const noexcept {
+    return CopyHabit::of(word_of(reader).load(std::memory_order_relaxed)).is_fixed;
+  }
   [[nodiscard]] std::atomic<uint8_t>& word_of(Rank reader) const noexcept {
     return words_[static_cast<std::size_t>(reader.value - Readers::kSeveral.value)];
   }
 
-  /// CopyHabits, by who read last: kSeveral, kNobody, ranks. None: all are cached.
+  /// CopyHabits, by reader: kSeveral, kNobody, ranks. None: all are cached.
   std::unique_ptr<std::atomic<uint8_t>[]> words_;
 };
 

@@ -435,7 +435,7 @@ class Device final : public fabric::Sink {
   Help send_help(comm::Operation& op);
   [[nodiscard]] uint32_t most_ahead() const noexcept;
   void end_rests() noexcept;
-  /// Between two looks at what came, which cost a quarter of one's copy.
+  /// Between two looks at what came, which cost a quarter of a fragment's copy.
   static constexpr uint32_t kFragmentsPerTurn = 8;
   bool stream_fragments(comm::Operation& op);
   [[nodiscard]] bool may_stream() const noexcept;

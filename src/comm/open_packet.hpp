@@ -44,9 +44,23 @@ class PacketStates {
     end = std::min(size, (at + bytes + kLine - 1) / kLine * kLine);
     return at;
   }
-  /// Before it is written: who is to read it next, one of Readers'. The last one.
-  [[nodiscard]] Rank exchange_reader(uint32_t index, Rank next) noexcept {
-    return std::exchange(last_[index].reader, next);
+  /// Before so many bytes of a packet's `size` are written: who is to read them next, one of
+  /// Readers'. Who read last what lay there; kNobody also where that is not one.
+  [[nodiscard]] Rank exchange_reader(const fabric::PacketPart& part, uint32_t size,
+                                     Rank next) noexcept {
+    const auto quarter_of = [&](uint64_t at) { return std::min<uint64_t>(at * 4 / size, 3); };
+    Rank(&readers)[4] = last_[part.index].readers;
+    uint64_t i = quarter_of(part.offset);
+    const uint64_t end = quarter_of(part.offset + std::max(part.bytes, 1U) - 1);
+    Rank last = readers[i];
+    for (; i <= end; ++i) {
+      if (std::exchange(readers[i], next) != last) last = Readers::kNobody;
+    }
+    return last;
+  }
+  /// It was written, but not lent: its lines are in this core's caches.
+  void not_read(uint32_t index) noexcept {
+    std::ranges::fill(last_[index].readers, Readers::kNobody);
   }
   /// Before it is lent: it serves a large transfer.
   void streams(uint32_t index) noexcept { states_[index].store(kStreams, kOwn); }
@@ -87,7 +101,7 @@ class PacketStates {
  private:
   struct LastUse {
     uint32_t end = 0;  ///< of what was placed
-    Rank reader = Readers::kNobody;
+    Rank readers[4] = {Readers::kNobody, Readers::kNobody, Readers::kNobody, Readers::kNobody};
   };
 
   static constexpr uint8_t kStreams = 1;  ///< counted in the budget of large transfers

@@ -104,7 +104,7 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
   for (const auto& piece : pieces) whole += piece.size();
   const fabric::PacketPart part = take_packet(whole);
   if (part.index == base::SlotPool::kNone) return Post::retry;
-  const comm::Readers readers{packet_states->exchange_reader(part.index, to), to};
+  const comm::Readers readers{packet_states->exchange_reader(part, packet_bytes, to), to};
   std::byte* into = packet(part.index) + part.offset;
   std::size_t bytes = 0;
   for (const auto& piece : pieces) {
@@ -112,6 +112,7 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
     bytes += piece.size();
   }
   if (device.port().try_send_packet(to, device.number(), header, part) == Post::retry) {
+    packet_states->not_read(part.index);
     packets->free(part.index);
     return Post::retry;
   }
@@ -139,8 +140,12 @@ void Runtime::Impl::write_packets(const comm::MessagePackets& into, Rank next,
                                   std::span<const std::byte> data,
                                   std::atomic<uint32_t>& written) noexcept {
   std::array<Rank, comm::MessagePackets::kMost> last;
-  for (uint32_t i = 0; i < into.count; ++i)
-    last[i] = packet_states->exchange_reader(into.indices[i], next);
+  for (uint32_t i = 0; i < into.count; ++i) {
+    const std::size_t rest = data.size() - i * packet_bytes;
+    const auto part = static_cast<uint32_t>(std::min<std::size_t>(rest, packet_bytes));
+    last[i] = packet_states->exchange_reader(
+        {into.indices[i], part, into.count == 1 ? into.offset : 0}, packet_bytes, next);
+  }
   comm::write_open(
       into, packet_bytes, data, written,
       [&](std::size_t number, std::byte* place, const std::byte* from, std::size_t bytes) {
@@ -165,7 +170,10 @@ Post Runtime::Impl::send_in_packets(Device& device, Rank to, std::span<const std
                                                    .origin = data.data(),
                                                    .offset = taken.offset});
   if (answer == Post::retry) {
-    for (const uint32_t index : taken.numbers()) packet_states->reset(index);
+    for (const uint32_t index : taken.numbers()) {
+      packet_states->reset(index);
+      if (!open) packet_states->not_read(index);
+    }
     packets->free(taken.numbers());
     return Post::retry;
   }
@@ -212,6 +220,9 @@ uint64_t Runtime::Impl::send_shared(Device& device, std::span<const Rank> to,
     if (open) lend(true);
     write_packets(taken, comm::Readers::kSeveral, data, *written);
     lend(false);
+    if (went == 0) {
+      for (const uint32_t index : taken.numbers()) packet_states->not_read(index);
+    }
   }
   shared_packets->end(group);
   return went;

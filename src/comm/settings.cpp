@@ -76,8 +76,9 @@ constexpr base::ConfigKey kKeys[] = {
      .choices = "automatic|always|never",
      .help =
          "Whether packets, and puts, for this node are written past the caches, from 2 KiB on, on "
-         "processors where that may be quicker. automatic: for ranks whose cores are so far "
-         "that it is, as copies are found to take. And large messages into their receiver's "
+         "processors where that may be quicker. automatic: where one whose core is so far "
+         "that it is, as copies are found to take, read last what lay there, or reads next. And "
+         "large messages into their receiver's "
          "buffer; automatic: where that is more memory than the caches hold."},
     {.key = "comm.open_packets",
      .type = ConfigType::choice,

@@ -318,15 +318,17 @@ bool Device::may_stream() const noexcept {
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
   const fabric::PacketPart part = runtime_.take_packet(size);
   if (part.index == base::SlotPool::kNone) return false;
-  runtime_.copy_ways->copy({runtime_.packet_states->exchange_reader(part.index, op.peer), op.peer},
+  comm::PacketStates& states = *runtime_.packet_states;
+  runtime_.copy_ways->copy({states.exchange_reader(part, runtime_.packet_bytes, op.peer), op.peer},
                            runtime_.packet(part.index) + part.offset, op.buffer + offset, size);
   const comm::Bytes header(Header{.type = PacketType::data, .endpoint = op.endpoint, .bytes = size},
                            comm::DataBody{op.remote, offset});
-  runtime_.packet_states->streams(part.index);
+  states.streams(part.index);
   runtime_.streaming_packets.fetch_add(1, std::memory_order_relaxed);
   if (port_->try_send_packet(op.peer, op.reply_port, header.span(), part) != Post::retry)
     return true;
-  runtime_.packet_states->reset(part.index);
+  states.reset(part.index);
+  states.not_read(part.index);
   runtime_.streaming_packets.fetch_sub(1, std::memory_order_relaxed);
   runtime_.packets->free(part.index);
   return false;

@@ -79,12 +79,23 @@ TEST(PacketStates, WhatIsWrittenNextIsBehindWhatWasWrittenLast) {
 }
 
 TEST(PacketStates, WhoReadItLastIsKnownOfEach) {
+  constexpr uint32_t kSize = 1024;
   PacketStates states(2);
-  EXPECT_EQ(states.exchange_reader(0, Rank{3}), comm::Readers::kNobody);
-  EXPECT_EQ(states.exchange_reader(1, comm::Readers::kSeveral), comm::Readers::kNobody);
-  EXPECT_EQ(states.exchange_reader(0, Rank{0}), Rank{3});
-  EXPECT_EQ(states.exchange_reader(0, Rank{0}), Rank{0});
-  EXPECT_EQ(states.exchange_reader(1, Rank{1}), comm::Readers::kSeveral);
+  const auto last = [&](uint32_t index, uint32_t offset, uint32_t bytes, Rank next) {
+    return states.exchange_reader({index, bytes, offset}, kSize, next);
+  };
+  EXPECT_EQ(last(0, 0, kSize, Rank{3}), comm::Readers::kNobody);
+  EXPECT_EQ(last(1, 0, kSize, comm::Readers::kSeveral), comm::Readers::kNobody);
+  EXPECT_EQ(last(0, 0, kSize, Rank{0}), Rank{3});
+  EXPECT_EQ(last(1, 0, kSize, Rank{1}), comm::Readers::kSeveral);
+  EXPECT_EQ(last(0, 256, 256, Rank{5}), Rank{0}) << "a quarter of it";
+  EXPECT_EQ(last(0, 512, 512, Rank{6}), Rank{0});
+  EXPECT_EQ(last(0, 256, 257, Rank{7}), comm::Readers::kNobody) << "of two unlike ones";
+  EXPECT_EQ(last(0, 300, 300, Rank{8}), Rank{7});
+  EXPECT_EQ(last(0, 0, 0, Rank{9}), Rank{0});
+  EXPECT_EQ(last(0, 1000, 24, Rank{9}), Rank{6});
+  states.not_read(0);
+  EXPECT_EQ(last(0, 0, kSize, Rank{1}), comm::Readers::kNobody);
 }
 
 TEST(PacketStates, OneOfBothFreesIt) {

@@ -184,8 +184,8 @@ class Network:
         theirs: what would tell them is lost until `mend`; and `for_good`, what would make new ones. How many."""
         self.silence_ends(host, True, begins=for_good)
         own = self.address(host)
-        ends = [line.split()[2:4] for line in
-                self.do(host, "ss", "-Htnp", "state", "established", "src", own).splitlines()
+        ends = [line.split()[3:5] for line in
+                self.do(host, "ss", "-Htnp", "state", "connected", "src", own).splitlines()
                 if f'"{program}"' in line]
         for here, there in ends:
             self.do(host, "ss", "-Kt", "src", here, "dst", there)

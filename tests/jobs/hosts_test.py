@@ -65,6 +65,11 @@ for number in range(int(sys.argv[3])):
     own.sendto(str(number).encode(), (sys.argv[1], int(sys.argv[2])))
     time.sleep(0.001)
 """
+# Connects to where nobody listens, for so many seconds.
+CONNECT = """
+import socket, sys
+socket.create_connection((sys.argv[1], 9), float(sys.argv[2]))
+"""
 # Says when its one connection is over; WAIT, at the other end, speaks until it hears that.
 HOLD = """
 import socket, sys
@@ -197,6 +202,18 @@ class HostsTest(unittest.TestCase):
         self.assertIn(f":{port}", made.do("host0", *established))
         made.mend("host1")
         self.assertEqual(client.wait(WATCHDOG_S), 0)
+
+    def test_forgotten_for_good(self):
+        """Nor can the host begin connections, or let others do so."""
+        made = self.make(2)
+        made.forget("host1", "nobody", for_good=True)
+        for asker, asked in ("host0", "host1"), ("host1", "host0"):
+            with self.assertRaisesRegex(hosts.Unable, "timed out"):
+                made.do(asker, sys.executable, "-c", CONNECT, made.address(asked), "1")
+        made.mend("host1")
+        for asker, asked in ("host0", "host1"), ("host1", "host0"):
+            with self.assertRaisesRegex(hosts.Unable, "refused"):
+                made.do(asker, sys.executable, "-c", CONNECT, made.address(asked), str(WATCHDOG_S))
 
     def test_delay(self):
         made = self.make(2)

@@ -159,8 +159,12 @@ void refuse_alias(const Call& call) {
 }
 
 void refuse_larger(const Call& call) {
-  // With mpi.check_collectives all are told, before any of them goes on to its next call.
-  if (call.in_place || call.comm->inter || settings().check_collectives) return;
+  if (call.in_place || call.comm->inter) return;
+  // Compared with the others' (check.cpp), it is told to all of them, before any goes on. relaxed:
+  // after a death nothing is.
+  if (settings().check_collectives && call.comm->size() > 1 &&
+      !call.comm->member_died.load(std::memory_order_relaxed))
+    return;
   const int rank = call.comm->rank;
   Block given = call.out.whole();
   Block room = call.in.whole();

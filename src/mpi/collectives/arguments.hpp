@@ -39,7 +39,8 @@ bool is_in_place(const Call& call, const void* buffer);
 /// Throws MPI_ERR_BUFFER if both are the same memory, or what this rank gives is where its own part
 /// comes to lie.
 void refuse_alias(const Call& call);
-/// Throws MPI_ERR_TRUNCATE if what this rank gives is larger than its own part of what it gets.
+/// Throws MPI_ERR_TRUNCATE if what this rank gives is larger than its own part of what it gets,
+/// unless mpi.check_collectives finds it.
 void refuse_larger(const Call& call);
 /// As `refuse_alias`, for each of so many blocks, where data goes to and comes from everybody.
 void refuse_aliases(const Call& call, int blocks);

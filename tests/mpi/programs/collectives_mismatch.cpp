@@ -80,6 +80,18 @@ void test_unlike_counts() {
     return MPI_Gather(out.data(), 2, MPI_INT, in.data(), rank == 0 ? 2 - off : 2, MPI_INT, 0,
                       world);
   });
+  off_by_one("Allgather of too much", [&](int off) {
+    return MPI_Allgather(out.data(), rank == 0 ? 2 + off : 2, MPI_INT, in.data(), 2, MPI_INT,
+                         world);
+  });
+  off_by_one("Gatherv with too little room for oneself", [&](int off) {
+    counts = right;
+    if (rank == 0) counts.front() -= off;
+    return MPI_Gatherv(out.data(), 2, MPI_INT, in.data(), counts.data(), places.data(), MPI_INT, 0,
+                       world);
+  });
+  expect(MPI_Alltoall(out.data(), 1, MPI_INT, in.data(), 0, MPI_INT, MPI_COMM_SELF),
+         MPI_ERR_TRUNCATE, "Alltoall of one rank");
   off_by_one("Alltoall of too much", [&](int off) {
     return MPI_Alltoall(out.data(), rank == 0 ? 2 + off : 2, MPI_INT, in.data(), 2, MPI_INT, world);
   });
@@ -213,6 +225,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const MPI_Comm world = MPI_COMM_WORLD;
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   int x = 1;
   int y = 0;
   int many[64] = {};
