@@ -19,13 +19,6 @@ CopyWays::CopyWays(const fabric::Transport& transport, int ranks, Nontemporal ch
     note(rank, transport.is_far(rank) ? fixed : of_a_rank);
 }
 
-CopyWay CopyWays::way(const Readers& readers) const noexcept {
-  // relaxed: as in CopyTrial.
-  const auto last = CopyHabit::of(word_of(readers.last).load(std::memory_order_relaxed));
-  const auto next = CopyHabit::of(word_of(readers.next).load(std::memory_order_relaxed));
-  return next.is_fixed ? next.usual : std::max(last.usual, next.usual);
-}
-
 WEFT_NOT_IN_LINE void CopyWays::copy_long(const Readers& readers, std::byte* into,
                                           const std::byte* from, std::size_t bytes) noexcept {
   static constinit thread_local CopyTrial trial;
@@ -36,11 +29,15 @@ WEFT_NOT_IN_LINE void CopyWays::copy_long(const Readers& readers, std::byte* int
       base::copy_bytes(into, from, bytes);
     }
   };
-  // Before all else: 16 KiB in windows went 6 % slower with its loads behind the trial's.
-  const CopyWay usual = way(readers);
+  // Loaded before all else: behind the trial's, 16 KiB in windows went 6 % slower.
+  const CopyHabit last = habit_of(readers.last);
+  const CopyHabit next = habit_of(readers.next);
+  const CopyWay usual = way(last, next);
   const auto now = [] { return static_cast<double>(base::ticks()) / base::ticks_per_ns(); };
-  const bool may_be_tried = bytes >= kTriedBytes && !is_fixed(readers.next);
-  if (may_be_tried && trial.run(word_of(readers.last), bytes, copy, now)) return;
+  if (bytes >= kTriedBytes && !next.is_fixed &&
+      trial.run(word_of(readers.last), bytes, copy, now)) {
+    return;
+  }
   copy(usual);
 }
 

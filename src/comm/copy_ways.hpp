@@ -1,6 +1,7 @@
 // How a rank copies into packets: through the caches, or past them where their readers are far.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -42,7 +43,9 @@ class CopyWays {
   }
 
   /// The usual way.
-  [[nodiscard]] CopyWay way(const Readers& readers) const noexcept;
+  [[nodiscard]] CopyWay way(const Readers& readers) const noexcept {
+    return way(habit_of(readers.last), habit_of(readers.next));
+  }
   void note(Rank reader, CopyHabit habit) noexcept {
     word_of(reader).store(habit.word(), std::memory_order_relaxed);
   }
@@ -54,8 +57,11 @@ class CopyWays {
   static constexpr std::size_t kTooLong = std::size_t{1} << 20;
   void copy_long(const Readers& readers, std::byte* into, const std::byte* from,
                  std::size_t bytes) noexcept;
-  [[nodiscard]] bool is_fixed(Rank reader) const noexcept {
-    return CopyHabit::of(word_of(reader).load(std::memory_order_relaxed)).is_fixed;
+  [[nodiscard]] CopyHabit habit_of(Rank reader) const noexcept {
+    return CopyHabit::of(word_of(reader).load(std::memory_order_relaxed));  // as in CopyTrial
+  }
+  [[nodiscard]] static CopyWay way(CopyHabit last, CopyHabit next) noexcept {
+    return next.is_fixed ? next.usual : std::max(last.usual, next.usual);
   }
   [[nodiscard]] std::atomic<uint8_t>& word_of(Rank reader) const noexcept {
     return words_[static_cast<std::size_t>(reader.value - Readers::kSeveral.value)];

@@ -48,10 +48,13 @@ class PacketStates {
   /// Readers'. Who read last what lay there; kNobody also where that is not one.
   [[nodiscard]] Rank exchange_reader(const fabric::PacketPart& part, uint32_t size,
                                      Rank next) noexcept {
-    const auto quarter_of = [&](uint64_t at) { return std::min<uint64_t>(at * 4 / size, 3); };
+    const uint32_t quarter = size / 4;
+    const auto quarter_of = [=](uint32_t at) {
+      return uint32_t{at >= quarter} + uint32_t{at >= 2 * quarter} + uint32_t{at >= 3 * quarter};
+    };
     Rank(&readers)[4] = last_[part.index].readers;
-    uint64_t i = quarter_of(part.offset);
-    const uint64_t end = quarter_of(part.offset + std::max(part.bytes, 1U) - 1);
+    uint32_t i = quarter_of(part.offset);
+    const uint32_t end = quarter_of(part.offset + std::max(part.bytes, 1U) - 1);
     Rank last = readers[i];
     for (; i <= end; ++i) {
       if (std::exchange(readers[i], next) != last) last = Readers::kNobody;

@@ -119,6 +119,7 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(unexpected_records);
 
   cores = static_cast<uint32_t>(machine.cores().size());
+  ranks_have_cores = std::cmp_less_equal(job.node_ranks().size(), machine.processors());
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);

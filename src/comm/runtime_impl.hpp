@@ -108,6 +108,8 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kFetchRecords = 64;
   static constexpr double kYieldNs = 1000;
   static constexpr double kTurnNs = 5000;
+  static constexpr double kLongYieldNs = 500e3;
+  static constexpr double kKeepCoreNs = 50e6;
 
   Runtime& self;
   pid_t process;                         ///< a forked child must not end what belongs to its parent
@@ -184,17 +186,19 @@ struct Runtime::Impl final : base::IdleWork {
   std::vector<Rank> dead_in_order;        ///< once `dead` says so
 
   // Waiting (waiting.hpp).
-  uint32_t cores = 1;        ///< that this process may use
-  uint64_t yield_ticks = 0;  ///< without anything coming, before a server yields its core
-  uint64_t spin_ticks = 0;   ///< the same, before it sleeps
-  uint64_t turn_ticks = 0;   ///< allowed to each waiting thread for its turn on a shared core
+  uint32_t cores = 1;             ///< that this process may use
+  bool ranks_have_cores = false;  ///< each of the node's ranks one, wherever they are bound
+  uint64_t yield_ticks = 0;       ///< without anything coming, before a server yields its core
+  uint64_t spin_ticks = 0;        ///< the same, before it sleeps
+  uint64_t turn_ticks = 0;        ///< allowed to each waiting thread for its turn on a shared core
   // Looked at by every wait, and changed seldom.
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
   std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
   std::atomic<bool> orphans{false};  ///< a list may have parked threads and no server
-  std::atomic<bool> core_is_wanted{false};  ///< see yield_core
-  std::atomic<bool> core_is_shared{false};  ///< with others than those that wait here: a guess
-  std::atomic<uint32_t> asleep{0};          ///< threads on a doorbell, or about to be
+  std::atomic<bool> core_is_wanted{false};    ///< see yield_core
+  std::atomic<bool> core_is_shared{false};    ///< with others than those that wait here: a guess
+  std::atomic<uint64_t> keeps_core_until{0};  ///< ticks: beside one who computes (yield_core)
+  std::atomic<uint32_t> asleep{0};            ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};
   /// Threads in `wait` that do not sleep. Where each has a core, those that came a moment ago do
@@ -404,6 +408,10 @@ struct Runtime::Impl final : base::IdleWork {
     return waiting.load(std::memory_order_relaxed) + list.parked.load(std::memory_order_relaxed) <=
                cores &&
            !core_is_wanted.load(std::memory_order_relaxed);
+  }
+  /// Nobody yields now: it would last a time slice of one who computes.
+  [[nodiscard]] bool keeps_core(uint64_t now) const noexcept {
+    return now < keeps_core_until.load(std::memory_order_relaxed);  // a hint
   }
   /// So many turns of others took so long: they only look, as we do. Where turns are long somebody
   /// computes; who sleeps comes before him when it is woken, and who yields after.

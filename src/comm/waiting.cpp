@@ -335,21 +335,30 @@ void Runtime::Impl::yield_after_many_at_once() noexcept {
 }
 
 /// Lets whoever wants this core have it; how long that takes tells whether anybody did. Another
-/// process, unless threads of this one that wait as well had it meanwhile: these take turns.
+/// process, unless threads of this one that wait as well had it meanwhile: these take turns. If it
+/// lasted a time slice, and no rank of the job can have had it, somebody computes; then nobody
+/// yields for a while, as the kernel shares the core out all the same.
 void Runtime::Impl::yield_core() noexcept {
-  if (takes_turns) turns.note_running();
+  static const uint64_t long_yield = base::to_ticks(kLongYieldNs);
+  static const uint64_t keep_core = base::to_ticks(kKeepCoreNs);
   const uint64_t before = base::ticks();
+  if (keeps_core(before)) return;
+  if (takes_turns) turns.note_running();
   sched_yield();
-  const bool wanted = base::ticks() - before > yield_ticks;
-  // relaxed: a guess.
-  const bool for_ours =
-      takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
+  const uint64_t after = base::ticks();
+  const bool wanted = after - before > yield_ticks;
+  // relaxed, here and below: guesses.
+  const uint32_t in_waits = waiting.load(std::memory_order_relaxed);
+  const bool for_ours = takes_turns && (turns.others_ran() || in_waits > 1);
+  const bool keeps =
+      after - before > long_yield && ranks_have_cores && in_waits <= cores && !for_ours;
+  if (keeps) keeps_core_until.store(after + keep_core, std::memory_order_relaxed);
   if (takes_turns) turns.note_running();
   const auto hint = [](std::atomic<bool>& what, bool is_so) {
     // relaxed: a hint.
     if (what.load(std::memory_order_relaxed) != is_so) what.store(is_so, std::memory_order_relaxed);
   };
-  hint(core_is_wanted, wanted);
+  hint(core_is_wanted, wanted && !keeps);
   hint(core_is_shared, wanted && !for_ours);
 }
 
@@ -599,7 +608,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
       // relaxed: step_down looks again. To park is cheap, where somebody sleeps on the doorbells.
       if (sleeper.load(std::memory_order_relaxed)) {
         if (step_down(device, node)) return false;
-      } else if (yields >= kYieldsBeforeSleep || !are_short(yields, idle)) {
+      } else if (yields >= kYieldsBeforeSleep || !are_short(yields, idle) || keeps_core(now)) {
         if (sleeper.exchange(true, std::memory_order_acq_rel)) continue;
         sleep(device, awaited);
         idle_since = 0;
