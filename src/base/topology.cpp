@@ -107,6 +107,8 @@ Topology::Topology() {
   numa_nodes_ = std::max(1, static_cast<int>(numa_os_index_.size()));
   // Complete: with those that a container or an affinity leaves out.
   processors_ = std::max(1, hwloc_bitmap_weight(hwloc_topology_get_complete_cpuset(t)));
+  allowed_ = static_cast<std::size_t>(
+      std::max(1, hwloc_bitmap_weight(hwloc_topology_get_allowed_cpuset(t))));
 
   const auto least = [](uint64_t so_far, uint64_t bytes) {
     return so_far == 0 ? bytes : std::min(so_far, bytes);

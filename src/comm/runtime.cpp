@@ -119,7 +119,9 @@ Runtime::Impl::Impl(Runtime& the_runtime, const RuntimeOptions& options)
   unexpected = std::make_unique<base::Records<comm::Unexpected>>(unexpected_records);
 
   cores = static_cast<uint32_t>(machine.cores().size());
-  ranks_have_cores = std::cmp_less_equal(job.node_ranks().size(), machine.processors());
+  const std::size_t ranks_here = job.node_ranks().size();
+  ranks_have_cores = machine.has_processors_for(ranks_here);
+  own_cores = machine.narrowed() ? cores : std::max(1U, cores / static_cast<uint32_t>(ranks_here));
   yield_ticks = base::to_ticks(kYieldNs);
   spin_ticks = base::to_ticks(static_cast<double>(settings.spin_ns));
   turn_ticks = base::to_ticks(kTurnNs);

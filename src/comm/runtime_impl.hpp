@@ -30,6 +30,7 @@
 #include "comm/wire.hpp"
 #include "weft/base/idle_work.hpp"
 #include "weft/base/locks.hpp"
+#include "weft/base/long_yields.hpp"
 #include "weft/base/records.hpp"
 #include "weft/base/slot_pool.hpp"
 #include "weft/comm/collectives.hpp"
@@ -108,8 +109,6 @@ struct Runtime::Impl final : base::IdleWork {
   static constexpr uint32_t kFetchRecords = 64;
   static constexpr double kYieldNs = 1000;
   static constexpr double kTurnNs = 5000;
-  static constexpr double kLongYieldNs = 500e3;
-  static constexpr double kKeepCoreNs = 50e6;
 
   Runtime& self;
   pid_t process;                         ///< a forked child must not end what belongs to its parent
@@ -187,7 +186,8 @@ struct Runtime::Impl final : base::IdleWork {
 
   // Waiting (waiting.hpp).
   uint32_t cores = 1;             ///< that this process may use
-  bool ranks_have_cores = false;  ///< each of the node's ranks one, wherever they are bound
+  uint32_t own_cores = 1;         ///< of these, where the node's ranks share them
+  bool ranks_have_cores = false;  ///< each of the node's one, as far as is seen from here
   uint64_t yield_ticks = 0;       ///< without anything coming, before a server yields its core
   uint64_t spin_ticks = 0;        ///< the same, before it sleeps
   uint64_t turn_ticks = 0;        ///< allowed to each waiting thread for its turn on a shared core
@@ -195,10 +195,10 @@ struct Runtime::Impl final : base::IdleWork {
   alignas(base::kCacheLine) std::atomic<bool> sleeper{false};
   std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
   std::atomic<bool> orphans{false};  ///< a list may have parked threads and no server
-  std::atomic<bool> core_is_wanted{false};    ///< see yield_core
-  std::atomic<bool> core_is_shared{false};    ///< with others than those that wait here: a guess
-  std::atomic<uint64_t> keeps_core_until{0};  ///< ticks: beside one who computes (yield_core)
-  std::atomic<uint32_t> asleep{0};            ///< threads on a doorbell, or about to be
+  std::atomic<bool> core_is_wanted{false};  ///< see yield_core
+  std::atomic<bool> core_is_shared{false};  ///< with others than those that wait here: a guess
+  base::LongYields long_yields;
+  std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};
   /// Threads in `wait` that do not sleep. Where each has a core, those that came a moment ago do
@@ -409,10 +409,14 @@ struct Runtime::Impl final : base::IdleWork {
                cores &&
            !core_is_wanted.load(std::memory_order_relaxed);
   }
-  /// Nobody yields now: it would last a time slice of one who computes.
-  [[nodiscard]] bool keeps_core(uint64_t now) const noexcept {
-    return now < keeps_core_until.load(std::memory_order_relaxed);  // a hint
+  /// Who has waited in vain for so long does not yield: it would last a time slice of somebody who
+  /// computes.
+  [[nodiscard]] bool keeps_core(uint64_t now, uint64_t in_vain = 0) const noexcept {
+    return long_yields.keeps_core(now) && in_vain <= spin_ticks &&
+           (takes_turns || waiting.load(std::memory_order_relaxed) <= own_cores);
   }
+  /// No thread of a rank can have had this core, as far as is seen from here.
+  [[nodiscard]] bool has_core_alone() const noexcept;
   /// So many turns of others took so long: they only look, as we do. Where turns are long somebody
   /// computes; who sleeps comes before him when it is woken, and who yields after.
   [[nodiscard]] bool are_short(uint32_t times, uint64_t ticks) const noexcept {
@@ -442,7 +446,7 @@ struct Runtime::Impl final : base::IdleWork {
     std::atomic<uint32_t>& waiting_;
     bool counts_ = false;
   };
-  void yield_core() noexcept;
+  void yield_core(uint64_t in_vain = 0) noexcept;
   uint32_t progress_for_asker(Device& own);
   /// How a wait's yielding ended.
   enum class Yielded : uint8_t { until_ready, until_serving, in_vain };

@@ -334,26 +334,33 @@ void Runtime::Impl::yield_after_many_at_once() noexcept {
   yield_core();
 }
 
+bool Runtime::Impl::has_core_alone() const noexcept {
+  if (!ranks_have_cores) return false;
+  // relaxed: guesses.
+  uint32_t threads = waiting.load(std::memory_order_relaxed);
+  // Where threads take turns, whose turn it is is awake.
+  for (std::size_t i = 0; !takes_turns && i < devices.size(); ++i)
+    threads += devices[i]->waiters().parked.load(std::memory_order_relaxed);
+  return threads <= own_cores;
+}
+
 /// Lets whoever wants this core have it; how long that takes tells whether anybody did. Another
 /// process, unless threads of this one that wait as well had it meanwhile: these take turns. If it
-/// lasted a time slice, and no rank of the job can have had it, somebody computes; then nobody
-/// yields for a while, as the kernel shares the core out all the same.
-void Runtime::Impl::yield_core() noexcept {
-  static const uint64_t long_yield = base::to_ticks(kLongYieldNs);
-  static const uint64_t keep_core = base::to_ticks(kKeepCoreNs);
+/// lasted a time slice, and no rank can have had it, somebody computes; then no wait yields for a
+/// while, unless it has been in vain for as long as a wait may poll.
+void Runtime::Impl::yield_core(uint64_t in_vain) noexcept {
   const uint64_t before = base::ticks();
-  if (keeps_core(before)) return;
+  if (keeps_core(before, in_vain)) return;
   if (takes_turns) turns.note_running();
   sched_yield();
   const uint64_t after = base::ticks();
   const bool wanted = after - before > yield_ticks;
-  // relaxed, here and below: guesses.
-  const uint32_t in_waits = waiting.load(std::memory_order_relaxed);
-  const bool for_ours = takes_turns && (turns.others_ran() || in_waits > 1);
-  const bool keeps =
-      after - before > long_yield && ranks_have_cores && in_waits <= cores && !for_ours;
-  if (keeps) keeps_core_until.store(after + keep_core, std::memory_order_relaxed);
+  // relaxed: a guess.
+  const bool for_ours =
+      takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
   if (takes_turns) turns.note_running();
+  const bool keeps = wanted && !for_ours && has_core_alone() && long_yields.note(before, after);
+  if (!keeps && long_yields.keeps_core(after)) return;  // another thread knows more
   const auto hint = [](std::atomic<bool>& what, bool is_so) {
     // relaxed: a hint.
     if (what.load(std::memory_order_relaxed) != is_so) what.store(is_so, std::memory_order_relaxed);
@@ -402,8 +409,9 @@ uint32_t Runtime::Impl::progress_for_asker(Device& own) {
       if (base::ticks() - before < yield_ticks) yield_core();  // no other task wanted it
       return served;
     }
-    yield_core();
-    vain_looks.last = vain_looks.since = base::ticks();
+    yield_core(in_vain);
+    if (in_vain > spin_ticks || !long_yields.keeps_core(base::ticks()))
+      vain_looks.last = vain_looks.since = base::ticks();
   }
   return served;
 }
@@ -423,9 +431,9 @@ void Runtime::Impl::wait_as_task(Device& device, Awaited& awaited, base::Parker&
   while (!awaited.ready()) {
     // `device` stays a device, though the task may go on in another thread.
     const uint32_t served = progress_for(device, wants);
-    const bool in_vain = note_look(served, kCloseLooks * yield_ticks) > yield_ticks;
+    const uint64_t in_vain = note_look(served, kCloseLooks * yield_ticks);
     if (served == 0) task.yield();
-    if (in_vain) yield_core();
+    if (in_vain > yield_ticks) yield_core(in_vain);
   }
 }
 
@@ -451,7 +459,7 @@ Runtime::Impl::Yielded Runtime::Impl::wait_yielding(Device& device, Awaited& awa
   // Whoever serves sleeps, or nobody does, or threads that do nothing else.
   if (awake_now == 0 && (!elected || !served || asleep.load(std::memory_order_relaxed) != 0))
     return Yielded::in_vain;
-  if (spin_ticks == 0) return Yielded::in_vain;
+  if (spin_ticks == 0 || keeps_core(base::ticks())) return Yielded::in_vain;
   const int32_t credit = yield_credit.load(std::memory_order_relaxed);
   const bool all_have_cores = elected && has_core_for_all(list);
   if (credit < 0 && !all_have_cores) {
@@ -595,7 +603,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
       }
     } else if (crowded || now - idle_since > yield_ticks) {
       awake.begin();
-      yield_core();
+      yield_core(now - idle_since);
       ++yields;
       if (!turns.owed.empty()) continue;  // whoever had the core put some off
       const uint64_t idle = base::ticks() - idle_since;

@@ -19,16 +19,26 @@ void beside_one_who_computes(Body body) {
   std::jthread([&] {
     const int core = ::sched_getcpu();
     ASSERT_TRUE(base::bind_this_thread(core));
-    std::atomic<bool> computes{false};
+    std::atomic<int> computes{0};
     const std::jthread other([&](const std::stop_token& stop) {
-      (void)base::bind_this_thread(core);
-      computes = true;
+      computes = base::bind_this_thread(core) ? 1 : -1;
       while (!stop.stop_requested()) {
       }
     });
-    while (!computes) ::sched_yield();
+    while (computes == 0) ::sched_yield();
+    ASSERT_EQ(computes, 1);
     body();
   });
+}
+
+/// Yields until one has lasted a time slice; false: none does here.
+bool yield_for_long(Runtime::Impl& impl) {
+  const uint64_t until = base::now_ns() + 20'000'000'000;
+  while (!impl.keeps_core(base::ticks())) {
+    if (base::now_ns() > until) return false;
+    impl.yield_core();
+  }
+  return true;
 }
 
 TEST(BesideOthers, WhoComputesIsNotYieldedToAgainAndAgain) {
@@ -36,24 +46,32 @@ TEST(BesideOthers, WhoComputesIsNotYieldedToAgainAndAgain) {
     Runtime::Impl& impl = rt.impl();
     ASSERT_TRUE(impl.ranks_have_cores);
     beside_one_who_computes([&] {
-      while (!impl.keeps_core(base::ticks())) impl.yield_core();
+      if (!yield_for_long(impl)) GTEST_SKIP() << "yields are short here";
       EXPECT_FALSE(impl.is_crowded()) << "looks are as on a core of its own";
       EXPECT_TRUE(impl.core_is_shared) << "but nobody follows what it writes";
+      EXPECT_FALSE(impl.keeps_core(base::ticks(), impl.spin_ticks + 1)) << "after a wait in vain";
+      impl.waiting += 64;  // threads of its own want the core, but where they take turns
+      EXPECT_EQ(impl.keeps_core(base::ticks()), impl.takes_turns);
+      impl.waiting -= 64;
       while (impl.keeps_core(base::ticks())) {
       }
-      while (!impl.keeps_core(base::ticks())) impl.yield_core();
+      EXPECT_TRUE(yield_for_long(impl)) << "and so again";
     });
   });
 }
 
-TEST(BesideOthers, RanksThatShareCoresYield) {
+TEST(BesideOthers, WhereRanksOrThreadsShareCoresALongYieldTellsNothing) {
   test::on_ranks(1, [](Runtime& rt) {
     Runtime::Impl& impl = rt.impl();
-    impl.ranks_have_cores = false;
     beside_one_who_computes([&] {
-      for (int i = 0; i < 20; ++i) {
-        impl.yield_core();
-        EXPECT_FALSE(impl.keeps_core(base::ticks()));
+      for (const bool ranks : {false, true}) {
+        impl.ranks_have_cores = !ranks;
+        impl.waiting += ranks ? 0 : 64;
+        for (int i = 0; i < 20; ++i) {
+          impl.yield_core();
+          EXPECT_FALSE(impl.long_yields.keeps_core(base::ticks()));
+        }
+        impl.waiting -= ranks ? 0 : 64;
       }
     });
   });

@@ -486,6 +486,7 @@ TEST(TakingTurns, ThreadsThatWaitAreNotTakenForOthersWhoWantTheCore) {
       int wanted = 0;
       for (int i = 0; i < kYields || (!waits && wanted == 0); ++i) {
         impl.core_is_shared = false;
+        impl.long_yields.forget();
         impl.yield_core();
         if (impl.core_is_shared) ++wanted;
       }

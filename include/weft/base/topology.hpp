@@ -27,6 +27,12 @@ class Topology {
   /// Processors of the machine, whichever of them this process may use: the same number for all
   /// processes on it.
   [[nodiscard]] int processors() const noexcept { return processors_; }
+  /// Whether so many processes of this machine, this one among them, have a processor each. Those
+  /// that may use one may use that alone, as far as is seen from here; who may use several shares
+  /// these with the others.
+  [[nodiscard]] bool has_processors_for(std::size_t processes) const noexcept {
+    return processes <= (narrowed_ && cores_.size() > 1 ? cores_.size() : allowed_);
+  }
   [[nodiscard]] int numa_nodes() const noexcept { return numa_nodes_; }
   /// Bytes of a second-level cache (the least of several). 0: it shows none.
   [[nodiscard]] uint64_t second_cache_bytes() const noexcept { return second_cache_bytes_; }
@@ -51,6 +57,7 @@ class Topology {
   std::vector<int> node_of_processor_;  // by os_index; -1: no such processor
   std::vector<int> numa_os_index_;      // by node
   int processors_ = 1;
+  std::size_t allowed_ = 1;  ///< of these, in this container
   int numa_nodes_ = 1;
   uint64_t second_cache_bytes_ = 0;
   uint64_t cache_bytes_ = 0;

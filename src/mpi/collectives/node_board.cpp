@@ -116,15 +116,6 @@ Schedule agree_on_board(Team node, Agreement& agreed) {
 
 // --- What is shown -------------------------------------------------------------------------------
 
-/// Of all of the job that are on this node. Those that have a processor each may use that alone;
-/// who may use several shares these with the others.
-bool ranks_outnumber_processors() {
-  const base::Topology& machine = base::Topology::machine();
-  const std::size_t mine = machine.cores().size();
-  const auto all = static_cast<std::size_t>(machine.processors());
-  return runtime().job().node_ranks().size() > (machine.narrowed() && mine > 1 ? mine : all);
-}
-
 void show(const Block& block, std::byte* at, uint32_t& bytes) {
   const auto length = static_cast<std::size_t>(block.bytes());
   bytes = static_cast<uint32_t>(length);
@@ -168,7 +159,8 @@ void NodeBoard::set_up(int tag) {
   if (!fits_board(node.size, comm_)) return;
   exchanges_ = node.size == comm_.size() && node.size <= static_cast<int>(Board::kExchangers);
   is_pair_ = exchanges_ && node.size == 2;
-  ranks_take_turns_ = ranks_outnumber_processors();
+  ranks_take_turns_ =
+      !base::Topology::machine().has_processors_for(runtime().job().node_ranks().size());
   Agreement agreed;
   try {
     run(agree_on_board(node, agreed));
@@ -189,8 +181,11 @@ void NodeBoard::set_up(int tag) {
 void NodeBoard::yield_core() noexcept {
   static const uint64_t kShort = base::to_ticks(kShortNs);
   const uint64_t before = base::ticks();
+  if (long_yields_.keeps_core(before)) return base::cpu_relax();
   base::this_parker().yield();
-  core_is_wanted_ = base::ticks() - before > kShort;
+  const uint64_t after = base::ticks();
+  const bool keeps = !ranks_take_turns_ && long_yields_.note(before, after);
+  core_is_wanted_ = after - before > kShort && !keeps;
 }
 
 /// On a core that others want. If these are ranks, the one that is waited for may be among them, or

@@ -14,6 +14,7 @@
 #include "mpi/collectives/node_map.hpp"
 #include "mpi/collectives/posts.hpp"
 #include "mpi/collectives/team.hpp"
+#include "weft/base/long_yields.hpp"
 
 namespace weft::mpi {
 
@@ -85,7 +86,8 @@ class NodeBoard {
   bool others_may_wait_ = false;   ///< a use broke, and one who left that out may exchange
   bool ranks_take_turns_ = false;  ///< more of them are here than processors
   bool core_is_wanted_ = false;    ///< as the last yield told
-  uint32_t vain_looks_ = 0;        ///< waits since the last in which it paid to look
+  base::LongYields long_yields_;
+  uint32_t vain_looks_ = 0;  ///< waits since the last in which it paid to look
 };
 
 /// One use of a board, by every member alike: one collective, which blocks. In the middle of it the
