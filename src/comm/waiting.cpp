@@ -557,7 +557,7 @@ bool Runtime::Impl::wait_as_server(Device& device, Awaited& awaited, WaitNode& n
       }
     } else if (crowded || now - idle_since > yield_ticks) {
       awake.begin();
-      yield_core(now - idle_since);
+      yield_core(any_busy() ? now - idle_since : 0);  // who is not goes to sleep after that time
       ++yields;
       if (!turns.owed.empty()) continue;  // whoever had the core put some off
       const uint64_t idle = base::ticks() - idle_since;
