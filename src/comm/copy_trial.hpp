@@ -34,8 +34,8 @@ struct CopyHabit {
 /// its own; and then some that are timed. Past the caches is taken to be better only where the
 /// caches' way is slow and it is quicker by half: a sender does not see that readers who are near
 /// read more slowly what was written so. Before the usual way changes it is timed once more:
-/// packets may have been new when it was first. A time is the least of several: others take cores
-/// away.
+/// packets may have been new in part when it was first. A time is the least of several: others take
+/// cores away.
 class CopyTrial {
  public:
   static constexpr uint32_t kTimed = 4;

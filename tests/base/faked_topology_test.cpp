@@ -1,6 +1,7 @@
 // A made-up machine with two memory nodes, on any machine.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "weft/base/config.hpp"
@@ -19,6 +20,13 @@ TEST(FakedTopology, NonsenseIsRefusedAndAGoodOneIsBelieved) {
     set_config("base.faked_affinity", list);
     EXPECT_THROW(Topology::machine(), Error) << list;
   }
+  // Who may use one processor of eight: the others may have one each, too.
+  const auto child = [] {
+    set_config("base.faked_affinity", "3");
+    const Topology& bound = Topology::machine();
+    std::_Exit(bound.has_processors_for(8) && !bound.has_processors_for(9) ? 0 : 1);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
   set_config("base.faked_affinity", "2-5,7");
   const Topology& machine = Topology::machine();
   EXPECT_TRUE(machine.faked());
@@ -29,6 +37,8 @@ TEST(FakedTopology, NonsenseIsRefusedAndAGoodOneIsBelieved) {
     EXPECT_EQ(machine.cores()[i].os_index, indexes[i]);
     EXPECT_EQ(machine.cores()[i].numa_node, indexes[i] / 4);
   }
+  EXPECT_TRUE(machine.has_processors_for(5));
+  EXPECT_FALSE(machine.has_processors_for(6)) << "who may use several shares them";
   EXPECT_EQ(machine.second_cache_bytes(), 1U << 20);
   EXPECT_EQ(machine.cache_bytes(), 16U << 20);
   EXPECT_EQ(machine.all_cache_bytes(), 64U << 20);

@@ -8,8 +8,10 @@
   hosts.py cut HOST [drop]     takes the host off the net   }
   hosts.py mend HOST           puts it back, whole          }
   hosts.py loss HOST PERCENT   loses packets, both ways     }
-  hosts.py forget HOST PROGRAM its kernel forgets the connections of such processes to other hosts, and
-                               what would tell these (FIN, RST) is lost until it is mended  }
+  hosts.py forget HOST PROGRAM [for_good]
+                               its kernel forgets the connections of such processes to other hosts, and
+                               what would tell these (FIN, RST), or for good make new ones (SYN), is lost
+                               until it is mended         }
   hosts.py rate HOST MBIT      limits it, both ways         }
   hosts.py delay HOST MS [JITTER_MS [PERCENT]]
                                mends it, then delays packets, both ways, by so much and at random by up to
