@@ -132,14 +132,12 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
      {},
      "Messages of a port that the network may have in its hands, but for the shortest; 0: as many "
      "as it takes."},
-    {"fabric.ofi.remote_reads",
-     boolean,
-     "true",
-     0,
-     0,
-     {},
-     "Large messages are read by their receiver out of the sender's memory into its own, where the "
-     "provider can and fabric.security is plain; false: they go in packets."},
+    {"fabric.ofi.remote_reads", choice, "automatic", 0, 0, "automatic|provider|messages|off",
+     "How a receiver gets a large message out of the sender's memory into its own, where "
+     "fabric.security is plain: by the provider's reads; in messages with a tag, which the "
+     "sender's "
+     "rank sends when it is asked; automatic: those over plain TCP, else the provider's; off: not "
+     "at all, it comes in packets."},
     {"fabric.ofi.silence_s",
      integer,
      "30",

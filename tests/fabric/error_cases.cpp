@@ -251,6 +251,7 @@ Outcome run(const Case& one, const char* provider) {
   base::set_config("fabric.ofi.provider", provider);
   base::set_config("fabric.ofi.silence_s", one.silence_s);
   base::set_config("fabric.ofi.receive", one.receive);
+  base::set_config("fabric.ofi.remote_reads", one.reads);
   if (one.scarce) {
     base::set_config("fabric.ofi.receives", "4");
     base::set_config("fabric.ofi.receive_memory", "65536");

@@ -30,10 +30,11 @@ struct Case {
   std::string lost_said = {};          ///< and what rank 0 is told of rank 1's loss
   std::function<void()> at_set_up = {}, afterwards = {}, end = {};
   const char* silence_s = "1";
-  const char* receive = "single";  ///< fabric.ofi.receive
-  bool scarce = false;             ///< few receives, so that none may be forgotten
-  bool exacting = false;           ///< a provider that must be told of all memory
-  bool is_of_calls = false;        ///< of a Fault, which must have been met
+  const char* receive = "single";   ///< fabric.ofi.receive
+  const char* reads = "automatic";  ///< fabric.ofi.remote_reads
+  bool scarce = false;              ///< few receives, so that none may be forgotten
+  bool exacting = false;            ///< a provider that must be told of all memory
+  bool is_of_calls = false;         ///< of a Fault, which must have been met
   uint32_t messages = 60;
   int failed_reads = kAny;  ///< of rank 0's; where all arrived
   int offers = kAny;        ///< 0, 1: whether rank 0 could offer its memory; where all arrived

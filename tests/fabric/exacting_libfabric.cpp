@@ -148,6 +148,11 @@ ssize_t tsendv(fid_ep* endpoint, const iovec* pieces, void** given, std::size_t 
   Descriptors own(endpoint, pieces, given, count, "fi_tsendv");
   return Own::real(endpoint->tagged).sendv(endpoint, pieces, own.of, count, to, tag, context);
 }
+ssize_t tsenddata(fid_ep* endpoint, const void* piece, std::size_t bytes, void* given,
+                  uint64_t data, fi_addr_t to, uint64_t tag, void* context) {
+  void* const own = checked(endpoint, given, piece, bytes, FI_SEND, "fi_tsenddata");
+  return Own::real(endpoint->tagged).senddata(endpoint, piece, bytes, own, data, to, tag, context);
+}
 ssize_t receive(fid_ep* endpoint, void* into, std::size_t bytes, void* given, fi_addr_t from,
                 void* context) {
   void* const own = checked(endpoint, given, into, bytes, FI_RECV, "fi_recv");
@@ -248,6 +253,7 @@ int make_endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* contex
   if (endpoint.tagged != nullptr) {
     fi_ops_tagged& tagged = Own::replace(endpoint.tagged);
     tagged.sendv = tsendv;
+    tagged.senddata = tsenddata;
     tagged.recv = treceive;
   }
   if (endpoint.rma != nullptr) Own::replace(endpoint.rma).read = read_peer;

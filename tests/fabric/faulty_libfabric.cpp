@@ -8,11 +8,14 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "fabric/libfabric_tables.hpp"
 
@@ -24,8 +27,11 @@ using Own = Tables<FaultyLibfabric>;
 ofi::Libfabric g_real;
 std::atomic<bool> g_wraps{false}, g_fails{false};
 Fault g_fault{};
-std::atomic<uint32_t> g_calls{0};  ///< of the one that fails
-std::atomic<int> g_open{0};        ///< objects
+std::atomic<uint32_t> g_calls{0};           ///< of the one that fails
+std::atomic<int> g_open{0};                 ///< objects
+std::mutex g_lost_lock;                     // guards what follows; taken while completions are read
+std::map<const fid*, const fid*> g_queues;  ///< of endpoints
+std::vector<std::pair<const fid*, void*>> g_lost = {};  ///< sends that are still to be told well
 
 /// 0, or the negative error with which this call is to fail.
 int error_of(Call call) {
@@ -42,6 +48,10 @@ int bind(fid* object, fid* other, uint64_t flags) {
   const int error = error_of(object->fclass == FI_CLASS_MR  ? Call::bind_memory
                              : other->fclass == FI_CLASS_CQ ? Call::bind_queue
                                                             : Call::bind);
+  if (other->fclass == FI_CLASS_CQ) {
+    const std::scoped_lock hold(g_lost_lock);
+    g_queues[object] = other;
+  }
   return error != 0 ? error : Own::real(object->ops).bind(object, other, flags);
 }
 
@@ -87,6 +97,17 @@ Pending& pending_of(fid_cq* queue) {
   std::abort();  // no test makes so many
 }
 
+/// The completion of something that was lost.
+bool take_lost(const fid_cq* queue, void* into) {
+  const std::scoped_lock hold(g_lost_lock);
+  const auto lost = std::find_if(g_lost.begin(), g_lost.end(),
+                                 [&](const auto& one) { return one.first == &queue->fid; });
+  if (lost == g_lost.end()) return false;
+  *static_cast<fi_cq_data_entry*>(into) = {lost->second, FI_SEND | FI_TAGGED, 0, nullptr, 0};
+  g_lost.erase(lost);
+  return true;
+}
+
 ssize_t read(fid_cq* queue, void* into, std::size_t count) {
   // (So providers move on themselves.)
   if (count == 0) return Own::real(queue->ops).read(queue, into, count);
@@ -97,6 +118,7 @@ ssize_t read(fid_cq* queue, void* into, std::size_t count) {
   const std::scoped_lock hold(g_pending_lock);
   Pending& pending = pending_of(queue);
   if (pending.is_there) return -FI_EAVAIL;
+  if (take_lost(queue, into)) return 1;
   const ssize_t got = Own::real(queue->ops).read(queue, into, spoils ? 1 : count);
   if (got != 1 || !spoils || error_of(call) == 0) return got;
   pending = {true, *static_cast<fi_cq_msg_entry*>(into),
@@ -170,6 +192,19 @@ ssize_t tagged_sendv(fid_ep* endpoint, const iovec* pieces, void** descriptors, 
   return error != 0 ? error
                     : Own::real(endpoint->tagged)
                           .sendv(endpoint, pieces, descriptors, count, to, tag, context);
+}
+
+ssize_t tagged_send_data(fid_ep* endpoint, const void* piece, std::size_t bytes, void* descriptor,
+                         uint64_t data, fi_addr_t to, uint64_t tag, void* context) {
+  const int error = error_of(Call::tagged_send);
+  if (error_of(Call::lost_data) != 0) {
+    const std::scoped_lock hold(g_lost_lock);
+    g_lost.emplace_back(g_queues.at(&endpoint->fid), context);
+    return 0;
+  }
+  return error != 0 ? error
+                    : Own::real(endpoint->tagged)
+                          .senddata(endpoint, piece, bytes, descriptor, data, to, tag, context);
 }
 
 ssize_t tagged_receive(fid_ep* endpoint, void* into, std::size_t bytes, void* descriptor,
@@ -255,6 +290,7 @@ int endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
   if ((*made)->tagged != nullptr) {
     fi_ops_tagged& tagged = Own::replace((*made)->tagged);
     tagged.sendv = tagged_sendv;
+    tagged.senddata = tagged_send_data;
     tagged.recv = tagged_receive;
   }
   if ((*made)->rma != nullptr) Own::replace((*made)->rma).read = read_remote;
@@ -327,12 +363,14 @@ fi_info* dupinfo(const fi_info* info) {
 
 std::string Fault::text() const {
   static constexpr const char* kCalls[] = {
-      "getinfo",        "dupinfo",      "fabric",      "domain",       "wait_open",  "av_open",
-      "cq_open",        "get_wait",     "endpoint",    "bind",         "bind_queue", "enable",
-      "getname",        "insert",       "send",        "inject",       "receive",    "tagged_send",
-      "tagged_receive", "receive_many", "least_room",  "cancel",       "enter",      "bind_memory",
-      "enable_memory",  "memory_key",   "remote_read", "read",         "completion", "read_error",
-      "unreadable",     "trywait",      "wait",        "endless_send", "close"};
+      "getinfo",       "dupinfo",    "fabric",      "domain",         "wait_open",
+      "av_open",       "cq_open",    "get_wait",    "endpoint",       "bind",
+      "bind_queue",    "enable",     "getname",     "insert",         "send",
+      "inject",        "receive",    "tagged_send", "tagged_receive", "lost_data",
+      "receive_many",  "least_room", "cancel",      "enter",          "bind_memory",
+      "enable_memory", "memory_key", "remote_read", "read",           "completion",
+      "read_error",    "unreadable", "trywait",     "wait",           "endless_send",
+      "close"};
   static_assert(std::size(kCalls) == static_cast<std::size_t>(Call::close) + 1);
   static constexpr const char* kHow[] = {"once", "now and then", "always"};
   return std::string(kCalls[static_cast<int>(call)]) + ", error " + std::to_string(code) + ", " +

@@ -34,6 +34,7 @@ enum class Call : int {
   receive,
   tagged_send,
   tagged_receive,
+  lost_data,     ///< tagged, was sent, it is said, and is not heard of again
   receive_many,  ///< with FI_MULTI_RECV
   least_room,    ///< for these: FI_OPT_MIN_MULTI_RECV
   cancel,

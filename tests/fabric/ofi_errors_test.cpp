@@ -141,17 +141,26 @@ TEST_P(OfiErrors, ThatDoNotEndAreTheEndOfThePeer) {
 /// soon enough for its message to come in packets; all else goes on.
 TEST_P(OfiErrors, OfReadsEndThem) {
   std::vector<Case> cases;
-  for (const int code : codes())
-    for (const How how : kHows) {
-      Case one = case_of({Call::remote_read, code, how});
-      one.silence_s = how == How::always && code == FI_EAGAIN ? "3" : "20";
-      one.failed_reads = how == How::always  ? kReads
-                         : code == FI_EAGAIN ? 0
-                         : how == How::once  ? 1
-                                             : Case::kAny;
-      one.offers = 1;
-      cases.push_back(std::move(one));
-    }
+  const auto add = [&](Call call, const char* reads) {
+    for (const int code : codes())
+      for (const How how : kHows) {
+        Case one = case_of({call, code, how});
+        one.reads = reads;
+        one.silence_s = how == How::always && code == FI_EAGAIN ? "3" : "20";
+        // What rank 0 cannot send is rank 1's, whose reads end, too, or it would tell nothing.
+        const bool is_of_its_own = call == Call::remote_read || call == Call::tagged_receive;
+        one.failed_reads = !is_of_its_own       ? 0
+                           : how == How::always ? kReads
+                           : code == FI_EAGAIN  ? 0
+                           : how == How::once   ? 1
+                                                : Case::kAny;
+        one.offers = 1;
+        cases.push_back(std::move(one));
+      }
+  };
+  add(Call::remote_read, "provider");
+  for (const Call call : {Call::tagged_receive, Call::tagged_send, Call::lost_data})
+    if (GetParam() == std::string_view(kUnlayered)) add(call, "messages");
   expect_all(cases, GetParam(), kArrived);
 }
 
@@ -160,12 +169,16 @@ TEST_P(OfiErrors, OfOffersLeaveThemOut) {
   std::vector<Case> cases;
   for (const int code : codes())
     for (const How how : {How::once, How::always}) {
-      for (const Call call : {Call::enter, Call::memory_key})
+      for (const Call call : {Call::enter, Call::memory_key}) {
         cases.push_back(case_of({call, code, how}));
-      for (const Call call : {Call::enter, Call::bind_memory, Call::enable_memory}) {
-        cases.push_back(later_case_of({call, code, how}));
-        cases.back().exacting = true;
+        cases.back().reads = "provider";
       }
+      for (const Call call : {Call::enter, Call::bind_memory, Call::enable_memory})
+        for (const char* const reads : {"provider", "automatic"}) {
+          cases.push_back(later_case_of({call, code, how}));
+          cases.back().exacting = true;
+          cases.back().reads = reads;
+        }
     }
   for (Case& one : cases) {
     one.silence_s = "20";

@@ -47,6 +47,26 @@ TEST(OfiProvider, AsChosen) {
   }
 }
 
+TEST(OfiProvider, HowPeersMemoryIsReadOverIt) {
+  const auto how = [](const char* provider, const char* wish) {
+    const test::Configured configured(test::Configured::List{{"fabric.ofi.provider", provider},
+                                                             {"fabric.ofi.remote_reads", wish}});
+    return how_to_read(*choose_provider(true, true));
+  };
+  EXPECT_EQ(how(test::kUnlayered, "automatic"), Reads::by_messages);
+  EXPECT_EQ(how(test::kUnlayered, "messages"), Reads::by_messages);
+  EXPECT_EQ(how(test::kUnlayered, "provider"), Reads::by_provider);
+  EXPECT_EQ(how(test::kUnlayered, "off"), Reads::never);
+  EXPECT_EQ(how(test::kLayered, "automatic"), Reads::by_provider);
+  try {
+    (void)how(test::kLayered, "messages");
+    ADD_FAILURE() << "not for layers";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::bad_config);
+    EXPECT_NE(std::string(error.what()).find("tcp;ofi_rxm"), std::string::npos) << error.what();
+  }
+}
+
 TEST(OfiProvider, OnlyWholeAddressesOfIpAreKnockedAt) {
   const auto holds = [](sa_family_t family, std::size_t bytes) {
     sockaddr_storage address{};

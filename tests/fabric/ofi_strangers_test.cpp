@@ -22,6 +22,7 @@
 #include "fabric/lane_setup.hpp"
 #include "fabric/ofi/ofi_transport.hpp"
 #include "fabric/ofi/probe.hpp"
+#include "fabric/tcp_providers.hpp"
 #include "weft/base/config.hpp"
 #include "weft/fabric/config.hpp"
 
@@ -76,7 +77,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     register_fabric_config();
-    base::set_config("fabric.ofi.provider", "tcp;ofi_rxm");
+    base::set_config("fabric.ofi.provider", provider_);
     base::set_config("fabric.security", GetParam() ? "mac" : "plain");
     jobs_ = make_local_job(2);
     job_ = std::make_unique<SlowJob>(*jobs_[0]);
@@ -162,6 +163,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     EXPECT_TRUE(poll_until(*port_, sink_, [&] { return strays() >= count; }));
   }
 
+  const char* provider_ = kLayered;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::unique_ptr<SlowJob> job_;  ///< rank 0's
   ofi::Info info_;
@@ -314,6 +316,74 @@ TEST_P(OfiStrangers, APeerThatSendsNonsenseIsDown) {
     sink_ = Recorder();
     TearDown();
   }
+}
+
+/// Asks for what is not there, and for more than anybody waits for.
+TEST_P(OfiStrangers, NobodyReadsWhatHeWasNotOfferedNorWithoutEnd) {
+  if (GetParam()) GTEST_SKIP() << "nothing is read where frames have tags";
+  TearDown();
+  provider_ = kUnlayered;
+  SetUp();
+  const std::vector<std::byte> memory(16 << 20);  // more than lies in sockets
+  ReadOffer offer = port_->offer(Rank{1}, memory);
+  ASSERT_NE(offer.handle, nullptr);
+  uint32_t count = 0;
+  const auto ask = [&](uint64_t key, uint64_t offset, uint64_t bytes) {
+    const ofi::ReadBody asked{key, offset, bytes, ++count};
+    const std::string body(reinterpret_cast<const char*>(&asked), sizeof asked);
+    send(frame(count - 1, body, [](WireHeader& h) { h.kind = WireKind::read; }));
+  };
+  /// The next word about reads that comes from there: of which it is.
+  const auto unread = [&] {
+    for (;;) {
+      EXPECT_EQ(endpoint_->receive(buffer_, nullptr, ofi::Endpoint::kUntagged, in_), 0);
+      std::array<fi_cq_data_entry, 1> entry{};
+      if (!poll_until(*port_, sink_, [&] { return endpoint_->read(entry) == 1; }))
+        return uint64_t{0};
+      WireHeader header;
+      std::memcpy(&header, buffer_.data(), sizeof header);
+      uint64_t tag = 0;
+      std::memcpy(&tag, buffer_.data() + sizeof header, sizeof tag);
+      if (header.kind == WireKind::unread) return tag;
+    }
+  };
+  ask(offer.key ^ 1, offer.address, 8);
+  EXPECT_EQ(unread(), count) << "another key";
+  ask(offer.key, memory.size(), 1);
+  EXPECT_EQ(unread(), count) << "behind it";
+  ask(offer.key, 8, ~uint64_t{0} - 4);
+  EXPECT_EQ(unread(), count) << "more than there is";
+  ask(offer.key, ~uint64_t{0} - 4, 8);
+  EXPECT_EQ(unread(), count) << "far behind it";
+  ask(ReadOffer::kNone, 0, 8);
+  EXPECT_EQ(unread(), count) << "no key";
+  port_->withdraw_offer(offer.handle, false);
+  ask(offer.key, 0, 8);
+  EXPECT_EQ(unread(), count) << "not any more";
+  EXPECT_TRUE(sink_.downs.empty());
+
+  offer = port_->offer(Rank{1}, memory);
+  const uint32_t before = count;
+  for (int i = 0; i < 40 && sink_.downs.empty(); ++i) ask(offer.key, 0, memory.size());
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return !sink_.downs.empty(); }));
+  EXPECT_NE(sink_.downs.at(0).second.find("more than it may"), std::string::npos);
+  EXPECT_GT(count, before + 32);
+  port_->withdraw_offer(offer.handle, true);
+}
+
+/// Each is told, and he never says that he heard it.
+TEST_P(OfiStrangers, NobodyAsksWithoutEndForWhatIsNotThere) {
+  TearDown();
+  provider_ = kUnlayered;
+  SetUp();
+  const ofi::ReadBody asked{1, 2, 3, 4};
+  const std::string body(reinterpret_cast<const char*>(&asked), sizeof asked);
+  uint32_t count = 0;
+  for (; count < 100 && sink_.downs.empty(); ++count)
+    send(frame(count, body, [](WireHeader& h) { h.kind = WireKind::read; }));
+  EXPECT_TRUE(poll_until(*port_, sink_, [&] { return !sink_.downs.empty(); }));
+  EXPECT_NE(sink_.downs.at(0).second.find("more than it may"), std::string::npos);
+  EXPECT_TRUE(GetParam() || count > 32);  // where frames have tags, nothing at all is read
 }
 
 TEST_P(OfiStrangers, ADeathThatIsToldBeforeThePeerIsMetIsReportedWhenItIs) {

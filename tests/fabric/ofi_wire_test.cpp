@@ -61,6 +61,8 @@ std::vector<Made> good_ones() {
           Made::of(WireKind::packet, 240, 0),
           Made::of(WireKind::returns, 4),
           Made::of(WireKind::returns, 248),
+          Made::of(WireKind::read, sizeof(ReadBody)),
+          Made::of(WireKind::unread, sizeof(uint64_t)),
           Made::of(WireKind::leave, 0),
           Made::of(WireKind::report, sizeof(ReportBody))};
 }
@@ -107,6 +109,8 @@ TEST(OfiWire, EveryLengthIsChecked) {
   EXPECT_FALSE(Made::of(WireKind::returns, 0).passes());
   EXPECT_FALSE(Made::of(WireKind::returns, 6).passes());
   EXPECT_FALSE(Made::of(WireKind::returns, 252).passes());
+  EXPECT_FALSE(Made::of(WireKind::read, sizeof(ReadBody) - 1).passes());
+  EXPECT_FALSE(Made::of(WireKind::unread, 16).passes());
   EXPECT_FALSE(Made::of(WireKind::leave, 4).passes());
   EXPECT_FALSE(Made::of(WireKind::report, 16).passes());
   // Lengths whose sum wraps.
@@ -130,7 +134,7 @@ TEST(OfiWire, FieldsThatAKindDoesNotHaveAreNothing) {
   EXPECT_TRUE(one.passes());
   one.header.flags = 4;
   EXPECT_FALSE(one.passes());
-  for (int kind : {0, 7, 255}) {
+  for (int kind : {0, 9, 255}) {
     one = Made::of(static_cast<WireKind>(kind), 0);
     EXPECT_FALSE(one.passes());
   }

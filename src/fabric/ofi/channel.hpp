@@ -77,6 +77,11 @@ struct Channel {
   std::map<uint64_t, std::vector<std::byte>> early;
   std::size_t early_bytes = 0;
   std::vector<uint32_t> returns;  ///< packets to give back; room for all that the peer has
+  OutFrame* answers = nullptr;    ///< to its reads (Engine::Answer), the oldest first
+  uint32_t unanswered_reads = 0;  ///< of these, what the provider does not have yet
+  uint64_t unread_first = 0;      ///< number of what was said first, of those that
+  uint32_t unread_count = 0;      ///< were said since, and are not known to have been heard
+  uint64_t no_answers_ns = 0;     ///< it takes none since, in time awake; 0: it does
   uint32_t put_off = 0;           ///< steps that did not give them back, for more were to come
   uint64_t messages_reported = 0, control_reported = 0;
 

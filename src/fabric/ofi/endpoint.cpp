@@ -204,15 +204,32 @@ std::string names(const fi_info* list, bool one_node, Name name) {
 
 std::string error_text(int code) { return libfabric().strerror(code < 0 ? -code : code); }
 
-Info choose_provider(bool one_node, bool reads_remotely) {
+Reads how_to_read(const fi_info& info) {
+  const std::string wish = base::config_text("fabric.ofi.remote_reads");
+  if (wish == "off") return Reads::never;
+  // What such a provider calls a read, it sends as messages itself.
+  const bool is_plain_tcp = provider_of(info) == "net" || provider_of(info) == "tcp";
+  if (wish == "messages" && !is_plain_tcp)
+    throw Error(
+        Errc::bad_config,
+        fmt::format("fabric.ofi.remote_reads is 'messages', which is for providers of plain "
+                    "TCP; '{}' is none",
+                    provider_of(info)));
+  if (wish == "messages" || (wish == "automatic" && is_plain_tcp))
+    return (info.caps & FI_TAGGED) != 0 ? Reads::by_messages : Reads::never;
+  return (info.caps & FI_RMA) != 0 ? Reads::by_provider : Reads::never;
+}
+
+Info choose_provider(bool one_node, bool reads) {
   const std::string provider = base::config_text("fabric.ofi.provider");
   const std::string interface = base::config_text("fabric.ofi.interface");
   const ReceiveStrategy strategy = configured_receive_strategy();
   const uint64_t capabilities = capabilities_for(strategy);
   Info list;
   const fi_info* best = nullptr;
-  if (reads_remotely) {
-    const Info hints = wishes(capabilities | FI_RMA);
+  for (const uint64_t more : {FI_RMA | FI_TAGGED, FI_RMA, FI_TAGGED}) {
+    if (!reads || best != nullptr) break;
+    const Info hints = wishes(capabilities | more);
     name_provider(*hints, provider);
     const int answer = ask(hints, list);
     if (answer == 0)
@@ -265,10 +282,10 @@ bool is_socket_address(std::span<const std::byte> address) noexcept {
 }
 
 Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions,
-                   std::size_t least_room)
+                   std::size_t least_room, Reads reads)
     : fabric_(fabric),
       most_injected_(info->tx_attr->inject_size),
-      reads_remotely_((info->caps & FI_RMA) != 0),
+      reads_(reads),
       by_address_((info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0),
       registers_((info->domain_attr->mr_mode & FI_MR_LOCAL) != 0),
       binds_memory_((info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0),
@@ -277,7 +294,7 @@ Endpoint::Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions
                      ? ~uint64_t{0}
                      : (uint64_t{1} << 8 * info->domain_attr->mr_key_size) - 1) &
                 ~(uint64_t{1} << 31)) {
-  if ((reads_remotely_ || registers_) && ::sodium_init() < 0)
+  if ((reads_ != Reads::never || registers_) && ::sodium_init() < 0)
     throw Error(Errc::no_permission, "ofi: libsodium cannot be made ready");
   fid_domain* domain = nullptr;
   check(::fi_domain(&fabric, info.get(), &domain, nullptr), "fi_domain");
@@ -370,7 +387,7 @@ Endpoint::Entering Endpoint::enter_for(uint64_t access,
 }
 
 Fid<fid_mr> Endpoint::expose(std::span<const std::byte> memory) noexcept {
-  return enter_for(FI_REMOTE_READ, memory).made;
+  return enter_for(reads_ == Reads::by_messages ? FI_SEND : FI_REMOTE_READ, memory).made;
 }
 
 void* Endpoint::enter(std::span<std::byte> memory) {
@@ -387,7 +404,7 @@ void* Endpoint::enter(std::span<std::byte> memory) {
 }
 
 Fid<fid_mr> Endpoint::enter_for_read(std::span<std::byte> memory) noexcept {
-  return enter_for(FI_READ, memory).made;
+  return enter_for(reads_ == Reads::by_messages ? FI_RECV : FI_READ, memory).made;
 }
 
 void Endpoint::close() noexcept {

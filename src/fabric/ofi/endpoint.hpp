@@ -40,11 +40,22 @@ using Info = std::unique_ptr<fi_info, InfoFree>;
 /// What a provider's error number says; `code` positive or negative.
 std::string error_text(int code);
 
+/// How memory of peers is read (fabric.ofi.remote_reads).
+enum class Reads : uint8_t {
+  never,
+  by_provider,  ///< FI_RMA: their processor may have nothing to do with it
+  by_messages,  ///< they are asked, and send it under a tag
+};
+
 /// The provider and interface that the configuration names, or the best fit: the loopback interface
 /// for jobs of one node, else one that other hosts can reach. It has what fabric.ofi.receive takes;
-/// `reads_remotely`: and, if there is one, reads memory of peers. Throws Error(bad_config) with
-/// what is wrong with it.
-Info choose_provider(bool one_node, bool reads_remotely);
+/// `reads`: and, if there is one, what reading takes. Throws Error(bad_config) with what is wrong
+/// with it.
+Info choose_provider(bool one_node, bool reads);
+
+/// How the configuration has memory of peers read over what was chosen. Throws Error(bad_config) if
+/// that is not for it.
+[[nodiscard]] Reads how_to_read(const fi_info& info);
 
 /// Whether the provider's endpoints are TCP's: their addresses can be knocked at (ConnectProbe),
 /// and what connects them is sockets of this process. Others have addresses that look alike.
@@ -62,7 +73,7 @@ class Endpoint {
   /// `least_room`: of receives of many messages; 0: there will be none. Throws Error(no_permission)
   /// with what failed, Error(bad_config) if the provider does not let the least room be set.
   Endpoint(const Info& info, fid_fabric& fabric, std::size_t completions,
-           std::size_t least_room = 0);
+           std::size_t least_room = 0, Reads reads = Reads::never);
 
   [[nodiscard]] const std::vector<std::byte>& address() const noexcept { return address_; }
   /// Names a peer's endpoint. Throws Error(protocol) if the provider does not like the address.
@@ -74,7 +85,8 @@ class Endpoint {
   /// Tells it of memory to send from and receive into, until `close`: the memory outlives that. The
   /// descriptor, to be named with that memory; null: it need not be told. Throws Error(no_memory).
   void* enter(std::span<std::byte> memory);
-  /// The same of memory to read into, for as long as the handle is kept; null: it cannot be had.
+  /// The same of a peer's memory to read into, for as long as the handle is kept; null: it cannot
+  /// be had.
   [[nodiscard]] Fid<fid_mr> enter_for_read(std::span<std::byte> memory) noexcept;
   /// Ends what is under way; nothing but the destructor may follow.
   void close() noexcept;
@@ -87,6 +99,13 @@ class Endpoint {
     return tag == kUntagged
                ? ::fi_sendv(endpoint_.get(), pieces, descriptors, count, to, &context)
                : ::fi_tsendv(endpoint_.get(), pieces, descriptors, count, to, tag, &context);
+  }
+  /// One message under a tag, in one piece. With it goes a number that nobody looks at: plain TCP's
+  /// providers then have a header of 32 bytes, not 24, behind which the kernel copies faster.
+  [[nodiscard]] ssize_t send_tagged(std::span<const std::byte> piece, void* descriptor,
+                                    fi_addr_t to, uint64_t tag, fi_context2& context) noexcept {
+    return ::fi_tsenddata(endpoint_.get(), piece.data(), piece.size(), descriptor, 0, to, tag,
+                          &context);
   }
   /// Up to `most_injected` bytes, which are free for other use at once; nothing tells when they
   /// went.
@@ -117,9 +136,9 @@ class Endpoint {
   [[nodiscard]] ssize_t read(std::span<fi_cq_data_entry> into) noexcept {
     return ::fi_cq_read(queue_.get(), into.data(), into.size());
   }
-  /// Whether the provider reads memory of peers.
-  [[nodiscard]] bool reads_remotely() const noexcept { return reads_remotely_; }
-  /// Lets peers read `memory`, with a key that nobody guesses; nullptr: it cannot be had now.
+  [[nodiscard]] Reads reads() const noexcept { return reads_; }
+  /// Lets peers read `memory`, with a key that nobody guesses, or has it sent from, where that is
+  /// how they read and the provider must be told of it; nullptr: it cannot be had now.
   [[nodiscard]] Fid<fid_mr> expose(std::span<const std::byte> memory) noexcept;
   /// The address at which peers find what was exposed.
   [[nodiscard]] uint64_t exposed_address(std::span<const std::byte> memory) const noexcept {
@@ -155,7 +174,8 @@ class Endpoint {
 
   fid_fabric& fabric_;
   const std::size_t most_injected_;
-  const bool reads_remotely_, by_address_, registers_, binds_memory_;
+  const Reads reads_;
+  const bool by_address_, registers_, binds_memory_;
   const uint64_t key_mask_;  ///< of the bits that keys may have
   Fid<fid_domain> domain_;
   std::vector<Fid<fid_mr>> entered_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <rdma/fi_errno.h>
+#include <sodium.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -50,10 +51,6 @@ SizeClasses classes_for(ReceiveStrategy strategy, uint32_t batch_bytes, uint32_t
                                             : SizeClasses(frame_bytes + packet_bytes);
 }
 
-std::span<const std::byte> bytes_of(const auto& object) {
-  return std::as_bytes(std::span(&object, 1));
-}
-
 }  // namespace
 
 Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_fabric& fabric)
@@ -68,7 +65,7 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       effort_(transport.effort()),
       most_ahead_(static_cast<int32_t>(transport.geometry().lane_cells +
                                        transport.geometry().control_cells +
-                                       transport.geometry().packets + 1)),
+                                       transport.geometry().packets + kMostAboutReads + 1)),
       pool_(frame_bytes_, &endpoint_),
       batches_(batch_bytes_, &endpoint_),
       receives_(make_receive_pool(
@@ -80,11 +77,13 @@ Engine::Engine(OfiTransport& transport, uint32_t number, const Info& info, fid_f
       endpoint_(info, fabric,
                 info->tx_attr->size + kMostReads +
                     std::min<std::size_t>(info->rx_attr->size, kMostPosted),
-                receives_->least_room()) {
+                receives_->least_room(),
+                limits_.tag_bytes == 0 ? how_to_read(*info) : Reads::never) {
   returned_.reserve(transport.geometry().packets);
   in_hands_.resize(transport.geometry().packets);
   ended_reads_.reserve(kMostReads);
   for (Read& one : reads_) free_reads_.push_back(&one);
+  if (endpoint_.reads() == Reads::by_messages) ::randombytes_buf(&next_tag_, sizeof next_tag_);
   packets_descriptor_ = endpoint_.enter(transport.packet_area());
   receives_->start();
   // Later there may be none left to be told of, and a rank that cannot send cannot say why.
@@ -186,6 +185,7 @@ OutFrame* Engine::make_frame(Channel& to, WireKind kind, std::span<const std::by
   frame->packet = {};
   frame->length = static_cast<uint32_t>(sizeof(WireHeader) + length);
   frame->under_way = frame->kept = frame->is_batch = frame->abandoned = frame->stands_in = false;
+  frame->is_answer = false;
   std::byte* const at = frame->bytes();
   const WireHeader header{.stamp = limits_.stamp,
                           .source = limits_.self,
@@ -275,7 +275,7 @@ OutFrame& Engine::gather(Channel& to, OutFrame& first, std::size_t& count) noexc
   batch->channel = &to;
   batch->packet = {};
   batch->length = static_cast<uint32_t>(used);
-  batch->under_way = batch->kept = batch->abandoned = batch->stands_in = false;
+  batch->under_way = batch->kept = batch->abandoned = batch->stands_in = batch->is_answer = false;
   batch->is_batch = true;
   return *batch;
 }
@@ -331,6 +331,7 @@ void Engine::note_sent(OutFrame& frame, int error) noexcept {
     --to.under_way;
     --(to.given_up != 0 ? to.given_up : under_way_);
   }
+  if (frame.is_answer) return end_answer(frame, error);
   // Of a peer that died meanwhile, it goes back to the pool: see drop_outbox.
   if (!frame.packet.empty() && --in_hands_[frame.header().index] == 0 &&
       transport_.book().is_lent(frame.header().index, transport_.self().value,
@@ -404,6 +405,7 @@ void Engine::drop_outbox(Channel& one) noexcept {
   // What a provider never lets go of is not to keep others waiting.
   under_way_ -= one.under_way - std::exchange(one.given_up, one.under_way);
   one.outbox.clear([this](OutFrame& frame) { free(frame); });
+  drop_answers(one, nullptr, false);
   one.returns.clear();
   one.starved = false;
 }
@@ -459,7 +461,8 @@ bool Engine::step() noexcept {
     one.put_off = 0;
     moved |= serve(one);
     // What the provider still has in its hands comes back here when it lets go of it.
-    if (one.report_due == 0 && one.returns.empty() && one.outbox.next() == nullptr) {
+    if (one.report_due == 0 && one.returns.empty() && one.outbox.next() == nullptr &&
+        one.unanswered_reads == 0) {
       one.busy = false;
       busy_[i] = busy_.back();
       busy_.pop_back();
@@ -506,6 +509,7 @@ bool Engine::serve(Channel& one) noexcept {
   }
   bool moved = send_returns(one);
   moved |= pump(one);
+  moved |= one.unanswered_reads != 0 && send_answers(one);
   if (owes_report(one)) {
     if (send_report(one)) {
       moved = true;

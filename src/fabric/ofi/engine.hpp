@@ -19,6 +19,8 @@
 //  3. busy_, watched_ and inbound_ have room for every channel.
 //  4. A read's record is free, in the provider's hands, or ended and not told. The buffer it reads
 //     into is its caller's again only when the provider let go of it.
+//  5. An answer to a peer's read is in its channel's list until the provider let go of it. One that
+//     has no offer any more is in the provider's hands. Offer::answers counts those that have it.
 #pragma once
 
 #include <atomic>
@@ -149,17 +151,35 @@ class Engine {
     fi_context2 context;  // first: a completion gives its address
     uint64_t token = 0;
     Channel* from = nullptr;
-    Fid<fid_mr> into;  ///< where the provider must be told of it
+    Fid<fid_mr> into;       ///< where the provider must be told of it
+    uint64_t tag = 0;       ///< by messages: under which it comes
+    std::size_t bytes = 0;  ///< by messages
+    uint64_t asked_ns = 0;  ///< by messages: when last
+    uint64_t asked = 0;     ///< by messages: the number of that frame
     bool under_way = false;
     bool ok = false;
   };
   /// Memory that peers may read.
   struct Offer {
     const Peer& peer;
+    const std::span<const std::byte> memory;
+    uint64_t key = ReadOffer::kNone;
     Fid<fid_mr> exposed;
+    uint32_t answers = 0;  ///< to be sent of it, or in the provider's hands
     Offer *next = nullptr, *before = nullptr;
   };
+  /// By messages: what a peer asked for. It lies where other frames have their bytes.
+  struct Answer {
+    Offer* of;  ///< nullptr: it was withdrawn
+    std::span<const std::byte> piece;
+    uint64_t tag;
+  };
   static constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that go back in a frame, at least
+  /// Of a channel: a reader has kMostReads, and what it got the provider may not have told of yet.
+  static constexpr uint32_t kMostAnswers = 4 * kMostReads;
+  /// Frames about reads that are on their way: for each of ours a request, and a question about the
+  /// one before it; and what is said to the peer's.
+  static constexpr uint32_t kMostAboutReads = 2 * kMostReads + 4 * kMostAnswers;
   enum class Admitted : uint8_t { yes, not_now, nonsense };
 
   // engine.cpp
@@ -216,13 +236,28 @@ class Engine {
   void refuse(Channel& channel, std::string_view what) noexcept;
 
   // engine_reads.cpp
-  [[nodiscard]] bool reads_remotely() const noexcept {
-    return endpoint_.reads_remotely() && limits_.tag_bytes == 0;
-  }
   ssize_t read_remote(Read& one, std::span<std::byte> into, uint64_t address,
                       uint64_t key) noexcept;
-  [[nodiscard]] bool may_wait_to_read(Channel& from) const noexcept;
+  ssize_t ask_for(Read& one, std::span<std::byte> into, void* descriptor, uint64_t offset,
+                  uint64_t key) noexcept;
+  [[nodiscard]] bool may_wait(uint64_t& since_ns) const noexcept;
+  /// The read whose context it is; nullptr: none's.
+  [[nodiscard]] Read* read_of(const void* context) noexcept;
   void end_read(Read& one, bool ok) noexcept;
+  void ask_about_reads() noexcept;
+  static Answer& answer_of(OutFrame& frame) noexcept {
+    return *reinterpret_cast<Answer*>(frame.bytes());
+  }
+  [[nodiscard]] Admitted admit_read(Channel& from, const Decoded& frame) noexcept;
+  void admit_unread(Channel& from, const Decoded& frame) noexcept;
+  bool send_answers(Channel& to) noexcept;
+  void end_answer(OutFrame& frame, int error) noexcept;
+  /// Out of its channel's list.
+  void unlist(OutFrame& answer) noexcept;
+  /// Those that the provider does not have: gone, but for the word that they are, if there is one.
+  void drop_answers(Channel& to, const Offer* of, bool tells) noexcept;
+  /// False: no memory now.
+  [[nodiscard]] bool say_unread(Channel& to, uint64_t tag) noexcept;
   void cut(const Peer& peer) const noexcept;
   void end_offers() noexcept;
 
@@ -258,6 +293,7 @@ class Engine {
   std::vector<Read*> free_reads_;  ///< those that ended last are used last
   std::vector<Read*> ended_reads_;
   Offer* offers_ = nullptr;  ///< all of them
+  uint64_t next_tag_ = 0;    ///< for a read by messages; nobody guesses the first
   void* packets_descriptor_ = nullptr;
   Endpoint endpoint_;  // goes before what it writes to
   Descriptor bell_, self_bell_;

@@ -72,14 +72,16 @@ bool Engine::receive() noexcept {
     }
     moved = true;
     for (const auto& entry : std::span(entries).first(static_cast<std::size_t>(count))) {
-      if ((entry.flags & (FI_RECV | FI_MULTI_RECV)) != 0) {
+      Read* const read =
+          (entry.flags & (FI_READ | FI_TAGGED)) != 0 ? read_of(entry.op_context) : nullptr;
+      if (read != nullptr) {
+        end_read(*read, (entry.flags & FI_READ) != 0 || entry.len == read->bytes);
+      } else if ((entry.flags & (FI_RECV | FI_MULTI_RECV)) != 0) {
         if ((entry.flags & FI_RECV) != 0) {
           const auto bytes = receives_->landed(entry);
           if (bytes.data() != nullptr) take(bytes);
         }
         receives_->finish(entry);
-      } else if ((entry.flags & FI_READ) != 0) {
-        end_read(*static_cast<Read*>(entry.op_context), true);
       } else {
         note_sent(*static_cast<OutFrame*>(entry.op_context), 0);
       }
@@ -98,9 +100,8 @@ void Engine::read_error() noexcept {
   if (receives_->fail(error)) {
     // What did not fit its buffer is of nobody who speaks as we do. (Else a connection broke.)
     if (error.err == FI_ETRUNC || error.err == FI_EMSGSIZE) transport_.count_stray();
-  } else if (std::less_equal<const void*>()(reads_.data(), error.op_context) &&
-             std::less<const void*>()(error.op_context, reads_.data() + reads_.size())) {
-    end_read(*static_cast<Read*>(error.op_context), false);
+  } else if (Read* const read = read_of(error.op_context); read != nullptr) {
+    end_read(*read, false);
   } else {
     note_sent(*static_cast<OutFrame*>(error.op_context), error.err != 0 ? error.err : FI_EIO);
   }
@@ -250,6 +251,11 @@ Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
       return admit_packet(from, frame);
     case WireKind::returns:
       return admit_returns(from, frame) ? Admitted::yes : Admitted::nonsense;
+    case WireKind::read:
+      return admit_read(from, frame);
+    case WireKind::unread:
+      admit_unread(from, frame);
+      return Admitted::yes;
     case WireKind::leave:
       from.report_due |= kAnswers;
       enqueue(from);

@@ -181,6 +181,7 @@ void Engine::look_after_locked() noexcept {
     ++i;
   }
   for (Channel* const one : all_) check_pulse(*one);
+  if (endpoint_.reads() == Reads::by_messages) ask_about_reads();
 }
 
 /// A peer that is heard, but for so long got nothing of what is sent to it, whatever the provider
@@ -210,7 +211,7 @@ void Engine::look_at_held(Channel& one) noexcept {
     copy->channel = &one;
     copy->packet = held.packet;
     copy->length = held.length;
-    copy->under_way = copy->kept = copy->is_batch = copy->abandoned = false;
+    copy->under_way = copy->kept = copy->is_batch = copy->abandoned = copy->is_answer = false;
     copy->stands_in = true;
     base::copy_bytes(copy->bytes(), held.bytes(), held.length);
     held.abandoned = true;

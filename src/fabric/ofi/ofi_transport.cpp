@@ -64,7 +64,7 @@ OfiSetup setup_of(const Geometry& geometry, std::span<std::byte> packets) {
       .receive_memory = static_cast<uint64_t>(base::config_int("fabric.ofi.receive_memory")),
       .effort = configured_effort(),
       .is_tagged = base::config_text("fabric.security") == "mac",
-      .reads_remotely = base::config_bool("fabric.ofi.remote_reads"),
+      .reads = base::config_text("fabric.ofi.remote_reads") != "off",
       .silence_ns = static_cast<uint64_t>(base::config_int("fabric.ofi.silence_s")) * 1'000'000'000,
       .packets = packets};
 }
@@ -111,7 +111,7 @@ OfiTransport::OfiTransport(Job& job, const OfiSetup& setup)
       opened_(setup.geometry.ports, false) {
   // Where nodes are pretended, all ranks are on this machine.
   const Info info = choose_provider(static_cast<int>(job.node_ranks().size()) == job.size(),
-                                    setup.reads_remotely && !setup.is_tagged);
+                                    setup.reads && !setup.is_tagged);
   is_over_tcp_ = ofi::is_over_tcp(*info);
   fid_fabric* fabric = nullptr;
   if (const int answer = libfabric().fabric(info->fabric_attr, &fabric, nullptr); answer != 0)
@@ -447,7 +447,7 @@ std::unique_ptr<Transport> make_ofi_part(Job& job, const Geometry& geometry,
 
 std::string ofi_choice(bool one_node) {
   const ofi::OfiSetup setup = ofi::setup_of(default_geometry(), {});
-  const ofi::Info info = ofi::choose_provider(one_node, setup.reads_remotely && !setup.is_tagged);
+  const ofi::Info info = ofi::choose_provider(one_node, setup.reads && !setup.is_tagged);
   return fmt::format("{} over {}, fabric.security {}", info->fabric_attr->prov_name,
                      info->domain_attr->name, setup.is_tagged ? "mac" : "plain");
 }

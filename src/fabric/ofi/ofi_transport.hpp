@@ -45,9 +45,9 @@ struct OfiSetup {
   uint32_t receives = 64;  ///< most of one size that are posted
   uint64_t receive_memory = 1 << 20;
   Effort effort = {};
-  bool is_tagged = false;             ///< fabric.security=mac
-  bool reads_remotely = true;         ///< where the provider can and frames have no tags
-  uint64_t silence_ns = 0;            ///< after so long without a word a peer is dead; 0: never
+  bool is_tagged = false;   ///< fabric.security=mac
+  bool reads = true;        ///< peers' memory, where the provider can and frames have no tags
+  uint64_t silence_ns = 0;  ///< after so long without a word a peer is dead; 0: never
   std::span<std::byte> packets = {};  ///< where they lie; empty: in pages of its own
 };
 

@@ -12,7 +12,7 @@
 //  2. A frame in the provider's hands (`under_way`) is not written to, freed or given to it again;
 //     another one may be put in its place.
 //  3. How many there are is bounded by what bounds their kinds: credit, the peer's packets, one
-//     `leave`.
+//     `leave`; of those about reads, how many may be on their way (Engine::kMostAboutReads).
 #pragma once
 
 #include <rdma/fabric.h>
@@ -45,6 +45,7 @@ struct OutFrame {
   bool is_batch;                      ///< copies of several, of the pool of those
   bool abandoned;  ///< another stands for it: the provider, it seems, never lets go of it
   bool stands_in;  ///< for one that is abandoned, of the same packet
+  bool is_answer;  ///< no frame, but a peer's read: Engine's Answer, in no Outbox
 
   [[nodiscard]] std::byte* bytes() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
   [[nodiscard]] WireHeader& header() noexcept { return *reinterpret_cast<WireHeader*>(bytes()); }
@@ -94,6 +95,8 @@ class Outbox {
   /// the next one to be appended.
   [[nodiscard]] uint64_t acknowledged() const noexcept { return acknowledged_; }
   [[nodiscard]] uint64_t first_unsent() const noexcept { return unsent_ ? unsent_->number : next_; }
+
+  [[nodiscard]] uint64_t number_of_next() const noexcept { return next_; }
 
   static void number(OutFrame& frame, uint64_t number) noexcept {
     frame.number = number;

@@ -19,6 +19,10 @@ bool is_length_right(const WireHeader& header, const WireLimits& limits) noexcep
     case WireKind::returns:
       return header.length != 0 && header.length % sizeof(uint32_t) == 0 &&
              header.length <= limits.most_length;
+    case WireKind::read:
+      return header.length == sizeof(ReadBody);
+    case WireKind::unread:
+      return header.length == sizeof(uint64_t);
     case WireKind::leave:
       return header.length == 0;
     case WireKind::report:

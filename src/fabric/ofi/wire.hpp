@@ -20,6 +20,8 @@ enum class WireKind : uint8_t {
   control,      ///< a control frame
   // Between the engines, offered to no sink:
   returns,  ///< numbers of the receiver's packets that come back: uint32_t each
+  read,     ///< please send what you offered: ReadBody
+  unread,   ///< what was asked for under this tag, uint64_t, is not on its way to you
   leave,    ///< the sender ends its transport, and all it sent has arrived
   report,   ///< how much was consumed: ReportBody. Numbered apart from the others, and not kept
 };
@@ -52,6 +54,21 @@ struct ReportBody {
   uint32_t answered;  ///< number of the one that it answers
 };
 static_assert(sizeof(ReportBody) == 24);
+
+/// What was offered under `key`, from `offset` on, shall come as one message with this tag, and
+/// nothing in it but that. Of no bytes: is what has that tag on its way?
+struct ReadBody {
+  uint64_t key;
+  uint64_t offset;
+  uint64_t bytes;
+  uint64_t tag;
+};
+static_assert(sizeof(ReadBody) == 32);
+
+/// Of what is sent as it lies.
+std::span<const std::byte> bytes_of(const auto& body) noexcept {
+  return std::as_bytes(std::span(&body, 1));
+}
 
 /// Of two numbers of a lane, how far `a` is ahead of `b`; they wrap.
 constexpr int32_t ahead_of(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b); }
