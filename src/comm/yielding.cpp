@@ -53,7 +53,7 @@ void Runtime::Impl::yield_core(uint64_t in_vain) noexcept {
     if (what.load(std::memory_order_relaxed) != is_so) what.store(is_so, std::memory_order_relaxed);
   };
   hint(core_is_wanted, wanted && !keeps);
-  hint(core_is_shared, wanted && !for_ours);
+  hint(core_is_shared, wanted && !for_ours && !keeps);
 }
 
 }  // namespace weft

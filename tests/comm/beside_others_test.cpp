@@ -48,7 +48,7 @@ TEST(BesideOthers, WhoComputesIsNotYieldedToAgainAndAgain) {
     beside_one_who_computes([&] {
       if (!yield_for_long(impl)) GTEST_SKIP() << "yields are short here";
       EXPECT_FALSE(impl.is_crowded()) << "looks are as on a core of its own";
-      EXPECT_TRUE(impl.core_is_shared) << "but nobody follows what it writes";
+      EXPECT_FALSE(impl.core_is_shared) << "and peers follow what it writes";
       EXPECT_FALSE(impl.keeps_core(base::ticks(), impl.spin_ticks + 1)) << "after a wait in vain";
       impl.waiting += 64;  // threads of its own want the core, but where they take turns
       EXPECT_EQ(impl.keeps_core(base::ticks()), impl.takes_turns);
