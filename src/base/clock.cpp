@@ -41,19 +41,19 @@ double calibrate() noexcept {
 #endif
 }
 
+uint64_t read(clockid_t clock) noexcept {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(t.tv_nsec);
+}
+
 }  // namespace
 
-uint64_t now_ns() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(t.tv_nsec);
-}
+uint64_t now_ns() noexcept { return read(CLOCK_MONOTONIC); }
 
-uint64_t this_thread_cpu_ns() noexcept {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(t.tv_nsec);
-}
+uint64_t this_thread_cpu_ns() noexcept { return read(CLOCK_THREAD_CPUTIME_ID); }
+
+uint64_t process_cpu_ns() noexcept { return read(CLOCK_PROCESS_CPUTIME_ID); }
 
 double ticks_per_ns() noexcept {
   static const double measured = calibrate();

@@ -198,6 +198,8 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<bool> core_is_wanted{false};  ///< see yield_core
   std::atomic<bool> core_is_shared{false};  ///< with others than those that wait here: a guess
   base::LongYields long_yields;
+  std::atomic<uint32_t> yields_to_measure{0};  ///< so many next ones: see yield_core
+  static constexpr uint32_t kMeasuredYields = 64;
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};

@@ -38,15 +38,30 @@ bool Runtime::Impl::has_core_alone() const noexcept {
 void Runtime::Impl::yield_core(uint64_t in_vain) noexcept {
   const uint64_t before = base::ticks();
   if (keeps_core(before, in_vain)) return;
+  // relaxed, here and below: guesses.
+  const uint32_t measured = yields_to_measure.load(std::memory_order_relaxed);
+  const uint64_t ran_before = measured != 0 ? base::process_cpu_ns() : 0;
   if (takes_turns) turns.note_running();
   sched_yield();
   const uint64_t after = base::ticks();
   const bool wanted = after - before > yield_ticks;
-  // relaxed: a guess.
-  const bool for_ours =
+  bool for_ours =
       takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
   if (takes_turns) turns.note_running();
-  const bool keeps = wanted && !for_ours && has_core_alone() && long_yields.note(before, after);
+  bool is_known = false;
+  if (for_ours && base::LongYields::is_long(after - before)) {
+    // They ran, or do so next, but whether it was them for so long?
+    if (measured != 0 && base::to_ticks(static_cast<double>(base::process_cpu_ns() - ran_before)) <
+                             (after - before) / 2) {
+      for_ours = false;
+      is_known = ranks_have_cores;
+    }
+    yields_to_measure.store(kMeasuredYields, std::memory_order_relaxed);
+  } else if (measured != 0) {
+    yields_to_measure.store(measured - 1, std::memory_order_relaxed);
+  }
+  const bool keeps =
+      wanted && !for_ours && (is_known || has_core_alone()) && long_yields.note(before, after);
   if (!keeps && long_yields.keeps_core(after)) return;  // another thread knows more
   const auto hint = [](std::atomic<bool>& what, bool is_so) {
     // relaxed: a hint.

@@ -1,14 +1,20 @@
 // A rank beside another program that computes on its core.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <thread>
 
+#include "base/config_override.hpp"
 #include "comm/ranks.hpp"
 #include "comm/runtime_impl.hpp"
 #include "weft/base/clock.hpp"
 #include "weft/base/topology.hpp"
+#include "weft/comm/config.hpp"
 
 namespace weft {
 namespace {
@@ -28,6 +34,24 @@ void beside_one_who_computes(Body body) {
     while (computes == 0) ::sched_yield();
     ASSERT_EQ(computes, 1);
     body();
+  });
+}
+
+/// The same beside another process.
+template <class Body>
+void beside_a_process_that_computes(Body body) {
+  std::jthread([&] {
+    ASSERT_TRUE(base::bind_this_thread(::sched_getcpu()));
+    const pid_t other = ::fork();
+    ASSERT_GE(other, 0);
+    if (other == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;) {
+      }
+    }
+    body();
+    ::kill(other, SIGKILL);
+    EXPECT_EQ(::waitpid(other, nullptr, 0), other);
   });
 }
 
@@ -74,6 +98,31 @@ TEST(BesideOthers, WhereRanksOrThreadsShareCoresALongYieldTellsNothing) {
         impl.waiting -= ranks ? 0 : 64;
       }
     });
+  });
+}
+
+/// Of threads that take turns each yield may have been for one of them, unless they did not run.
+TEST(BesideOthers, WhetherThreadsThatTakeTurnsHadTheCoreIsMeasured) {
+  register_comm_config();
+  const test::ConfigOverride one(test::ConfigOverride::List{{"comm.cores", "1"}});
+  test::on_ranks(1, [](Runtime& rt) {
+    Runtime::Impl& impl = rt.impl();
+    ASSERT_TRUE(impl.takes_turns && impl.ranks_have_cores);
+    beside_a_process_that_computes([&] {
+      if (!yield_for_long(impl)) GTEST_SKIP() << "yields are short here";
+      impl.long_yields.forget();
+      impl.waiting += 7;
+      EXPECT_TRUE(yield_for_long(impl));
+      EXPECT_FALSE(impl.core_is_shared);
+    });
+    impl.long_yields.forget();
+    beside_one_who_computes([&] {  // a thread of this process
+      for (int i = 0; i < 20; ++i) {
+        impl.yield_core();
+        EXPECT_FALSE(impl.long_yields.keeps_core(base::ticks()));
+      }
+    });
+    impl.waiting -= 7;
   });
 }
 

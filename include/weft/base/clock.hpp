@@ -13,6 +13,8 @@ namespace weft::base {
 uint64_t now_ns() noexcept;
 /// What the calling thread has run so far. A system call.
 uint64_t this_thread_cpu_ns() noexcept;
+/// What all threads of the process have run so far. A system call.
+uint64_t process_cpu_ns() noexcept;
 
 /// The tick counter; not comparable between hosts. A few ns a call, never a system call on x86-64.
 inline uint64_t ticks() noexcept {

@@ -17,12 +17,16 @@ class LongYields {
   /// After a yield, begun at `before`, ended now (ticks), to whom nobody knows here. True: it was
   /// a long one.
   bool note(uint64_t before, uint64_t now) noexcept {
-    static const uint64_t long_one = to_ticks(kLongNs);
     static const uint64_t most = to_ticks(kMostNs);
     const uint64_t took = now - before;
-    if (took <= long_one) return false;
+    if (!is_long(took)) return false;
     until_.store(now + std::min(kTimes * took, most), std::memory_order_relaxed);
     return true;
+  }
+  /// Whether what took so many ticks is a time slice's time.
+  [[nodiscard]] static bool is_long(uint64_t took) noexcept {
+    static const uint64_t long_one = to_ticks(kLongNs);
+    return took > long_one;
   }
   /// Whether the core is kept at `now`.
   [[nodiscard]] bool keeps_core(uint64_t now) const noexcept {
