@@ -196,10 +196,11 @@ struct Runtime::Impl final : base::IdleWork {
   std::atomic<bool> refused{false};  ///< a worker may have parked because that role was taken
   std::atomic<bool> orphans{false};  ///< a list may have parked threads and no server
   std::atomic<bool> core_is_wanted{false};  ///< see yield_core
-  std::atomic<bool> core_is_shared{false};  ///< with others than those that wait here: a guess
+  /// With others than those that wait here, and it is not kept from them: a guess.
+  std::atomic<bool> core_is_shared{false};
   base::LongYields long_yields;
-  std::atomic<uint32_t> yields_to_measure{0};  ///< so many next ones: see yield_core
-  static constexpr uint32_t kMeasuredYields = 64;
+  std::atomic<uint64_t> measures_until{0};  ///< ticks: see yield_core
+  const uint64_t measured_ticks = base::to_ticks(100e6);
   std::atomic<uint32_t> asleep{0};  ///< threads on a doorbell, or about to be
   /// How much yielding pays (wait_yielding); negative: so many waits park at once.
   std::atomic<int32_t> yield_credit{kMostYieldCredit};

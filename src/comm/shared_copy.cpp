@@ -136,7 +136,8 @@ Device::Shares& Device::shares_with(Rank peer) noexcept {
   return *shares_[static_cast<std::size_t>(peer.value)];
 }
 
-/// Processes do: another one ran when this one's core was left last. A guess.
+/// Processes do: another one ran when this one's core was left last, and was not one to keep it
+/// from. A guess.
 bool Device::takes_turns() const noexcept {
   return runtime_.core_is_shared.load(std::memory_order_relaxed);
 }

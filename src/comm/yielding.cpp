@@ -38,9 +38,10 @@ bool Runtime::Impl::has_core_alone() const noexcept {
 void Runtime::Impl::yield_core(uint64_t in_vain) noexcept {
   const uint64_t before = base::ticks();
   if (keeps_core(before, in_vain)) return;
-  // relaxed, here and below: guesses.
-  const uint32_t measured = yields_to_measure.load(std::memory_order_relaxed);
-  const uint64_t ran_before = measured != 0 ? base::process_cpu_ns() : 0;
+  // relaxed, here and below: guesses. Unsigned: what is over is far ahead.
+  const bool measures =
+      measures_until.load(std::memory_order_relaxed) - before - 1 < measured_ticks;
+  const uint64_t ran_before = measures ? base::process_cpu_ns() : 0;
   if (takes_turns) turns.note_running();
   sched_yield();
   const uint64_t after = base::ticks();
@@ -49,16 +50,13 @@ void Runtime::Impl::yield_core(uint64_t in_vain) noexcept {
       takes_turns && (turns.others_ran() || waiting.load(std::memory_order_relaxed) > 1);
   if (takes_turns) turns.note_running();
   bool is_known = false;
-  if (for_ours && base::LongYields::is_long(after - before)) {
-    // They ran, or do so next, but whether it was them for so long?
-    if (measured != 0 && base::to_ticks(static_cast<double>(base::process_cpu_ns() - ran_before)) <
-                             (after - before) / 2) {
-      for_ours = false;
-      is_known = ranks_have_cores;
-    }
-    yields_to_measure.store(kMeasuredYields, std::memory_order_relaxed);
-  } else if (measured != 0) {
-    yields_to_measure.store(measured - 1, std::memory_order_relaxed);
+  if (for_ours && ranks_have_cores && base::LongYields::is_long(after - before)) {
+    // They ran, or do so next, but was it them for so long?
+    is_known =
+        measures && base::to_ticks(static_cast<double>(base::process_cpu_ns() - ran_before)) <
+                        (after - before) / 2;
+    for_ours = !is_known;
+    measures_until.store(after + measured_ticks, std::memory_order_relaxed);
   }
   const bool keeps =
       wanted && !for_ours && (is_known || has_core_alone()) && long_yields.note(before, after);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <thread>
+#include <vector>
 
 #include "base/config_override.hpp"
 #include "comm/ranks.hpp"
@@ -114,15 +115,26 @@ TEST(BesideOthers, WhetherThreadsThatTakeTurnsHadTheCoreIsMeasured) {
       impl.waiting += 7;
       EXPECT_TRUE(yield_for_long(impl));
       EXPECT_FALSE(impl.core_is_shared);
+      impl.waiting -= 7;
     });
     impl.long_yields.forget();
-    beside_one_who_computes([&] {  // a thread of this process
-      for (int i = 0; i < 20; ++i) {
+    // Threads of this process, which have most of the core even if others want it.
+    beside_one_who_computes([&] {
+      const int core = ::sched_getcpu();
+      std::vector<std::jthread> more;
+      for (int i = 0; i < 3; ++i)
+        more.emplace_back([core](const std::stop_token& stop) {
+          (void)base::bind_this_thread(core);
+          while (!stop.stop_requested()) {
+          }
+        });
+      impl.waiting += 7;
+      for (int i = 0; i < 10; ++i) {
         impl.yield_core();
         EXPECT_FALSE(impl.long_yields.keeps_core(base::ticks()));
       }
+      impl.waiting -= 7;
     });
-    impl.waiting -= 7;
   });
 }
 

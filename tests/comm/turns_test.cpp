@@ -475,6 +475,7 @@ TEST(TakingTurns, ThreadsThatWaitAreNotTakenForOthersWhoWantTheCore) {
   const test::Bound bound;
   on_ranks(1, [](Runtime& rt) {
     auto& impl = rt.impl();
+    impl.ranks_have_cores = false;  // else it is kept from who computes
     for (const bool waits : {false, true}) {
       std::atomic<bool> ends{false};
       if (waits) impl.waiting += 2;
