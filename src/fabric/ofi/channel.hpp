@@ -52,6 +52,7 @@ struct Channel {
   uint64_t sent_ns = 0;  ///< when something was sent at once
   uint64_t stuck_since_ns = 0;  ///< nothing gets on since; 0: it does
   uint64_t resume_ns = 0;       ///< after an error, not before; 0: at once
+  bool is_cut = false;          ///< the peer is down, and its connections were shut for reads
   uint64_t no_reads_ns = 0;     ///< the provider takes no read since, in time awake; 0: it does
   ConnectProbe probe;
   /// It gets on.

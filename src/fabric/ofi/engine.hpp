@@ -156,6 +156,7 @@ class Engine {
     std::size_t bytes = 0;  ///< by messages
     uint64_t asked_ns = 0;  ///< by messages: when last
     uint64_t asked = 0;     ///< by messages: the number of that frame
+    uint64_t request = 0;   ///< by messages: of the first
     bool under_way = false;
     bool ok = false;
   };

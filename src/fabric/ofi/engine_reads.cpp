@@ -71,7 +71,8 @@ void Engine::withdraw_offer(void* handle, bool cuts) noexcept {
       if (&all_[i]->peer == &gone->peer) drop_answers(*all_[i], gone.get(), true);
     // What the reader has, the provider tells, if it has not yet.
     for (int i = 0; gone->answers != 0 && i < kStepsAfterWithdrawal; ++i) step();
-    cuts |= gone->answers != 0;
+    // By messages what was sent is whole: the kernel has copied it.
+    cuts = gone->answers != 0 || (cuts && endpoint_.reads() == Reads::by_provider);
   }
   if (cuts) cut(gone->peer);
   const Hold hold(lock_);
@@ -103,21 +104,21 @@ void Engine::cut(const Peer& peer) const noexcept {
 /// A peer asks for a piece, or whether what it asked for is on its way.
 Engine::Admitted Engine::admit_read(Channel& from, const Decoded& frame) noexcept {
   static_assert(sizeof(Answer) <= sizeof(WireHeader) + sizeof(ReadBody));  // room in every frame
-  if (endpoint_.reads() != Reads::by_messages) return Admitted::nonsense;
+  const bool by_messages = endpoint_.reads() == Reads::by_messages;        // else ranks disagree
   ReadBody asked;
   std::memcpy(&asked, frame.body.data(), sizeof asked);
   uint32_t count = 0;
   OutFrame** end = &from.answers;
   for (; *end != nullptr; end = &(*end)->next, ++count)
     if (answer_of(**end).tag == asked.tag) return Admitted::yes;
-  const Offer* of = offers_;
+  const Offer* of = by_messages ? offers_ : nullptr;
   while (of != nullptr && (of->key != asked.key || &of->peer != &from.peer)) of = of->next;
   if (asked.bytes == 0 || of == nullptr || asked.offset > of->memory.size() ||
       asked.bytes > of->memory.size() - asked.offset) {
-    // Whoever asks again has heard what was said before, and says so.
+    // What was said before has been heard soon, as a rule; if not, the peer asks again later.
     if (from.outbox.acknowledged() > from.unread_first) from.unread_count = 0;
     if (from.unread_count == 0) from.unread_first = from.outbox.number_of_next();
-    if (from.unread_count == kMostAnswers) return Admitted::nonsense;
+    if (from.unread_count == kMostAnswers) return Admitted::not_now;
     if (!say_unread(from, asked.tag)) return Admitted::not_now;
     ++from.unread_count;
     return Admitted::yes;
@@ -181,6 +182,8 @@ void Engine::end_answer(OutFrame& frame, int error) noexcept {
   unlist(frame);
   free(frame);
   if (error == 0) return to.note_moved();
+  to.outbox.rewind();  // as in note_sent
+  enqueue(to);
   note_trouble(to, error);
   // relaxed: under the lock. Without memory for it the reader asks.
   if (!to.peer.down.load(std::memory_order_relaxed)) (void)say_unread(to, answer.tag);
@@ -269,7 +272,7 @@ ssize_t Engine::ask_for(Read& one, std::span<std::byte> into, void* descriptor, 
   ++next_tag_;
   one.bytes = into.size();
   one.asked_ns = base::now_ns();
-  one.asked = one.from->outbox.number_of_next();
+  one.asked = one.request = one.from->outbox.number_of_next();
   const ReadBody asked{key, offset, into.size(), one.tag};
   if (post(*one.from, WireKind::read, bytes_of(asked), {}))
     pump(*one.from);  // the next step may take in a MiB first
@@ -316,6 +319,10 @@ void Engine::end_read(Read& one, bool ok) noexcept {
   if (!std::exchange(one.under_way, false)) return;
   one.into.reset();
   if (one.from != nullptr) --one.from->reads;
+  // Who sends what was asked for has got that frame, and those before it.
+  if (ok && endpoint_.reads() == Reads::by_messages)
+    one.from->outbox.acknowledge(static_cast<uint32_t>(one.request + 1),
+                                 [this](OutFrame& frame) { free(frame); });
   one.ok = ok;
   ended_reads_.push_back(&one);                       // room for all
   has_reads_.store(true, std::memory_order_relaxed);  // as has_returned
@@ -344,9 +351,12 @@ void Engine::end_reads_of_the_dead() noexcept {
         ++at;
       if (at == all_.size()) return;
       dead = &all_[at]->peer;
-      // What does not come any more the provider need not wait for.
+      // By messages: what is not being filled ends thus. Not before the next look, when nothing of
+      // that connection is left that would look for its receive.
+      const bool cancels = std::exchange(all_[at]->is_cut, true);
       for (Read& one : reads_)
-        if (one.under_way && one.from == all_[at] && endpoint_.reads() == Reads::by_messages)
+        if (cancels && one.under_way && one.from == all_[at] &&
+            endpoint_.reads() == Reads::by_messages)
           (void)endpoint_.cancel(one.context);
     }
     cut(*dead);
