@@ -135,9 +135,8 @@ constexpr std::array kTable = std::to_array<base::ConfigKey>({
     {"fabric.ofi.remote_reads", choice, "automatic", 0, 0, "automatic|provider|messages|off",
      "How a receiver gets a large message out of the sender's memory into its own, where "
      "fabric.security is plain: by the provider's reads; in messages with a tag, which the "
-     "sender's "
-     "rank sends when it is asked; automatic: those over plain TCP, else the provider's; off: not "
-     "at all, it comes in packets."},
+     "sender's rank sends when it is asked; automatic: those over plain TCP, else the provider's; "
+     "off: not at all, it comes in packets."},
     {"fabric.ofi.silence_s",
      integer,
      "30",
