@@ -281,9 +281,12 @@ void Device::on_control(const fabric::Frame& frame) {
     if (!comm::OperationTable::claim(*op)) return;
     op->remote = theirs;
     op->reply_port = header.reply_port;
-    // Our provider may not know yet that the connection on which it was read has ended.
-    if ((header.flags & comm::kReadFailed) != 0) runtime_.withdraw_offer(*op, true);
     op->work = comm::Work::stream;
+    // Our provider may not know yet that the connection on which it was read has ended.
+    if ((header.flags & comm::kReadFailed) != 0) {
+      runtime_.withdraw_offer(*op, true);
+      refuse_if_freed(*op);
+    }
   } else if (comm::RendezvousBody from;
              header.type == PacketType::readable && comm::take(rest, from)) {
     if (op->kind != comm::Kind::get || from.bytes != op->bytes ||

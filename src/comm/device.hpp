@@ -438,6 +438,7 @@ class Device final : public fabric::Sink {
   /// Between two looks at what came, which cost a quarter of a fragment's copy.
   static constexpr uint32_t kFragmentsPerTurn = 8;
   bool stream_fragments(comm::Operation& op);
+  void refuse_if_freed(comm::Operation& op);
   [[nodiscard]] bool may_stream() const noexcept;
   bool send_fragment(const comm::Operation& op, uint64_t offset, uint32_t size);
   bool await_end(comm::Operation& op);

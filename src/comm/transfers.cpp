@@ -309,6 +309,19 @@ bool Device::stream_fragments(Operation& op) {
   return op.moved == op.bytes;
 }
 
+/// What could not be read may not be there any more: then its reader is told, as we are.
+void Device::refuse_if_freed(Operation& op) {
+  const std::byte* const missing = fabric::first_unreadable({op.buffer, op.bytes});
+  if (missing == nullptr) return;
+  base::log(base::LogLevel::warn,
+            fmt::format("what rank {} gets from here, {} bytes at {}, cannot be read from byte {} "
+                        "on: was it freed too early?",
+                        op.peer.value, op.bytes, fmt::ptr(op.buffer), missing - op.buffer));
+  op.error = Errc::bad_memory;
+  op.answers = true;
+  op.work = Work::answer;
+}
+
 bool Device::may_stream() const noexcept {
   // relaxed: a budget.
   return runtime_.streaming_packets.load(std::memory_order_relaxed) < runtime_.most_streaming;

@@ -91,9 +91,16 @@ class Ends(JobTest):
         self.assertRegex(job.err, r"rank 1: weft warn: the peer \(process \d+\) has no memory at 0x\w+, in the buffer of a message, put "
                                   "or get of 4194304 bytes between it and rank 0: was it freed too early")
         self.assertRegex(job.err, "MPI_(Recv|Wait) on communicator MPI_COMM_WORLD failed: MPI_ERR_BUFFER")
-        if HAS_OFI:  # whose read of it goes wrong without a word
+        if HAS_OFI:
+            job = self.run_job("-n", 2, "--timeout", 60, MISUSE, "wait", "freed-send", env={"WEFT_FABRIC_TRANSPORT": "ofi"})
+            self.assertEqual(job.code, 1, job.err)
+            self.assertRegex(job.err, r"rank 0: weft warn: what rank 1 gets from here, 4194304 bytes at 0x\w+, cannot be read "
+                                      r"from byte 0 on: was it freed too early\?")
+            self.assertRegex(job.err, "MPI_(Recv|Wait) on communicator MPI_COMM_WORLD failed: MPI_ERR_BUFFER")
+            # The provider's own read of it goes wrong without a word.
             self.told_while_waiting("freed-send", {"(4194304 bytes) cannot be read from byte 0 on: freed too early?"},
-                                    WEFT_FABRIC_TRANSPORT="ofi", WEFT_COMM_REPORT_QUIET="200ms")
+                                    WEFT_FABRIC_TRANSPORT="ofi", WEFT_COMM_REPORT_QUIET="200ms",
+                                    WEFT_FABRIC_OFI_REMOTE_READS="provider")
 
     def test_end_without_finalize(self):
         for ranks in 1, 3:

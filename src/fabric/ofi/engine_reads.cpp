@@ -182,6 +182,8 @@ void Engine::end_answer(OutFrame& frame, int error) noexcept {
   unlist(frame);
   free(frame);
   if (error == 0) return to.note_moved();
+  // Memory was not there. libfabric 1.17's "net" goes on behind what it has sent of the message.
+  if (error == FI_EFAULT) cut(to.peer);
   to.outbox.rewind();  // as in note_sent
   enqueue(to);
   note_trouble(to, error);
