@@ -91,8 +91,9 @@ struct ReadsBy {
   const char* reads;
 };
 
-/// Both over each provider of TCP, where the one that reads is fit for it: version 1.17's "net"
-/// frees a read twice if its connection is replaced in the middle.
+/// By the provider as networks do that read by themselves, by messages as over plain TCP. (Version
+/// 1.17's "net" frees a read of its own twice whose connection is replaced in the middle: not met
+/// here so far.)
 constexpr ReadsBy kReadsBy[] = {
     {kLayered, "provider"}, {kUnlayered, "provider"}, {kUnlayered, "messages"}};
 

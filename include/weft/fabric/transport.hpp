@@ -293,7 +293,7 @@ class Port {
   /// (`Transport::read_memory`). Any thread, as the next two.
   [[nodiscard]] virtual ReadOffer offer(Rank peer, std::span<const std::byte> memory) noexcept;
   /// From here on nothing of it is read. `cuts`: the peer may be in the middle of reading, and what
-  /// it has not got it shall not get: its connections to this port are cut.
+  /// it has not got it shall not get: its connections to this port are cut, if that takes it.
   virtual void withdraw_offer(void* handle, bool cuts) noexcept;
   /// Begins to read `into.size()` bytes, from byte `offset` on, of what port `from.port` of a peer
   /// offered: posted (Sink::on_read of this port follows, once, and until then nobody else touches
