@@ -1,12 +1,11 @@
 // Programs that get into trouble on purpose; trouble_test.py starts them and looks at what is left.
 //
 //   trouble flood MESSAGES     every other rank floods rank 0, which sleeps, then progresses
-//   without
-//                              taking anything, then takes all
+//                              without taking anything, then takes all
 //   trouble deaf               rank 0 never progresses while the others flood it, then takes all
 //   trouble die-waiting        rank 1 is killed while the others wait for it, send to it, put to it
-//   trouble outlive            rank 2 of three is lost, by what the test does, and the others talk
-//   on trouble busy SECONDS       traffic of every kind until the time is over or the job is killed
+//   trouble outlive            rank 2 of three is lost, by what the test does; the others talk on
+//   trouble busy SECONDS       traffic of every kind until the time is over or the job is killed
 //   trouble twice              a second Runtime in one process is refused
 //   trouble fork               a child of a rank exits; the rank goes on
 //   trouble many-threads D     64 threads a rank on D devices

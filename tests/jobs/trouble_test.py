@@ -30,8 +30,9 @@ def rounds(usual):
 
 
 class Flood(JobTest):
-    # The peaks of memory that trouble.cpp allows are for so many packets.
-    PACKETS = ("--env", "WEFT_FABRIC_PACKETS=64")
+    # The peaks of memory that trouble.cpp allows are for so many packets, of which every byte may be
+    # written in turn.
+    PACKETS = ("--env", "WEFT_FABRIC_PACKETS=64", "--env", "WEFT_FABRIC_PACKET_BYTES=8K")
 
     def test_63_senders_flood_one_sleeper(self):
         # 8 MiB from each, half a GiB in all: many times what either side may hold.
