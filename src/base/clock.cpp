@@ -1,6 +1,7 @@
 // Clocks: CLOCK_MONOTONIC, and the calibration of the tick counter against it.
 #include "weft/base/clock.hpp"
 
+#include <sys/resource.h>
 #include <time.h>
 
 namespace weft::base {
@@ -54,6 +55,12 @@ uint64_t now_ns() noexcept { return read(CLOCK_MONOTONIC); }
 uint64_t this_thread_cpu_ns() noexcept { return read(CLOCK_THREAD_CPUTIME_ID); }
 
 uint64_t process_cpu_ns() noexcept { return read(CLOCK_PROCESS_CPUTIME_ID); }
+
+uint64_t this_thread_cores_left() noexcept {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return static_cast<uint64_t>(usage.ru_nivcsw);
+}
 
 double ticks_per_ns() noexcept {
   static const double measured = calibrate();

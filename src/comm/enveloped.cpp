@@ -45,6 +45,18 @@ WEFT_NOT_IN_LINE Post Endpoint::send(Rank to, const Envelope& envelope,
              : my.runtime.send_packet(device, to, raw, {&data, 1});
 }
 
+Post Endpoint::send_written(Rank to, const Envelope& envelope, std::span<const std::byte> data,
+                            Device* via) {
+  if (data.size() < kLeastFollowed) return send(to, envelope, data, via);
+  Impl& my = *impl_;
+  my.check_envelope(to, data.data(), data.size());
+  if (!my.runtime.goes_eagerly(to, data.size())) [[unlikely]]
+    my.refuse_envelope(data.size());
+  Device& device = via != nullptr ? *via : my.pick_device();
+  const auto header = comm::pack(PacketType::enveloped, my.number, device.number(), envelope);
+  return my.runtime.send_packet(device, to, header.bytes(), {&data, 1});
+}
+
 Post Endpoint::send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,
                          Device* via) {
   Impl& my = *impl_;

@@ -9,17 +9,10 @@
 #include "comm/runtime_impl.hpp"
 
 namespace weft {
-namespace {
-
-/// Of what is shorter, that it is told how far it is costs more.
-constexpr std::size_t kLeastOpened = 24 << 10;
-
-}  // namespace
-
 /// Whether packets are better lent before they are written. Not beside others: a receiver that is
 /// behind has better to do than to follow. Nor where processes take turns on a core: none can.
 bool Runtime::Impl::opens(std::size_t bytes) const noexcept {
-  if (bytes < kLeastOpened || settings.open_packets == OpenPackets::never) return false;
+  if (bytes < Endpoint::kLeastFollowed || settings.open_packets == OpenPackets::never) return false;
   // relaxed: a guess.
   return settings.open_packets == OpenPackets::always ||
          (packet_states->open() == 0 && shared_packets->open() == 0 &&
@@ -39,7 +32,8 @@ comm::Lent Runtime::Impl::lends(std::size_t bytes, bool can_follow) const noexce
   if (settings.open_packets == OpenPackets::never) return comm::Lent::not_now;
   // relaxed: guesses.
   const bool in_turns = core_is_shared.load(std::memory_order_relaxed);
-  if (in_turns ? bytes > kLongestInTurns : bytes < kLeastOpened || bytes > kLongestWhole)
+  if (in_turns ? bytes > kLongestInTurns
+               : bytes < Endpoint::kLeastFollowed || bytes > kLongestWhole)
     return comm::Lent::not_now;
   const std::size_t most =
       std::min(kMostWhole, std::size_t{packets->capacity()} / 4 * packet_bytes);

@@ -16,7 +16,12 @@
 
 namespace weft::mpi {
 
-enum class SendMode : uint8_t { standard, synchronous, ready };
+enum class SendMode : uint8_t {
+  standard,
+  exchange,  ///< the same, while a message is awaited: its receiver is likely to send, too
+  synchronous,
+  ready,
+};
 
 /// Begins a send; never waits for room (it goes on when there is some). It may have ended already
 /// on return. Errors are in `outcome.error`.
@@ -65,11 +70,11 @@ uint64_t send_shared(Comm& comm, Plane plane, std::span<const int> to, int tag, 
 void send_and_wait(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
                    const Datatype& type, SendMode mode);
 /// A blocking send in place: returns when the buffer may be used again. No Transfer is made for
-/// what goes at once. Throws Failure.
+/// what goes at once, but in an exchange. Throws Failure.
 inline void send_now(Comm& comm, Plane plane, int to, int tag, const void* buffer, int64_t count,
                      const Datatype& type, SendMode mode = SendMode::standard) {
-  if (mode == SendMode::synchronous || !try_send(comm, plane, to, tag, buffer, count, type))
-      [[unlikely]]
+  if (mode == SendMode::synchronous || mode == SendMode::exchange ||
+      !try_send(comm, plane, to, tag, buffer, count, type)) [[unlikely]]
     send_and_wait(comm, plane, to, tag, buffer, count, type, mode);
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,19 @@
 #include "weft/base/clock.hpp"
 #include "weft/base/topology.hpp"
 #include "weft/comm/config.hpp"
+
+namespace {
+std::atomic<bool> yields_are_slow{false};
+}
+
+/// In place of the C library's: where calls of the kernel are slow.
+extern "C" int sched_yield() noexcept {
+  ::syscall(SYS_sched_yield);
+  const uint64_t end = weft::base::now_ns() + 3'000;
+  while (yields_are_slow && weft::base::now_ns() < end) {
+  }
+  return 0;
+}
 
 namespace weft {
 namespace {
@@ -98,6 +112,50 @@ TEST(BesideOthers, WhereRanksOrThreadsShareCoresALongYieldTellsNothing) {
         }
         impl.waiting -= ranks ? 0 : 64;
       }
+    });
+  });
+}
+
+TEST(BesideOthers, AYieldThatIsSlowByItselfWasNobodys) {
+  test::on_ranks(1, [](Runtime& rt) {
+    constexpr int kYields = 40;  // where the core was wanted before, the kernel is not always asked
+    Runtime::Impl& impl = rt.impl();
+    yields_are_slow = true;
+    impl.core_is_wanted = impl.core_is_shared = true;
+    // Others may run here, but not all the time.
+    const uint64_t until = base::now_ns() + 20'000'000'000;
+    bool was_alone = false;
+    while (!was_alone && base::now_ns() < until) {
+      const uint64_t left = base::this_thread_cores_left();
+      for (int i = 0; i < kYields; ++i) impl.yield_core();
+      const bool is_so = !impl.core_is_wanted && !impl.core_is_shared;
+      was_alone = base::this_thread_cores_left() == left;
+      if (was_alone) {
+        EXPECT_TRUE(is_so);
+      }
+    }
+    EXPECT_TRUE(was_alone);
+    yields_are_slow = false;
+  });
+}
+
+TEST(BesideOthers, AYieldToSomebodyWhoYieldsTellsThatTheCoreIsWanted) {
+  test::on_ranks(1, [](Runtime& rt) {
+    Runtime::Impl& impl = rt.impl();
+    std::jthread([&] {
+      const int core = ::sched_getcpu();
+      ASSERT_TRUE(base::bind_this_thread(core));
+      const std::jthread other([&](const std::stop_token& stop) {
+        (void)base::bind_this_thread(core);
+        while (!stop.stop_requested()) ::sched_yield();
+      });
+      yields_are_slow = true;  // or two short ones may take less than what tells
+      impl.yield_core();       // the first may count what was before
+      impl.core_is_wanted = false;
+      const uint64_t until = base::now_ns() + 20'000'000'000;
+      while (!impl.core_is_wanted && base::now_ns() < until) impl.yield_core();
+      EXPECT_TRUE(impl.core_is_wanted);
+      yields_are_slow = false;
     });
   });
 }

@@ -355,10 +355,12 @@ TEST(Matcher, WhatCouldNotGoIsRefused) {
     for (const Rank none : {kAnyRank, Rank{2}, Rank{1'000'000'000}}) {
       EXPECT_THROW((void)endpoint.send(none, envelope, data), Error) << none.value;
       EXPECT_THROW((void)endpoint.send_wide(none, envelope, data), Error) << none.value;
+      EXPECT_THROW((void)endpoint.send_written(none, envelope, data), Error) << none.value;
       EXPECT_THROW((void)endpoint.announce(none, envelope, data, nullptr, nullptr), Error);
     }
     const auto large = pattern(runtime.eager_bytes(other) + 1, 1);
     EXPECT_THROW((void)endpoint.send(other, envelope, large), Error);
+    EXPECT_THROW((void)endpoint.send_written(other, envelope, large), Error);
     const std::span<const std::byte> nothing(static_cast<const std::byte*>(nullptr), 5);
     EXPECT_THROW((void)endpoint.send(other, envelope, nothing), Error);
     EXPECT_THROW((void)endpoint.announce(other, envelope, nothing, nullptr, nullptr), Error);

@@ -483,6 +483,30 @@ TEST(OpenMessages, WideOnesArriveWhole) {
   });
 }
 
+TEST(OpenMessages, WhatIsExchangedIsWrittenFirst) {
+  register_comm_config();
+  const test::ConfigOverride all(test::ConfigOverride::List{{"comm.open_packets", "always"}});
+  std::atomic<int> opened{0};
+  on_ranks(
+      2,
+      [&](Runtime& runtime) {
+        Keeping kept;
+        Endpoint endpoint(runtime, {.arrival = Arrival::matcher, .matcher = &kept});
+        runtime.barrier();
+        for (const std::size_t size : kOpenSizes) {
+          const auto data = pattern(size, static_cast<uint32_t>(size));
+          const std::size_t had = kept.all.size();
+          const Rank other{1 - runtime.rank().value};
+          while (endpoint.send_written(other, {.tag = 2}, data) != Post::done) runtime.relax();
+          runtime.wait_until([&] { return kept.all.size() > had; });
+          EXPECT_EQ(kept.all.back(), data) << size;
+          runtime.barrier();
+        }
+      },
+      counting(opened));
+  EXPECT_EQ(opened, 0);
+}
+
 TEST(OpenMessages, WideOnesWaitForTheirEndpointAndAreDroppedAfterIt) {
   register_comm_config();
   const test::ConfigOverride all(test::ConfigOverride::List{{"comm.open_packets", "always"}});

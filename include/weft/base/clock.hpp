@@ -15,6 +15,9 @@ uint64_t now_ns() noexcept;
 uint64_t this_thread_cpu_ns() noexcept;
 /// What all threads of the process have run so far. A system call.
 uint64_t process_cpu_ns() noexcept;
+/// How often the calling thread has left its core to another that was ready, whether it yielded or
+/// its time was over; sleeping does not count. A system call.
+uint64_t this_thread_cores_left() noexcept;
 
 /// The tick counter; not comparable between hosts. A few ns a call, never a system call on x86-64.
 inline uint64_t ticks() noexcept {

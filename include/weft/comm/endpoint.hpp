@@ -189,6 +189,13 @@ class Endpoint {
   /// over `via`, or the policy's device: done or retry.
   Post send(Rank to, const Envelope& envelope, std::span<const std::byte> data,
             Device* via = nullptr);
+  /// From so many bytes on a message may be read while it is written. (Of what is shorter, to be
+  /// told how far it is costs more.)
+  static constexpr std::size_t kLeastFollowed = 24 << 10;
+  /// The same, but never read while it is written: for a receiver that sends at the same time, and
+  /// would not follow.
+  Post send_written(Rank to, const Envelope& envelope, std::span<const std::byte> data,
+                    Device* via = nullptr);
   /// The same for a larger one, of a few packets, while little of this kind is under way: done; or
   /// retry, and it is better announced.
   Post send_wide(Rank to, const Envelope& envelope, std::span<const std::byte> data,

@@ -98,7 +98,8 @@ class Posts {
       return;
     }
     start_send(fresh(slots_count_ - 1 - sends_), *team.comm, Plane::collective, team.at(to),
-               team.tag, block.at, block.count, *block.type);
+               team.tag, block.at, block.count, *block.type,
+               receives_ != 0 ? SendMode::exchange : SendMode::standard);
     ++sends_;
   }
   void post_recv(const Team& team, int from, const Block& block) {

@@ -168,7 +168,7 @@ class Engine final : public Matcher {
   [[nodiscard]] bool goes_eagerly(Rank to, std::size_t bytes) const noexcept {
     return bytes <= eager_bytes_ || bytes <= runtime_.eager_bytes(to);
   }
-  enum class How : uint8_t { eager, announced, brought };
+  enum class How : uint8_t { eager, written, announced, brought };
   Post post(Transfer& transfer, std::span<const std::byte> data, How how);
   bool send_wide(Transfer& transfer, std::span<const std::byte> data);
   void stall(Transfer& transfer, Peer& peer);

@@ -85,6 +85,7 @@ Post Engine::post(Transfer& transfer, std::span<const std::byte> data, How how) 
   const Envelope envelope = envelope_of(*transfer.channel, transfer);
   Device* const device = via(*transfer.channel, transfer.tag);
   if (how == How::eager) return endpoint_->send(transfer.process, envelope, data, device);
+  if (how == How::written) return endpoint_->send_written(transfer.process, envelope, data, device);
   under_way_.fetch_add(1, std::memory_order_relaxed);
   const Post answer = endpoint_->announce(transfer.process, envelope, data, &sent_done_, &transfer,
                                           device, &transfer.name, how == How::brought);
@@ -133,7 +134,9 @@ void Engine::send(Transfer& transfer, SendMode mode) {
     // Not where its copy would be made under the lock of an order between devices.
     const bool went = at_once && !eager && !sequenced_ && send_wide(transfer, data);
     // Whoever matched it tells the sender, who waits for that: its bytes need not be asked for.
-    const How how = eager ? How::eager : is_short && welcome ? How::brought : How::announced;
+    const How how = eager                 ? (mode == SendMode::exchange ? How::written : How::eager)
+                    : is_short && welcome ? How::brought
+                                          : How::announced;
     const Post answer = went ? Post::done : post(transfer, data, how);
     if (answer == Post::posted) {
       counts.add(ChannelCount::announced);

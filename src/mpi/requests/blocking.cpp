@@ -9,6 +9,7 @@
 #include "mpi/requests/ends.hpp"
 #include "mpi/requests/packed_copy.hpp"
 #include "mpi/requests/posting.hpp"
+#include "weft/comm/endpoint.hpp"
 
 namespace weft::mpi {
 
@@ -46,7 +47,10 @@ void exchange(Comm& comm, const Piece& out, int to, int send_tag, bool sends, vo
     start_recv(receive.transfer, comm, Plane::program, from, recv_tag, buffer, in.count, in.type);
   }
   if (sends) {
-    send_now(comm, Plane::program, to, send_tag, out.buffer, out.count, out.type);
+    const bool is_long =
+        out.count * out.type.size() >= static_cast<int64_t>(Endpoint::kLeastFollowed);
+    send_now(comm, Plane::program, to, send_tag, out.buffer, out.count, out.type,
+             receives && is_long ? SendMode::exchange : SendMode::standard);
   }
   if (!receives) {
     fill(status, kNoProcess);

@@ -32,7 +32,8 @@ class Exchange final : public RequestWork, private Waiter {
   }
   void start_sending(Comm& comm, const Piece& piece, int to, int tag) {
     hold(send_type_, piece.type);
-    start_send(send_, comm, Plane::program, to, tag, piece.buffer, piece.count, piece.type);
+    start_send(send_, comm, Plane::program, to, tag, piece.buffer, piece.count, piece.type,
+               receives_ ? SendMode::exchange : SendMode::standard);
   }
   bool wind_up(bool receives) override {
     finish(send_);
