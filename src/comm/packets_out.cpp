@@ -76,12 +76,12 @@ void Runtime::Impl::prepare_round(uint32_t bytes) noexcept {
 /// Lines that a receiver has just read lie in its caches, and are dearer to write than those that
 /// have left them. So long messages go around, among packets and within them. Not where processes
 /// take turns: there the last packet lies in the caches of this core, which may be its receiver's,
-/// too.
-fabric::PacketPart Runtime::Impl::take_packet(std::size_t bytes) noexcept {
+/// too. Nor over a network, whose own copies read it here.
+fabric::PacketPart Runtime::Impl::take_packet(std::size_t bytes, bool far) noexcept {
   constexpr uint32_t kLeastBytes = 4 << 10;
   const auto part = static_cast<uint32_t>(bytes);
   // relaxed: a guess.
-  if (part < kLeastBytes || core_is_shared.load(std::memory_order_relaxed))
+  if (part < kLeastBytes || far || core_is_shared.load(std::memory_order_relaxed))
     return {packets->alloc(), part};
   if (!round_is_there.load(std::memory_order_relaxed)) [[unlikely]]
     prepare_round(part);
@@ -96,7 +96,7 @@ Post Runtime::Impl::send_packet(Device& device, Rank to, std::span<const std::by
                                 std::span<const std::span<const std::byte>> pieces) {
   std::size_t whole = 0;
   for (const auto& piece : pieces) whole += piece.size();
-  const fabric::PacketPart part = take_packet(whole);
+  const fabric::PacketPart part = take_packet(whole, transport->is_far(to));
   if (part.index == base::SlotPool::kNone) return Post::retry;
   const comm::Readers readers{packet_states->exchange_reader(part, packet_bytes, to), to};
   std::byte* into = packet(part.index) + part.offset;

@@ -278,7 +278,8 @@ struct Runtime::Impl final : base::IdleWork {
   [[nodiscard]] bool opens(std::size_t bytes) const noexcept;
   [[nodiscard]] comm::Lent lends(std::size_t bytes, bool can_follow) const noexcept;
   /// Where to write so many bytes, a packet's at most; its number may be SlotPool::kNone.
-  [[nodiscard]] fabric::PacketPart take_packet(std::size_t bytes) noexcept;
+  /// `far`: for a rank to which a network leads.
+  [[nodiscard]] fabric::PacketPart take_packet(std::size_t bytes, bool far = false) noexcept;
   void prepare_round(uint32_t bytes) noexcept;
   /// Gathers `pieces` into a packet and lends it: done or retry.
   Post send_packet(Device& device, Rank to, std::span<const std::byte> header,

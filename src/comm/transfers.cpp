@@ -329,7 +329,7 @@ bool Device::may_stream() const noexcept {
 
 /// Sends a part of the buffer, in a packet. False: there is no room, and nothing happened.
 bool Device::send_fragment(const Operation& op, uint64_t offset, uint32_t size) {
-  const fabric::PacketPart part = runtime_.take_packet(size);
+  const fabric::PacketPart part = runtime_.take_packet(size, runtime_.transport->is_far(op.peer));
   if (part.index == base::SlotPool::kNone) return false;
   comm::PacketStates& states = *runtime_.packet_states;
   runtime_.copy_ways->copy({states.exchange_reader(part, runtime_.packet_bytes, op.peer), op.peer},

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -688,6 +689,20 @@ TEST(Packets, ARoundIsPreparedWhenMostPacketsAreHere) {
   for (const uint32_t index : out) impl.packets->free(index);
   impl.packets->free(impl.take_packet(64 << 10).index);
   EXPECT_TRUE(impl.round_is_there);
+}
+
+/// The kernel reads them on this core.
+TEST(Packets, ForANetworkTheLastOneIsTaken) {
+  Runtime runtime;
+  Runtime::Impl& impl = runtime.impl();
+  std::set<uint32_t> taken;
+  for (int i = 0; i < 100; ++i) {
+    const fabric::PacketPart part = impl.take_packet(30'000, true);
+    EXPECT_EQ(part.offset, 0u);
+    taken.insert(part.index);
+    impl.packets->free(part.index);
+  }
+  EXPECT_EQ(taken.size(), 1u);
 }
 
 TEST(Packets, GoAroundForLongMessages) {

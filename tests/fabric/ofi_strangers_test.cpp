@@ -94,6 +94,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
     fabric_.reset(fabric);
     endpoint_ = std::make_unique<ofi::Endpoint>(info_, *fabric, 256);
     Geometry geometry = small_geometry();
+    geometry.packets = packets_;
     const uint32_t cells = configured_inline_cells(geometry);
     const uint32_t tag = GetParam() ? FrameKey::kTagBytes : 0;
     Card card{geometry, cells, tag, "nowhere", {}};
@@ -164,6 +165,7 @@ class OfiStrangers : public ::testing::TestWithParam<bool> {
   }
 
   const char* provider_ = kLayered;
+  uint32_t packets_ = small_geometry().packets;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::unique_ptr<SlowJob> job_;  ///< rank 0's
   ofi::Info info_;
@@ -294,6 +296,8 @@ TEST_P(OfiStrangers, APeerThatSendsNonsenseIsDown) {
        [&] {
          return frame(0, std::string(4, '\1'), [](WireHeader& h) { h.kind = WireKind::returns; });
        }},
+      {"more than",  // a message with which packets come back that were not lent
+       [&] { return frame(0, std::string(12, '\1'), [](WireHeader& h) { h.flags = 2; }); }},
       {"a report",
        [&] {
          return frame(0, std::string(sizeof(ofi::ReportBody), '\1'),
@@ -405,6 +409,73 @@ TEST_P(OfiStrangers, WhoAsksForWhatIsNotThereIsToldWhileHeListens) {
   EXPECT_TRUE(sink_.downs.empty());
   // What it was not told it asks again.
   ask(kTimes + kMost, kTimes + 1);
+  EXPECT_TRUE(sink_.downs.empty());
+}
+
+/// What rank 1 lends comes back with what is sent to it, or by itself when nothing is.
+TEST_P(OfiStrangers, PacketsComeBackWithWhatIsSentAnyway) {
+  if (GetParam()) GTEST_SKIP() << "who listens is one of those without tags";
+  TearDown();
+  provider_ = kUnlayered;
+  packets_ = 64;  // of few each comes back at once
+  SetUp();
+  constexpr uint32_t kLentOne = 3, kLentBytes = 8;
+  uint32_t heard = 0;
+  const auto lend = [&](uint32_t number) {
+    EXPECT_EQ(endpoint_->receive(buffer_, nullptr, ofi::Endpoint::kUntagged, in_), 0);
+    const std::size_t had = sink_.frames.size();
+    send(frame(number, "head and packet", [&](WireHeader& h) {
+      h.kind = WireKind::packet;
+      h.index = kLentOne;
+      h.bytes = kLentBytes;
+      h.length -= kLentBytes;
+      h.ack = heard;
+    }));
+    EXPECT_TRUE(poll_until(*port_, sink_, [&] { return sink_.frames.size() > had; }));
+    port_->give_back(sink_.frames.back().loan);
+  };
+  // A frame of this kind, with that body, and the packet comes back with it.
+  const auto hears = [&](WireKind kind, std::string_view body, bool polls) {
+    std::array<fi_cq_data_entry, 1> entry{};
+    const auto has_come = [&] { return endpoint_->read(entry) == 1; };
+    if (polls) {
+      ASSERT_TRUE(poll_until(*port_, sink_, has_come));
+    } else {
+      while (!has_come()) std::this_thread::yield();  // the keeper's time
+    }
+    const auto bytes = std::span<const std::byte>(buffer_).first(entry[0].len);
+    const auto got = ofi::decode(bytes, {.stamp = stamp_,
+                                         .ranks = 2,
+                                         .self = 1,
+                                         .most_length = 1024,
+                                         .most_packet = 0,
+                                         .packet_words = 0,
+                                         .tag_bytes = 0});
+    ASSERT_TRUE(got.has_value());
+    EXPECT_EQ(got->bytes, bytes.size()) << "nothing else";
+    EXPECT_EQ(got->header.kind, kind);
+    if (kind == WireKind::message) {
+      EXPECT_TRUE(std::ranges::equal(got->body, std::as_bytes(std::span(body))));
+    }
+    ASSERT_EQ(got->return_count(), 1u);
+    EXPECT_EQ(got->returned(0), kLentOne);
+    ++heard;
+  };
+  lend(0);
+  EXPECT_EQ(port_->try_send(Rank{1}, 0, bytes_of("an answer"), {}), Post::done);
+  hears(WireKind::message, "an answer", false);
+  lend(1);
+  hears(WireKind::returns, {}, true);
+  lend(2);
+  hears(WireKind::returns, {}, false);
+  TearDown();  // before a report is due
+  SetUp();
+  sink_ = Recorder();
+  heard = 0;
+  lend(0);
+  arm(*port_);
+  hears(WireKind::returns, {}, false);
+  port_->disarm();
   EXPECT_TRUE(sink_.downs.empty());
 }
 

@@ -44,6 +44,19 @@ struct Made {
     made.rest = std::size_t{length} + packet;
     return made;
   }
+  /// The last of its bytes are numbers of packets that come back.
+  [[nodiscard]] Made with(uint8_t numbers) const {
+    Made made = *this;
+    made.header.flags = numbers;
+    return made;
+  }
+  [[nodiscard]] std::size_t numbers_bytes() const {
+    if (header.kind == WireKind::returns) return header.length;
+    return header.kind == WireKind::report ? 0 : header.flags * sizeof(uint32_t);
+  }
+  [[nodiscard]] std::size_t body_bytes() const {
+    return header.kind == WireKind::returns ? header.length : header.length - numbers_bytes();
+  }
   [[nodiscard]] std::vector<std::byte> bytes() const {
     std::vector<std::byte> all(sizeof header + rest);
     std::memcpy(all.data(), &header, sizeof header);
@@ -59,6 +72,9 @@ std::vector<Made> good_ones() {
           Made::of(WireKind::control, 16),
           Made::of(WireKind::packet, 16, 1024),
           Made::of(WireKind::packet, 240, 0),
+          Made::of(WireKind::message, 20).with(1),
+          Made::of(WireKind::control, 32).with(8),
+          Made::of(WireKind::packet, 24, 512).with(2),
           Made::of(WireKind::returns, 4),
           Made::of(WireKind::returns, 248),
           Made::of(WireKind::read, sizeof(ReadBody)),
@@ -72,9 +88,12 @@ TEST(OfiWire, WhatIsRightPassesWithItsParts) {
     const auto bytes = one.bytes();
     const auto frame = decode(bytes, kLimits);
     ASSERT_TRUE(frame.has_value()) << static_cast<int>(one.header.kind);
-    EXPECT_EQ(frame->body.size(), one.header.length);
+    EXPECT_EQ(frame->body.size(), one.body_bytes());
     EXPECT_EQ(frame->packet.size(), one.header.bytes);
     EXPECT_EQ(frame->body.data(), bytes.data() + sizeof(WireHeader));
+    ASSERT_EQ(frame->returns.size(), one.numbers_bytes());
+    EXPECT_EQ(frame->returns.data() + frame->returns.size(),
+              bytes.data() + sizeof(WireHeader) + one.header.length);
     EXPECT_EQ(frame->header.ack, 3u);
   }
 }
@@ -126,9 +145,12 @@ TEST(OfiWire, FieldsThatAKindDoesNotHaveAreNothing) {
   one = Made::of(WireKind::message, 16);
   one.header.index = 1;
   EXPECT_FALSE(one.passes());
-  one = Made::of(WireKind::message, 16);
-  one.header.flags = kAsks;
-  EXPECT_FALSE(one.passes());
+  EXPECT_FALSE(Made::of(WireKind::message, 16).with(5).passes());
+  EXPECT_FALSE(Made::of(WireKind::packet, 16, 32).with(5).passes());
+  EXPECT_FALSE(Made::of(WireKind::message, 248).with(kMostAlong + 1).passes());
+  EXPECT_FALSE(Made::of(WireKind::returns, 16).with(1).passes());
+  EXPECT_FALSE(Made::of(WireKind::read, sizeof(ReadBody)).with(1).passes());
+  EXPECT_FALSE(Made::of(WireKind::leave, 0).with(1).passes());
   one = Made::of(WireKind::report, sizeof(ReportBody));
   one.header.flags = kAsks | kAnswers;
   EXPECT_TRUE(one.passes());
@@ -153,7 +175,7 @@ TEST(OfiWire, ATagLiesBetweenBodyAndPacket) {
     bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(head), tag.begin(), tag.end());
     const auto frame = decode(bytes, limits);
     ASSERT_TRUE(frame.has_value());
-    EXPECT_EQ(frame->body.size(), one.header.length);
+    EXPECT_EQ(frame->body.size(), one.body_bytes());
     EXPECT_EQ(frame->packet.size(), one.header.bytes);
     EXPECT_TRUE(FrameKey::is_same(key.tag({1, 0, 7, {}}, frame->head, frame->packet), frame->tag));
     EXPECT_FALSE(
@@ -181,7 +203,9 @@ TEST(OfiWire, NoiseNeverReachesBeyondItsBytes) {
     if (!frame) continue;
     ASSERT_LE(frame->body.size(), kLimits.most_length);
     ASSERT_LE(frame->packet.size(), kLimits.most_packet);
-    ASSERT_EQ(sizeof(WireHeader) + frame->body.size() + frame->packet.size(), frame->bytes);
+    const std::size_t numbers = frame->header.kind == WireKind::returns ? 0 : frame->returns.size();
+    ASSERT_EQ(sizeof(WireHeader) + frame->body.size() + numbers + frame->packet.size(),
+              frame->bytes);
     ASSERT_LE(frame->bytes, bytes.size());
   }
 }

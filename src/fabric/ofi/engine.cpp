@@ -115,9 +115,13 @@ Post Engine::send(WireKind kind, Peer& peer, uint32_t to_port, std::span<const s
   if (peer.down.load(std::memory_order_relaxed)) [[unlikely]]
     return Post::done;
   Channel* const to = channel(peer, to_port % peer.ports());
-  if (to == nullptr || (!has_credit(*to, control, cells) && !await_credit(*to, control, cells)) ||
-      !post(*to, kind, header, payload))
+  if (to == nullptr || (!has_credit(*to, control, cells) && !await_credit(*to, control, cells)))
     return Post::retry;
+  OutFrame* const frame = make_frame(*to, kind, header, payload);
+  if (frame == nullptr) [[unlikely]]
+    return Post::retry;
+  take_along(*to, *frame);
+  append(*to, *frame);
   (control ? to->control_sent : to->messages_sent) += cells;
   if (sends_left_ == 0) [[unlikely]]
     step();
@@ -142,6 +146,7 @@ Post Engine::send_packet(Peer& peer, uint32_t to_port, std::span<const std::byte
   frame->header().index = part.index;
   frame->header().bytes = part.bytes;
   frame->packet = transport_.packet(part.index).subspan(part.offset, part.bytes);
+  take_along(*to, *frame);
   append(*to, *frame);
   if (sends_left_ == 0) [[unlikely]]
     step();
@@ -210,6 +215,23 @@ bool Engine::post(Channel& to, WireKind kind, std::span<const std::byte> first,
     return false;
   append(to, *frame);
   return true;
+}
+
+/// Packets that go back do so with what goes there anyway: a frame of their own costs both ends as
+/// much as any other.
+void Engine::take_along(Channel& to, OutFrame& frame) noexcept {
+  if (to.returns.empty()) return;
+  WireHeader& header = frame.header();
+  const uint32_t most =
+      limits_.most_length - (header.kind == WireKind::packet ? limits_.packet_words : 0);
+  const std::size_t count = std::min(
+      {to.returns.size(), std::size_t{kMostAlong}, (most - header.length) / sizeof(uint32_t)});
+  const auto numbers = std::as_bytes(std::span(to.returns).last(count));
+  base::copy_bytes(frame.bytes() + frame.length, numbers.data(), numbers.size());
+  frame.length += static_cast<uint32_t>(numbers.size());
+  header.length += static_cast<uint32_t>(numbers.size());
+  header.flags = static_cast<uint8_t>(count);
+  to.returns.resize(to.returns.size() - count);
 }
 
 /// The first goes at once, and a packet; what follows on its heels waits for the next step, or for
@@ -443,8 +465,9 @@ void Engine::progress() noexcept {
   meet_strangers();
 }
 
-/// Receives, and gets on with what waits. True: something happened.
-bool Engine::step() noexcept {
+/// Receives, and gets on with what waits; `may_come`: another step will follow soon. True:
+/// something happened.
+bool Engine::step(bool may_come) noexcept {
   if (look_is_due_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: as in look_after
     look_after_locked();
   const bool received = receive();
@@ -454,7 +477,8 @@ bool Engine::step() noexcept {
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
     if (sends_left_ != 0) served = i;
-    if (received && may_wait(one) && ++one.put_off < kMostPutOff) {
+    if (may_come && may_wait(one) && ++one.put_off < kMostPutOff) {
+      transport_.note_gathering();  // should nobody poll again, the keeper sees to it
       ++i;
       continue;
     }
@@ -477,10 +501,10 @@ bool Engine::step() noexcept {
   return moved;
 }
 
-/// A few packets that go back do so with the next, or when no more come: each frame costs both ends
-/// a system call, and a sender's packets are many.
+/// A few packets that go back do so with the next, with what is sent there, or when neither comes:
+/// each frame costs both ends a system call, and a sender's packets are many.
 bool Engine::may_wait(const Channel& one) const noexcept {
-  return !one.returns.empty() && one.returns.size() < kReturnsAtOnce && !owes_report(one) &&
+  return !one.returns.empty() && one.returns.size() < returns_at_once(one) && !owes_report(one) &&
          !one.outbox.has_unsent();
 }
 

@@ -23,6 +23,7 @@
 //     has no offer any more is in the provider's hands. Offer::answers counts those that have it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -175,7 +176,11 @@ class Engine {
     std::span<const std::byte> piece;
     uint64_t tag;
   };
-  static constexpr std::size_t kReturnsAtOnce = 8;  ///< packets that go back in a frame, at least
+  /// Packets that go back in a frame of their own, at least, while more may come: few of what their
+  /// owner has.
+  [[nodiscard]] static std::size_t returns_at_once(const Channel& channel) noexcept {
+    return std::clamp<std::size_t>(channel.peer.geometry().packets / 8, 1, 8);
+  }
   /// Of a channel: a reader has kMostReads, and what it got the provider may not have told of yet.
   static constexpr uint32_t kMostAnswers = 4 * kMostReads;
   /// Frames about reads that are on their way: for each of ours a request, and a question about the
@@ -191,6 +196,7 @@ class Engine {
   OutFrame* make_frame(Channel& channel, WireKind kind, std::span<const std::byte> first,
                        std::span<const std::byte> second) noexcept;
   /// Numbers and sends a frame, now or later. False: no memory now.
+  void take_along(Channel& channel, OutFrame& frame) noexcept;
   bool post(Channel& channel, WireKind kind, std::span<const std::byte> first,
             std::span<const std::byte> second) noexcept;
   void append(Channel& channel, OutFrame& frame) noexcept;
@@ -211,7 +217,7 @@ class Engine {
   void enqueue(Channel& channel) noexcept;
   void watch(Channel& channel) noexcept;
   void suspect(Channel& channel) noexcept;
-  bool step() noexcept;
+  bool step(bool may_come = true) noexcept;
   [[nodiscard]] bool may_wait(const Channel& channel) const noexcept;
   [[nodiscard]] bool owes_report(const Channel& channel) const noexcept;
   [[nodiscard]] bool is_settled_with(const Channel& channel) const noexcept;
@@ -232,8 +238,9 @@ class Engine {
   }
   [[nodiscard]] bool take_report(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] Admitted admit(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] Admitted admit_body(Channel& channel, const Decoded& frame) noexcept;
   [[nodiscard]] Admitted admit_packet(Channel& channel, const Decoded& frame) noexcept;
-  [[nodiscard]] bool admit_returns(Channel& channel, const Decoded& frame) noexcept;
+  [[nodiscard]] bool is_lent(const Channel& to, uint32_t packet) const noexcept;
   void refuse(Channel& channel, std::string_view what) noexcept;
 
   // engine_reads.cpp

@@ -236,8 +236,22 @@ bool Engine::take_report(Channel& to, const Decoded& frame) noexcept {
 }
 
 Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
+  if (is_closed(from.peer) && frame.header.kind != WireKind::leave)
+    return Admitted::yes;  // of one that left
+  for (std::size_t i = 0; i < frame.return_count(); ++i)
+    if (!is_lent(from, frame.returned(i))) return Admitted::nonsense;
+  const Admitted answer = admit_body(from, frame);
+  if (answer != Admitted::yes) return answer;
+  for (std::size_t i = 0; i < frame.return_count(); ++i) {
+    const uint32_t index = frame.returned(i);
+    if (!is_lent(from, index)) return Admitted::nonsense;  // it was there twice
+    push_returned_locked(index);
+  }
+  return Admitted::yes;
+}
+
+Engine::Admitted Engine::admit_body(Channel& from, const Decoded& frame) noexcept {
   const WireKind kind = frame.header.kind;
-  if (is_closed(from.peer) && kind != WireKind::leave) return Admitted::yes;  // of one that left
   switch (kind) {
     case WireKind::message:
     case WireKind::control: {
@@ -250,7 +264,7 @@ Engine::Admitted Engine::admit(Channel& from, const Decoded& frame) noexcept {
     case WireKind::packet:
       return admit_packet(from, frame);
     case WireKind::returns:
-      return admit_returns(from, frame) ? Admitted::yes : Admitted::nonsense;
+      return Admitted::yes;
     case WireKind::read:
       return admit_read(from, frame);
     case WireKind::unread:
@@ -283,18 +297,10 @@ Engine::Admitted Engine::admit_packet(Channel& from, const Decoded& frame) noexc
   return Admitted::yes;
 }
 
-/// False: nonsense.
-bool Engine::admit_returns(Channel& from, const Decoded& frame) noexcept {
+bool Engine::is_lent(const Channel& to, uint32_t index) const noexcept {
   const LoanBook& book = transport_.book();
-  for (std::size_t at = 0; at < frame.body.size(); at += sizeof(uint32_t)) {
-    uint32_t index;
-    std::memcpy(&index, frame.body.data() + at, sizeof index);
-    if (index >= book.packets() ||
-        !book.is_lent(index, from.peer.rank().value, static_cast<uint16_t>(number_)))
-      return false;
-    push_returned_locked(index);
-  }
-  return true;
+  return index < book.packets() &&
+         book.is_lent(index, to.peer.rank().value, static_cast<uint16_t>(number_));
 }
 
 /// What a peer sends makes no sense: nothing more of it is believed.

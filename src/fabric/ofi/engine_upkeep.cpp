@@ -41,7 +41,7 @@ bool Engine::give_back(Peer& owner, uint32_t port, uint32_t index) noexcept {
   if (to == nullptr) return true;
   to->returns.push_back(index);
   enqueue(*to);
-  if (to->returns.size() >= kReturnsAtOnce && !to->outbox.has_unsent()) serve(*to);
+  if (to->returns.size() >= returns_at_once(*to) && !to->outbox.has_unsent()) serve(*to);
   return true;
 }
 
@@ -99,6 +99,8 @@ void Engine::arm() noexcept {
   const Hold hold(lock_);
   armed_ = true;
   rang_ = false;
+  for (std::size_t i = 0; i < busy_.size(); ++i)
+    if (may_wait(*busy_[i])) (void)serve(*busy_[i]);
   if (sends_left_ == 0 && !busy_.empty()) ring();  // a step is due
   if (endpoint_.wait_fd() < 0) return;             // the keeper rings
   epoll_event event{};
@@ -140,8 +142,8 @@ bool Engine::keep() noexcept {
   const bool idle = busy_.empty() && !receives_->has_waiting() && !has_strangers();
   const bool looks = look_is_due_.load(std::memory_order_relaxed);  // relaxed: under the lock
   if (idle && !looks && armed_ && endpoint_.wait_fd() >= 0)
-    return false;                        // its sleeper will be woken
-  return step() | (offers_ != nullptr);  // what is read of ours shows nowhere
+    return false;                             // its sleeper will be woken
+  return step(false) | (offers_ != nullptr);  // what is read of ours shows nowhere
 }
 
 void Engine::ask(Channel& one) noexcept {
@@ -261,7 +263,7 @@ bool Engine::settle(bool asks) noexcept {
     settled = false;
     if (asks && is_time_to_ask_again(*one, now)) ask(*one);
   }
-  step();
+  step(false);
   return settled;
 }
 
@@ -296,7 +298,7 @@ void Engine::leave(Peer& peer) noexcept {
 
 bool Engine::is_quiet() noexcept {
   const Hold hold(lock_);
-  step();
+  step(false);
   return std::all_of(all_.begin(), all_.end(), [](const Channel* one) {
     // relaxed: under the lock, and asked again.
     const bool dead = one->peer.down.load(std::memory_order_relaxed) &&

@@ -6,6 +6,16 @@ namespace weft::fabric::ofi {
 
 namespace {
 
+/// Bytes of the numbers that follow the body.
+uint32_t along(const WireHeader& header) noexcept {
+  return takes_along(header.kind) ? header.flags * uint32_t{sizeof(uint32_t)} : 0;
+}
+
+bool are_flags_right(const WireHeader& header) noexcept {
+  if (takes_along(header.kind)) return header.flags <= kMostAlong && along(header) <= header.length;
+  return header.flags <= (header.kind == WireKind::report ? kAsks | kAnswers : 0);
+}
+
 /// Whether so many bytes, of a packet so many, may follow a header of this kind.
 bool is_length_right(const WireHeader& header, const WireLimits& limits) noexcept {
   if (header.kind != WireKind::packet && (header.bytes != 0 || header.index != 0)) return false;
@@ -41,14 +51,16 @@ std::optional<Decoded> decode(std::span<const std::byte> bytes, const WireLimits
   if (header.stamp != limits.stamp || header.source >= limits.ranks ||
       header.source == limits.self || header.length > rest || header.bytes > rest - header.length)
     return std::nullopt;
-  const bool is_report = header.kind == WireKind::report;
-  if (header.flags > (is_report ? kAsks | kAnswers : 0) || !is_length_right(header, limits))
-    return std::nullopt;
+  if (!are_flags_right(header) || !is_length_right(header, limits)) return std::nullopt;
   const auto head = bytes.first(sizeof header + header.length);
+  const auto rest_of_head = head.subspan(sizeof header);
+  const auto body = rest_of_head.first(header.length - along(header));
+  const bool are_all = header.kind == WireKind::returns;
   const auto after = bytes.subspan(head.size());
   return Decoded{header,
                  head,
-                 head.subspan(sizeof header),
+                 body,
+                 are_all ? body : rest_of_head.subspan(body.size()),
                  after.first(limits.tag_bytes),
                  after.subspan(limits.tag_bytes, header.bytes),
                  head.size() + limits.tag_bytes + header.bytes};

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -26,6 +27,12 @@ enum class WireKind : uint8_t {
   report,   ///< how much was consumed: ReportBody. Numbered apart from the others, and not kept
 };
 
+/// So many of the receiver's packets, at most, come back with a frame that carries something else:
+/// their numbers follow its body, and count in its length.
+inline constexpr uint8_t kMostAlong = 8;
+/// Whether frames of this kind may carry them.
+constexpr bool takes_along(WireKind kind) noexcept { return kind <= WireKind::control; }
+
 /// What a report is for, besides.
 enum WireFlags : uint8_t {
   kAsks = 1,     ///< please answer
@@ -42,7 +49,7 @@ struct WireHeader {
   uint32_t bytes;     ///< of the packet
   uint16_t port;      ///< the sending port
   WireKind kind;
-  uint8_t flags;
+  uint8_t flags;  ///< of a report, WireFlags; of what takes_along, how many numbers
 };
 static_assert(sizeof(WireHeader) == 32);
 
@@ -88,9 +95,19 @@ struct Decoded {
   WireHeader header;
   std::span<const std::byte> head;  ///< header and body, as they came
   std::span<const std::byte> body;
+  std::span<const std::byte> returns;  ///< numbers of packets that come back
   std::span<const std::byte> tag;
   std::span<const std::byte> packet;
   std::size_t bytes;  ///< of all of it; then comes the next
+
+  [[nodiscard]] std::size_t return_count() const noexcept {
+    return returns.size() / sizeof(uint32_t);
+  }
+  [[nodiscard]] uint32_t returned(std::size_t which) const noexcept {
+    uint32_t index;
+    std::memcpy(&index, returns.data() + which * sizeof index, sizeof index);
+    return index;
+  }
 };
 
 /// The first frame in `bytes`, or nothing if it is none of this job's. Pure.
