@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -178,6 +179,54 @@ TEST_P(OfiPosted, WhatIsNotWantedIsGivenBackAndWhatIsComes) {
   slots->want(0);
   for (int i = 0; i < 1000; ++i) step();
   EXPECT_EQ(recalled, 14u);
+}
+
+/// Of receives that each take one message few are used until more messages come at once.
+TEST_P(OfiPosted, FewAreUsedUntilMoreComeAtOnce) {
+  constexpr uint32_t kMost = 8, kFew = 2;
+  constexpr std::size_t kLength = 1500;
+  open("single");
+  std::unique_ptr<ofi::ReceivePool> pool;  // outlives the endpoint that writes into it
+  ofi::Endpoint sender(info_, *fabric_, 256);
+  ofi::Endpoint receiver(info_, *fabric_, 256);
+  pool = ofi::make_receive_pool(receiver, {.strategy = ofi::ReceiveStrategy::single,
+                                           .receives = kMost,
+                                           .most_posted = 64,
+                                           .classes = SizeClasses(4096),
+                                           .at_first = kFew});
+  pool->start();
+  const fi_addr_t to = sender.insert(receiver.address());
+  const std::string text = pattern(kLength, 1);
+  const iovec piece{const_cast<char*>(text.data()), text.size()};
+  std::array<fi_context2, 64> contexts{};
+  std::size_t begun = 0, came = 0;
+  std::set<const std::byte*> used;
+  std::array<fi_cq_data_entry, 16> entries;
+  const auto step = [&] {
+    pool->post_waiting();
+    for (ssize_t i = 0, count = receiver.read(entries); i < count; ++i) {
+      const auto landed = pool->landed(entries[static_cast<std::size_t>(i)]);
+      EXPECT_EQ(text_of(landed), text);
+      used.insert(landed.data());
+      ++came;
+      pool->finish(entries[static_cast<std::size_t>(i)]);
+    }
+    (void)sender.read(entries);
+  };
+  const auto send = [&] {
+    auto& context = contexts[begun++ % contexts.size()];
+    while (sender.send(&piece, nullptr, 1, to, ofi::Endpoint::kUntagged, context) != 0) step();
+  };
+  for (int i = 0; i < 20; ++i) {
+    send();
+    while (came < begun) step();
+  }
+  EXPECT_LE(used.size(), kFew);
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 40; ++i) send();
+    while (came < begun) step();
+  }
+  EXPECT_EQ(used.size(), kMost);
 }
 
 /// A message that is still on its way when the provider has let go of its buffer, for others began

@@ -83,7 +83,7 @@ struct Channel {
   uint64_t unread_first = 0;      ///< number of what was said first, of those that
   uint32_t unread_count = 0;      ///< were said since, and are not known to have been heard
   uint64_t no_answers_ns = 0;     ///< it takes none since, in time awake; 0: it does
-  uint32_t put_off = 0;           ///< steps that did not give them back, for more were to come
+  uint64_t returns_since = 0;     ///< ticks: the first of them
   uint64_t messages_reported = 0, control_reported = 0;
 
   // pushed to under the lock, popped by the polling thread

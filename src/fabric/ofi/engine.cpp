@@ -30,7 +30,6 @@ constexpr uint64_t kGatherNs = 5'000;          ///< what follows so soon waits f
 constexpr uint32_t kBatchBytes = 4096;
 constexpr uint32_t kMostPosted = 4096;  ///< receives, whatever the provider takes
 constexpr uint32_t kMostGathered = 64;
-constexpr uint32_t kMostPutOff = 64;  ///< steps that a few packets wait for more to go back with
 
 using Hold = std::scoped_lock<base::SpinLock>;
 
@@ -477,12 +476,10 @@ bool Engine::step(bool may_come) noexcept {
   for (std::size_t i = 0; i < busy_.size();) {
     Channel& one = *busy_[i];
     if (sends_left_ != 0) served = i;
-    if (may_come && may_wait(one) && ++one.put_off < kMostPutOff) {
-      transport_.note_gathering();  // should nobody poll again, the keeper sees to it
+    if (may_come && may_wait(one) && base::ticks() - one.returns_since < put_off_ticks_) {
       ++i;
       continue;
     }
-    one.put_off = 0;
     moved |= serve(one);
     // What the provider still has in its hands comes back here when it lets go of it.
     if (one.report_due == 0 && one.returns.empty() && one.outbox.next() == nullptr &&
@@ -501,8 +498,8 @@ bool Engine::step(bool may_come) noexcept {
   return moved;
 }
 
-/// A few packets that go back do so with the next, with what is sent there, or when neither comes:
-/// each frame costs both ends a system call, and a sender's packets are many.
+/// A few packets that go back do so with the next, with what is sent there, or when neither comes
+/// soon: each frame costs both ends a system call, and a sender's packets are many.
 bool Engine::may_wait(const Channel& one) const noexcept {
   return !one.returns.empty() && one.returns.size() < returns_at_once(one) && !owes_report(one) &&
          !one.outbox.has_unsent();
@@ -542,7 +539,9 @@ bool Engine::serve(Channel& one) noexcept {
       enqueue(one);
     }
   }
-  if (one.busy && !moved && may_hand_over()) suspect(one);
+  const bool has_more = one.report_due != 0 || !one.returns.empty() || one.outbox.has_unsent() ||
+                        one.unanswered_reads != 0;
+  if (one.busy && !moved && has_more && may_hand_over()) suspect(one);
   return moved;
 }
 

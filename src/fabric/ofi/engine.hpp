@@ -195,8 +195,8 @@ class Engine {
   [[nodiscard]] bool await_credit(Channel& channel, bool control, uint32_t cells) noexcept;
   OutFrame* make_frame(Channel& channel, WireKind kind, std::span<const std::byte> first,
                        std::span<const std::byte> second) noexcept;
-  /// Numbers and sends a frame, now or later. False: no memory now.
   void take_along(Channel& channel, OutFrame& frame) noexcept;
+  /// Numbers and sends a frame, now or later. False: no memory now.
   bool post(Channel& channel, WireKind kind, std::span<const std::byte> first,
             std::span<const std::byte> second) noexcept;
   void append(Channel& channel, OutFrame& frame) noexcept;
@@ -313,6 +313,7 @@ class Engine {
   uint64_t keeper_saw_ = 0;
   uint64_t empty_ns_ = 0;  ///< when last, after a death, nothing was left to receive
 
+  const uint64_t put_off_ticks_ = base::to_ticks(50e3);  ///< that a few packets wait with others
   std::atomic<bool> has_returned_{false};
   std::atomic<bool> has_reads_{false};
   std::atomic<bool> has_strangers_{false};

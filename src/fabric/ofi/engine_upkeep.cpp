@@ -39,6 +39,7 @@ bool Engine::give_back(Peer& owner, uint32_t port, uint32_t index) noexcept {
   if (to == nullptr && !down) return false;
   WEFT_CHECK(owner.set_lent(index, false), "a loan that a frame delivered");
   if (to == nullptr) return true;
+  if (to->returns.empty()) to->returns_since = base::ticks();
   to->returns.push_back(index);
   enqueue(*to);
   if (to->returns.size() >= returns_at_once(*to) && !to->outbox.has_unsent()) serve(*to);

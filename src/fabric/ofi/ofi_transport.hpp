@@ -102,10 +102,16 @@ class OfiTransport final : public Transport {
     return frame_key_ ? uint32_t{FrameKey::kTagBytes} : 0;
   }
   [[nodiscard]] ReceiveStrategy receive_strategy() const noexcept { return setup_values_.receive; }
+  /// Over TCP the kernel holds what comes meanwhile.
+  static constexpr uint32_t kReceivesAtFirst = 16;
   [[nodiscard]] ReceiveSetup receive_setup(const SizeClasses& classes,
                                            uint32_t most_posted) const noexcept {
-    return {setup_values_.receive, setup_values_.receives, setup_values_.receive_memory,
-            most_posted, classes};
+    return {setup_values_.receive,
+            setup_values_.receives,
+            setup_values_.receive_memory,
+            most_posted,
+            classes,
+            is_over_tcp_ ? kReceivesAtFirst : 0};
   }
   [[nodiscard]] const Effort& effort() const noexcept { return setup_values_.effort; }
   [[nodiscard]] uint32_t max_inline() const noexcept { return max_inline_; }

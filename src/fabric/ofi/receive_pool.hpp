@@ -47,6 +47,7 @@ struct ReceiveSetup {
   uint64_t memory = 1 << 20;  ///< of all that is posted (multi, sized)
   uint32_t most_posted = 0;   ///< what the provider takes at once
   SizeClasses classes{0};     ///< one but for sized; the last is the largest message
+  uint32_t at_first = 0;      ///< of the receives (single), until more come at once; 0: all
   [[nodiscard]] uint32_t largest() const noexcept { return classes.bytes_of(classes.count() - 1); }
 };
 

@@ -85,7 +85,7 @@ struct WireLimits {
   uint32_t stamp;
   uint32_t ranks;         ///< of the job
   uint32_t self;          ///< nobody else sends as this rank
-  uint32_t most_length;   ///< of a header with its payload
+  uint32_t most_length;   ///< of a header with its payload, and the numbers that go along
   uint32_t most_packet;   ///< bytes of a packet
   uint32_t packet_words;  ///< bytes that a packet's header must leave of most_length
   uint32_t tag_bytes;     ///< of the tag between body and packet; 0: there is none
