@@ -28,10 +28,15 @@ void decode_all(std::span<const std::byte> bytes, uint32_t tag_bytes) {
     if (!frame) return;
     const auto& header = frame->header;
     demand(frame->bytes >= sizeof header && frame->bytes <= bytes.size());
-    for (const auto part : {frame->head, frame->body, frame->tag, frame->packet})
+    for (const auto part : {frame->head, frame->body, frame->returns, frame->tag, frame->packet})
       demand(is_within(part, bytes.first(frame->bytes)));
     demand(std::memcmp(frame->head.data(), bytes.data(), sizeof header) == 0);
-    demand(frame->body.size() == header.length && header.length <= limits.most_length);
+    const bool are_all = header.kind == WireKind::returns;
+    demand(frame->body.size() + (are_all ? 0 : frame->returns.size()) == header.length);
+    demand(header.length <= limits.most_length && frame->returns.size() % sizeof(uint32_t) == 0);
+    demand(are_all ||
+           frame->return_count() == (fabric::ofi::takes_along(header.kind) ? header.flags : 0u));
+    for (std::size_t i = 0; i < frame->return_count(); ++i) (void)frame->returned(i);
     demand(frame->tag.size() == tag_bytes && frame->packet.size() == header.bytes);
     demand(header.bytes <= limits.most_packet);
     demand(header.kind == WireKind::packet || frame->packet.empty());
